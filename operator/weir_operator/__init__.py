@@ -1,0 +1,1 @@
+"""The live world: StreamApps, Flink, metrics, and the loops that steer a real job."""

@@ -1,0 +1,1 @@
+"""Flink as a client sees it: its REST interface and its configuration."""

@@ -1,0 +1,1 @@
+"""What a job measures: sources, measurements, and the gate that judges them."""

@@ -1,0 +1,50 @@
+"""The seam of the metrics: raw time series in, whatever their source.
+
+A source gives the samples of one StreamApp's Flink processes inside a window, as they were
+scraped; what they mean is `measure`'s business. The direct source (scrapes the reporters itself)
+and the Prometheus source give the same series, and one contract suite holds for both.
+
+Every series of Weir's TaskManagers carries the labels `weir_app`, `weir_operator`, `weir_pool`
+and `tm_id` (set through `metrics.reporter.prom.scope.variables.additional`; Flink mangles values:
+every character but letters, digits, `_` and `:` becomes `_`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """One time series, samples in order of time."""
+
+    name: str
+    labels: Mapping[str, str]
+    times: tuple[float, ...]
+    """Unix seconds at which each sample was scraped, rising."""
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """All series of one StreamApp with at least one sample in [start, end]."""
+
+    start: float
+    end: float
+    series: tuple[Series, ...]
+
+
+class MetricsSource(Protocol):
+    """Where samples come from."""
+
+    async def window(self, *, start: float, end: float) -> Window:
+        """Return the samples scraped in [start, end], Unix seconds.
+
+        Raises:
+            TemporaryError: The source did not answer in time or refused.
+        """
+
+    async def close(self) -> None:
+        """Stop scraping and release connections."""

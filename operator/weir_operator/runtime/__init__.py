@@ -1,0 +1,1 @@
+"""Where TaskManagers live: the seam, and local processes behind it."""

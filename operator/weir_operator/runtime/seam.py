@@ -1,0 +1,94 @@
+"""The seam between Weir and where Flink's processes live: local processes, or pods.
+
+A runtime owns processes and nothing else: it starts and ends the JobManager and TaskManagers of
+one StreamApp and sizes them. What runs in them (jobs, savepoints) is Flink's business, reached
+through `FlinkRest`, the same over every runtime.
+
+Every method is idempotent and level-based: a controller that died half-way calls it again. Each
+has its own time limit and raises `TemporaryError` past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Deployments = Mapping[str, Mapping[str, int]]
+"""Replicas per operator and node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaSpec:
+    """A replica as it is wanted."""
+
+    operator: str
+    pool: str
+    size: str
+    """A size of the pool, as the StreamApp writes it, such as `250m`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replica:
+    """A TaskManager that exists, whether or not Flink knows it yet."""
+
+    id: str
+    """`taskmanager.resource-id`; on Kubernetes the pod's name."""
+    operator: str
+    pool: str
+    size: str
+    started: float
+    """Unix time at which it was started."""
+    metrics_url: str
+    """Where its Prometheus reporter listens."""
+
+    @property
+    def node_type(self) -> str:
+        """Name of the node type it stands for."""
+        return f"{self.pool}/{self.size}"
+
+
+class Runtime(Protocol):
+    """Where one StreamApp's JobManager and TaskManagers live."""
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address, such as `http://127.0.0.1:34567`, without a final slash."""
+
+    @property
+    def job_manager_metrics_url(self) -> str:
+        """Where the JobManager's Prometheus reporter listens."""
+
+    async def ensure_job_manager(self) -> bool:
+        """Start the JobManager where none runs, wait for REST; return whether it was started.
+
+        True means that a session that was running before is gone: jobs must be submitted again.
+        """
+
+    async def replicas(self) -> tuple[Replica, ...]:
+        """Return the TaskManagers that are alive now, ordered by id."""
+
+    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Start one TaskManager per spec, return their ids; does not wait for registration."""
+
+    async def stop(self, ids: Sequence[str]) -> None:
+        """End these TaskManagers and wait until they are gone; unknown ids are already gone."""
+
+    async def resize(self, sizes: Mapping[str, str]) -> None:
+        """Give replicas (by id) another size of their pool, in place.
+
+        Raises:
+            ResizeRefusedError: The node cannot give it; nothing was changed.
+        """
+
+    def job_jar(self) -> str:
+        """Return the path of the job's jar on this machine, to be uploaded."""
+
+    def newest_checkpoint(self) -> str | None:
+        """Return the path of the newest complete retained checkpoint found in storage, if any."""
+
+    async def close(self) -> None:
+        """End every process of the StreamApp and wait until all are gone."""
+
+    async def detach(self) -> None:
+        """Let go without ending anything: the job runs on and the next start adopts it."""

@@ -1,0 +1,1 @@
+"""Spark batch jobs that turn metric history into arrival traces."""

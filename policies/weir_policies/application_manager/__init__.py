@@ -1,0 +1,1 @@
+"""What one application decides over all its operators: budgets, arbitration, restarts."""

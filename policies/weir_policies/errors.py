@@ -1,0 +1,25 @@
+"""The errors of the pure packages; each message says what was expected and what came."""
+
+
+class WeirPolicyError(Exception):
+    """Something in the model or a policy was used in a way that cannot be right."""
+
+
+class DeploymentError(WeirPolicyError):
+    """A deployment does not fit its node types."""
+
+
+class ShapeError(WeirPolicyError):
+    """An array's shape does not match the node types or operators it is about."""
+
+
+class UnknownPolicyError(WeirPolicyError):
+    """No policy is registered under this name."""
+
+
+class ParameterError(WeirPolicyError):
+    """A policy's parameter is unknown or out of its range."""
+
+
+class DataflowError(WeirPolicyError):
+    """The dataflow is not an acyclic graph over the named operators."""

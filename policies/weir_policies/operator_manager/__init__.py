@@ -1,0 +1,1 @@
+"""Policies of one operator, one algorithm per file."""
