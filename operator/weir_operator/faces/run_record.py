@@ -1,0 +1,266 @@
+"""The record of a run: what the controller writes down and what every face is drawn from.
+
+One JSON object a line, told apart by `type`: `tick`, `rescale`, `event` and at the end `summary`.
+The lines are the interface for programs (`weir local --json`); the live view and the HTML report
+read the same values, so that none of them can know more than the others.
+
+JSON has no NaN and no infinity. A quantity that could not be measured is `null` there and NaN
+here; one without bound (the response time of an operator that cannot keep up) is `"Infinity"`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, ValidationError
+
+from weir_operator.errors import PermanentError
+
+
+class RunRecordError(PermanentError):
+    """A line that is not a record of a run."""
+
+
+def _nan_where_null(value: object) -> object:
+    return math.nan if value is None else value
+
+
+def _null_where_nan(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else str(value).replace("inf", "Infinity")
+
+
+Measured = Annotated[
+    float,
+    BeforeValidator(_nan_where_null),
+    PlainSerializer(_null_where_nan, when_used="json"),
+]
+"""A number that may be unknown: NaN as a value, `null` in JSON."""
+
+Replicas = Mapping[str, int]
+"""Replicas per node type's name (`pool/size`)."""
+
+Deployments = Mapping[str, Replicas]
+"""Replicas per operator and node type."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """The response time that was promised."""
+
+    bound: float
+    """Seconds, source to sink."""
+    statistic: Literal["mean", "p50", "p95", "p99"] = "mean"
+    """What of the response time the bound holds for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResponseTime:
+    """Source to sink over one interval, seconds."""
+
+    mean: Measured
+    p50: Measured
+    p95: Measured
+    p99: Measured
+
+    def of(self, statistic: str) -> float:
+        """Return one of the statistics by its name."""
+        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99}[statistic]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorTick:
+    """One operator at one tick."""
+
+    name: str
+    replicas: Replicas
+    """What runs now."""
+    rate: Measured
+    """Records/s that arrive."""
+    utilisation: Measured
+    """Busy share of the worst replica, in [0, 1]."""
+    response_time: Measured
+    """Seconds, waiting plus service, mean over the interval."""
+    budget: Measured
+    """Seconds of response time that the operator may take."""
+    predicted: Measured
+    """Seconds that the decision expects of the deployment it chose (its target, or staying)."""
+    policy: str
+    reason: str
+    """The last decision's, one sentence."""
+    target: Replicas | None = None
+    """What the decision asked for; `None` where it stays."""
+    verdict: str = ""
+    """What became of the proposal (granted, denied, held), one sentence; empty where it stays."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TickRecord:
+    """The application at the end of one control interval."""
+
+    type: Literal["tick"] = "tick"
+    app: str
+    time: float
+    """Unix seconds."""
+    elapsed: float
+    """Seconds since the run began."""
+    mode: str
+    objective: Objective
+    rate: Measured
+    """Records/s that arrive at the sources."""
+    response_time: ResponseTime
+    violated: bool | None
+    """Whether the interval exceeded the bound; `None` where it could not be judged."""
+    backlog: Measured
+    """Records that wait at the sources."""
+    cost_per_hour: Measured
+    """In the currency of the manifest's prices, as everywhere here."""
+    cost: Measured
+    """Paid since the run began."""
+    healthy: bool
+    """Whether the metrics passed the data-quality gate."""
+    problems: tuple[str, ...] = ()
+    """What the gate found, one sentence each."""
+    restarts: int
+    """Rescales since the run began."""
+    operators: tuple[OperatorTick, ...]
+    """In the order of the dataflow."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A step of a change, at the moment it was taken."""
+
+    name: str
+    """Such as `starting`, `savepoint`, `removing`, `submitting`, `verifying`."""
+    time: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RescaleRecord:
+    """A change of the deployment. Written as often as it goes on; the last one by `id` counts."""
+
+    type: Literal["rescale"] = "rescale"
+    id: str
+    kind: Literal["rescale", "resize"]
+    started: float
+    """Unix seconds."""
+    finished: float | None
+    """Unix seconds; `None` while it is going on."""
+    before: Deployments
+    after: Deployments
+    """What was asked for, whether or not it came about."""
+    outcome: str
+    """Such as `running`, `done`, `rolledBack`, `abandoned`."""
+    steps: tuple[Step, ...] = ()
+    gap: float | None = None
+    """Seconds without output; `None` where not measured."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventRecord:
+    """Something that people should know of, beside ticks and changes."""
+
+    type: Literal["event"] = "event"
+    time: float
+    """Unix seconds."""
+    level: Literal["info", "warning", "error"] = "info"
+    message: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSummary:
+    """A whole run in numbers."""
+
+    type: Literal["summary"] = "summary"
+    app: str
+    started: float
+    """Unix seconds."""
+    finished: float
+    """Unix seconds."""
+    intervals: int
+    """Control intervals that could be judged."""
+    violations: int
+    violation_share: Measured
+    """Of the intervals, in [0, 1]."""
+    cost: Measured
+    response_mean: Measured
+    """Seconds, over the run."""
+    response_p95: Measured
+    """Seconds, over the run."""
+    restarts: int
+    resizes: int
+    emitted: int | None = None
+    """Records that left the sources; `None` where it cannot be proven, as in the next three."""
+    received: int | None = None
+    """Records that arrived at the sinks."""
+    lost: int | None = None
+    doubled: int | None = None
+    gaps: tuple[float, ...] = ()
+    """Seconds without output, one per restart where it was measured."""
+
+
+Record = TickRecord | RescaleRecord | EventRecord | RunSummary
+
+_RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="type")])
+
+
+def to_json_line(record: Record) -> str:
+    """Return the record as one line of JSON, without the line's end."""
+    return _RECORDS.dump_json(record).decode()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What has been recorded of a run so far."""
+
+    ticks: tuple[TickRecord, ...] = ()
+    rescales: tuple[RescaleRecord, ...] = ()
+    """The last record of each change, in order of their start."""
+    events: tuple[EventRecord, ...] = ()
+    summary: RunSummary | None = None
+
+    def with_record(self, record: Record) -> Run:
+        """Return the run with one more record."""
+        ticks, rescales, events, summary = self.ticks, self.rescales, self.events, self.summary
+        match record:
+            case TickRecord():
+                ticks = (*ticks, record)
+            case RescaleRecord():
+                others = [known for known in rescales if known.id != record.id]
+                rescales = tuple(sorted((*others, record), key=lambda change: change.started))
+            case EventRecord():
+                events = (*events, record)
+            case RunSummary():
+                summary = record
+        return Run(ticks=ticks, rescales=rescales, events=events, summary=summary)
+
+
+def read_run(lines: Iterable[str]) -> Run:
+    """Read a run from JSON lines; empty lines are skipped.
+
+    Raises:
+        RunRecordError: A line is no record.
+    """
+    run = Run()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = _RECORDS.validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "line"
+            raise RunRecordError(
+                f"Line {number} is no record of a run: {where}: {first['msg']}; "
+                "give the lines that `weir local --json` wrote, unchanged"
+            ) from error
+        run = run.with_record(record)
+    return run
