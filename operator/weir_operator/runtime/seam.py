@@ -84,8 +84,8 @@ class Runtime(Protocol):
     def job_jar(self) -> str:
         """Return the path of the job's jar on this machine, to be uploaded."""
 
-    def newest_checkpoint(self) -> str | None:
-        """Return the path of the newest complete retained checkpoint found in storage, if any."""
+    def newest_checkpoint(self, job_id: str) -> str | None:
+        """Return the path of this job's newest complete checkpoint in storage, if any."""
 
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""

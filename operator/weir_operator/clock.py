@@ -1,0 +1,48 @@
+"""The clock that the live world reads, passed in so that tests can turn it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time, and waiting."""
+
+    def now(self) -> float:
+        """Return Unix time in seconds."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """Return Unix time in seconds."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the event loop."""
+        await asyncio.sleep(seconds)
+
+
+async def wait_until(
+    probe: Callable[[], Awaitable[T | None]], *, clock: Clock, timeout: float, period: float = 0.05
+) -> T | None:
+    """Call `probe` until it gives something else than `None`, or `timeout` seconds have passed.
+
+    Returns:
+        What the probe gave, `None` past the time limit; the probe always runs at least once.
+    """
+    deadline = clock.now() + timeout
+    while True:
+        found = await probe()
+        if found is not None or clock.now() >= deadline:
+            return found
+        await clock.sleep(period)

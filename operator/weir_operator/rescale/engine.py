@@ -1,0 +1,366 @@
+"""The engine that walks a journal: one path for every change of a job.
+
+First start, rescale, recovery and suspension are the same steps, some left out (see `journal`).
+The engine writes the journal before each step, makes every step idempotent, bounds it in time, and
+goes back when the target does not come to run. It decides nothing: what the target is, is the
+loops' business.
+
+Source of the order (added TaskManagers registered, stop with savepoint, removed ones gone,
+submission with the new parallelism, verification): measured on Flink 2.3.0, see
+docs/decisions/0001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from weir_operator.clock import Clock, wait_until
+from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.jobs import LIVE_STATES, Jobs, Progress, SavepointState
+from weir_operator.rescale.journal import (
+    Direction,
+    Kind,
+    RescaleJournal,
+    Step,
+    new_id,
+    sort_savepoints,
+)
+from weir_operator.rescale.replicas import excess_replicas, missing_replicas, size_changes
+from weir_operator.runtime.seam import Runtime
+from weir_operator.status import AppStatus, FailedDeployment, StatusStore
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class Rescaler:
+    """Takes one StreamApp's job from deployment to deployment."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        jobs: Jobs,
+        spec: JobSpec,
+        store: StatusStore,
+        settings: RescaleSettings,
+        clock: Clock,
+    ) -> None:
+        self._runtime = runtime
+        self._jobs = jobs
+        self._spec = spec
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+
+    async def walk(self, journal: RescaleJournal) -> RescaleJournal:
+        """Take the steps of `journal` from where it stands to an end, and return that end.
+
+        Raises:
+            TemporaryError: The status could not be written; nothing was done since.
+        """
+        steps: dict[Step, Callable[[RescaleJournal], Awaitable[RescaleJournal]]] = {
+            Step.START: self._start,
+            Step.STOP: self._stop,
+            Step.CANCEL: self._cancel,
+            Step.REMOVE: self._remove,
+            Step.SUBMIT: self._submit,
+            Step.VERIFY: self._verify,
+        }
+        while not journal.step.is_end:
+            self._write(journal)
+            log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
+            try:
+                journal = await steps[journal.step](journal)
+            except (TemporaryError, PermanentError) as error:
+                # Steps retry what may pass; what is left over ends the step, never the engine.
+                journal = self._give_up(journal, str(error))
+        await self._finish(journal)
+        return journal
+
+    async def _start(self, journal: RescaleJournal) -> RescaleJournal:
+        """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
+        await self._runtime.ensure_job_manager()
+        await self._retried(self._jobs.prepare)
+        alive = await self._runtime.replicas()
+        await self._runtime.start(missing_replicas(alive, journal.wanted))
+
+        async def lacking() -> bool | None:
+            present = await self._runtime.replicas()
+            if missing_replicas(present, journal.wanted):
+                raise PermanentError("A TaskManager ended while it started: see its log")
+            ids = tuple(replica.id for replica in present)
+            return True if not await self._jobs.unregistered(ids) else None
+
+        if await self._until(lacking, self._settings.start_deadline) is None:
+            raise TemporaryError(
+                f"TaskManagers did not register within {self._settings.start_deadline:g} s"
+            )
+        leave_job = journal.kind is Kind.RESCALE and journal.direction is Direction.FORWARD
+        return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
+
+    async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
+        """Stop the old job with a savepoint, or past the deadline go by its newest checkpoint."""
+        job = _required(journal.old_job)
+        settings = self._settings
+        if journal.by_checkpoint or settings.via == "Checkpoint":
+            return await self._stop_by_checkpoint(journal)
+
+        async def ended() -> SavepointState | None:
+            # The trigger id makes asking again harmless, so a lost answer costs nothing.
+            state = await self._jobs.savepoint(job, journal.trigger)
+            if state is None:
+                await self._jobs.stop(job, journal.trigger)
+                return None
+            return state if state.path or state.failure else None
+
+        deadline = settings.savepoint_deadline
+        try:
+            found = await self._until(ended, deadline)
+        except PermanentError as error:
+            return await self._savepoint_failed(journal, str(error))
+        if found is None:
+            if settings.via == "Auto" and self._runtime.newest_checkpoint(job) is not None:
+                log.warning("savepoint is late, going by checkpoint", deadline=deadline)
+                late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
+                self._write(late)
+                return await self._stop_by_checkpoint(late)
+            found = await self._until(ended, settings.start_deadline)
+        if found is None or found.path is None:
+            cause = found.failure if found else "it did not come to an end"
+            return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
+        return self._stopped(journal, found.path)
+
+    async def _savepoint_failed(self, journal: RescaleJournal, cause: str) -> RescaleJournal:
+        """Leave a job that lives as it is; take the checkpoint of one that is gone or must end."""
+        progress = await self._retried(lambda: self._jobs.progress(_required(journal.old_job)))
+        lives = progress is not None and progress.state in LIVE_STATES
+        if lives and journal.kind is not Kind.SUSPEND:
+            return self._give_up(journal, cause)
+        late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
+        self._write(late)
+        return await self._stop_by_checkpoint(late)
+
+    async def _stop_by_checkpoint(self, journal: RescaleJournal) -> RescaleJournal:
+        job = _required(journal.old_job)
+        await self._retried(lambda: self._jobs.cancel(job))
+        await self._ended(job)
+        # A savepoint that came at the last moment has ended the job by itself: it is the newest.
+        state = await self._retried(lambda: self._jobs.savepoint(job, journal.trigger))
+        path = state.path if state else None
+        if path is not None:
+            return self._stopped(
+                journal.at(Step.STOP, self._clock.now(), by_checkpoint=False), path
+            )
+        restore = self._runtime.newest_checkpoint(job) or self._store.load().restore_path
+        return self._stopped(journal.at(Step.STOP, self._clock.now(), by_checkpoint=True), restore)
+
+    def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:
+        step = Step.DONE if journal.kind is Kind.SUSPEND else Step.REMOVE
+        return journal.at(step, self._clock.now(), restore_path=restore_path)
+
+    async def _cancel(self, journal: RescaleJournal) -> RescaleJournal:
+        """End what was submitted; its own newest checkpoint, if any, is where to go on from."""
+        job = journal.new_job
+        progress = await self._retried(lambda: self._jobs.progress(job))
+        ran = journal.ran
+        if progress is not None:
+            ran = ran or progress.ran
+            await self._retried(lambda: self._jobs.cancel(job))
+            await self._ended(job)
+        restore = self._runtime.newest_checkpoint(job) or journal.restore_path
+        now = self._clock.now()
+        if journal.kind is Kind.START or journal.attempt >= self._settings.back_attempts:
+            return journal.at(Step.FAILED, now, ran=ran, restore_path=restore)
+        return journal.at(
+            Step.START,
+            now,
+            ran=ran,
+            restore_path=restore,
+            new_job=new_id(),
+            attempt=journal.attempt + 1,
+        )
+
+    async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
+        """End what is not wanted and give the rest its sizes."""
+        alive = await self._runtime.replicas()
+        await self._runtime.stop(excess_replicas(alive, journal.wanted))
+        sizes = size_changes(await self._runtime.replicas(), journal.wanted)
+        if sizes:
+            try:
+                await self._runtime.resize(sizes)
+            except ResizeRefusedError as error:
+                return self._give_up(journal, str(error))
+        if journal.direction is Direction.BACK and self._never_stopped(journal):
+            return await self._abandon(journal)
+        return journal.at(Step.SUBMIT, self._clock.now())
+
+    async def _abandon(self, journal: RescaleJournal) -> RescaleJournal:
+        """Leave the old job running; where the stop got through after all, start it again."""
+        job = _required(journal.old_job)
+        now = self._clock.now()
+        state = await self._retried(lambda: self._jobs.savepoint(job, journal.trigger))
+        if state is not None and state.path is not None:
+            return journal.at(Step.SUBMIT, now, restore_path=state.path, new_job=new_id())
+        progress = await self._retried(lambda: self._jobs.progress(job))
+        if progress is not None and progress.state in LIVE_STATES:
+            return journal.at(Step.ABANDONED, now)
+        restore = self._runtime.newest_checkpoint(job) or self._store.load().restore_path
+        return journal.at(
+            Step.SUBMIT, now, restore_path=restore, new_job=new_id(), by_checkpoint=True
+        )
+
+    async def _submit(self, journal: RescaleJournal) -> RescaleJournal:
+        """Submit the job under the id in the journal, unless an earlier attempt got through."""
+        if await self._runtime.ensure_job_manager():
+            await self._retried(self._jobs.prepare)
+
+        async def submitted() -> bool | None:
+            if await self._jobs.progress(journal.new_job) is None:
+                await self._jobs.submit(
+                    journal.new_job,
+                    arguments=self._spec.program_arguments(journal.wanted),
+                    parallelism=self._spec.default_parallelism(journal.wanted),
+                    entry_class=self._spec.entry_class,
+                    restore_path=journal.restore_path,
+                )
+            return True
+
+        if await self._until(submitted, self._settings.submit_deadline) is None:
+            raise TemporaryError(
+                f"The job could not be submitted within {self._settings.submit_deadline:g} s"
+            )
+        return journal.at(Step.VERIFY, self._clock.now())
+
+    async def _verify(self, journal: RescaleJournal) -> RescaleJournal:
+        """Wait until every task runs where it should."""
+        job = journal.new_job
+        ran = False
+
+        async def settled() -> Progress | None:
+            nonlocal ran
+            progress = await self._jobs.progress(job)
+            if progress is None:
+                raise PermanentError("The JobManager lost the job before it ran")
+            ran = ran or progress.ran
+            return progress if progress.running or progress.state not in LIVE_STATES else None
+
+        try:
+            progress = await self._until(settled, self._settings.submit_deadline, period=0.02)
+        except PermanentError as error:
+            return self._give_up(journal, str(error), ran=ran)
+        if progress is None or not progress.running:
+            cause = await self._retried(lambda: self._jobs.failure(job))
+            return self._give_up(journal, f"The job did not come to run: {cause}", ran=ran)
+        wrong = await self._retried(lambda: self._jobs.misplaced(job))
+        if wrong is not None:
+            return self._give_up(journal, wrong, ran=True)
+        forward = journal.direction is Direction.FORWARD
+        return journal.at(Step.DONE if forward else Step.ROLLED_BACK, self._clock.now(), ran=True)
+
+    def _give_up(
+        self, journal: RescaleJournal, failure: str, *, ran: bool = False
+    ) -> RescaleJournal:
+        """Turn round, or on the way back try again; nothing has been forgotten."""
+        log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
+        now = self._clock.now()
+        first = journal.failure or failure
+        if journal.kind is Kind.SUSPEND:
+            return journal.at(Step.FAILED, now, failure=first)
+        if journal.direction is Direction.FORWARD and journal.kind is Kind.RESCALE:
+            step = Step.REMOVE if self._never_stopped(journal) else Step.CANCEL
+            return journal.at(
+                step, now, failure=first, direction=Direction.BACK, ran=ran or journal.ran
+            )
+        # A start or recovery has no way back, and the way back has none either: the same again.
+        return journal.at(Step.CANCEL, now, failure=first, ran=ran or journal.ran)
+
+    def _never_stopped(self, journal: RescaleJournal) -> bool:
+        return journal.kind is Kind.RESCALE and str(Step.REMOVE) not in journal.times
+
+    async def _ended(self, job: str) -> None:
+        async def gone() -> bool | None:
+            progress = await self._jobs.progress(job)
+            return True if progress is None or progress.state not in LIVE_STATES else None
+
+        if await self._until(gone, self._settings.submit_deadline) is None:
+            # Two jobs at once would emit every record twice: better to wait than to go on.
+            raise TemporaryError(f"Job {job} did not end; it must, before the next one starts")
+
+    def _write(self, journal: RescaleJournal) -> None:
+        self._store.save(self._store.load().model_copy(update={"rescale": journal}))
+
+    async def _finish(self, journal: RescaleJournal) -> None:
+        """Write what is true now, then clear what nobody needs any more."""
+        status = self._store.load()
+        changes: dict[str, object] = {"rescale": journal}
+        if journal.restore_path is not None:
+            changes["restore_path"] = journal.restore_path
+        if journal.step in (Step.DONE, Step.ROLLED_BACK):
+            changes["suspended"] = journal.kind is Kind.SUSPEND
+            if journal.kind is not Kind.SUSPEND:
+                changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
+        if journal.step in (Step.ROLLED_BACK, Step.ABANDONED):
+            until = self._clock.now() + self._settings.failed_for
+            failed = FailedDeployment(
+                deployment=journal.target, until=until, reason=journal.failure or journal.reason
+            )
+            changes["failed"] = (*status.failed[-9:], failed)
+        savepoints, superseded = sort_savepoints(
+            status.savepoints, journal, keep=self._settings.keep_savepoints
+        )
+        changes["savepoints"] = savepoints
+        self._store.save(status.model_copy(update=changes))
+        for path in superseded:
+            try:
+                await self._jobs.dispose(path)
+            except (TemporaryError, PermanentError) as error:
+                # Clearing up is no reason to disturb a job that runs; the log names what is left.
+                log.warning("savepoint left behind", path=path, failure=str(error))
+
+    async def _until(
+        self,
+        probe: Callable[[], Awaitable[T | None]],
+        timeout: float,
+        *,
+        period: float = 0.05,
+    ) -> T | None:
+        """Return what `probe` gives; a temporary error counts as `not yet` until the time is up."""
+        last: TemporaryError | None = None
+
+        async def patient() -> T | None:
+            nonlocal last
+            try:
+                found = await probe()
+            except TemporaryError as error:
+                last = error
+                return None
+            last = None
+            return found
+
+        found = await wait_until(patient, clock=self._clock, timeout=timeout, period=period)
+        if found is None and last is not None:
+            raise last
+        return found
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer of `call`, asked again while it fails in a way that may pass."""
+
+        async def boxed() -> tuple[T] | None:
+            return (await call(),)
+
+        found = await self._until(boxed, self._settings.submit_deadline)
+        if found is None:  # unreachable: a box is never None, and errors are raised
+            raise TemporaryError("No answer")
+        return found[0]
+
+
+def _required(job: str | None) -> str:
+    if job is None:
+        raise PermanentError("Expected a job to stop, got none: start it first")
+    return job

@@ -1,0 +1,59 @@
+"""What Weir needs to know of a job to submit it: a value, made from the StreamApp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weir_operator.rescale.replicas import parallelism
+from weir_operator.runtime.seam import Deployments
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSpec:
+    """How the job is submitted."""
+
+    entry_class: str | None
+    """`None` takes the jar's own main class."""
+    arguments: tuple[str, ...]
+    """The job's own arguments."""
+    parallelism_arguments: Mapping[str, str]
+    """Program argument per operator, `--weir.parallelism.match` unless the job names its own."""
+    max_parallelism: int
+    whole_job: str | None = None
+    """Name of the single operator of a job that was not written for Weir."""
+
+    def program_arguments(self, deployments: Deployments) -> tuple[str, ...]:
+        """Return the arguments with which the job runs at these deployments."""
+        if self.whole_job is not None:
+            return self.arguments
+        sized = tuple(
+            part
+            for operator, replicas in sorted(parallelism(deployments).items())
+            for part in (self.parallelism_arguments[operator], str(replicas))
+        )
+        return (*self.arguments, *sized, "--weir.maxParallelism", str(self.max_parallelism))
+
+    def default_parallelism(self, deployments: Deployments) -> int | None:
+        """Return the parallelism of a job that takes none by argument, else `None`."""
+        return None if self.whole_job is None else sum(parallelism(deployments).values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RescaleSettings:
+    """How long each step may take, in seconds, and how state travels."""
+
+    via: str = "Auto"
+    """`Auto`: savepoint, and past its deadline the newest checkpoint. `Savepoint`: wait for it.
+    `Checkpoint`: cancel and go on from the newest checkpoint at once."""
+    savepoint_deadline: float = 10.0
+    """A savepoint takes 0.1-0.4 s, 2.3 s at twice the capacity; past this something is wrong."""
+    start_deadline: float = 60.0
+    """From starting TaskManagers until all are registered; the job runs on meanwhile."""
+    submit_deadline: float = 30.0
+    """From submission until every task runs."""
+    keep_savepoints: int = 3
+    failed_for: float = 1800.0
+    """Seconds for which a deployment that did not hold is not tried again."""
+    back_attempts: int = 5
+    """Submissions on the way back before the change ends as failed, to be recovered later."""

@@ -1,0 +1,70 @@
+"""What the engine asks of Flink, in the engine's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+LIVE_STATES = frozenset({"INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING"})
+"""States of a job that has not ended, and may run again without a submission."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a submitted job has come."""
+
+    state: str
+    running: bool
+    """Every task runs."""
+    ran: bool
+    """At least one task runs or ran: records may have left it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavepointState:
+    """What became of a savepoint that was asked for; both `None` while it is under way."""
+
+    path: str | None = None
+    failure: str | None = None
+
+
+class Jobs(Protocol):
+    """What the engine asks of Flink. Unknown jobs and triggers are `None`, never an error."""
+
+    async def progress(self, job_id: str) -> Progress | None:
+        """Return how far the job has come."""
+
+    async def stop(self, job_id: str, trigger: str) -> None:
+        """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
+
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
+        """Return what became of it; path and failure are both `None` while it is under way."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for cancellation; a job that has ended is left alone."""
+
+    async def prepare(self) -> None:
+        """Make the job's jar known to the JobManager."""
+
+    async def submit(
+        self,
+        job_id: str,
+        *,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        entry_class: str | None,
+        restore_path: str | None,
+    ) -> None:
+        """Submit the job under this id."""
+
+    async def failure(self, job_id: str) -> str:
+        """Return why the job failed or does not come to run, one sentence."""
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint."""
+
+    async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of these TaskManagers are not registered."""
+
+    async def misplaced(self, job_id: str) -> str | None:
+        """Return a sentence where tasks do not run on their operator's TaskManagers."""

@@ -1,0 +1,156 @@
+"""The journal of one change to a job, written before each step is taken.
+
+A controller that dies anywhere finds here which step was under way, and takes it again: every
+step is idempotent. The identifiers that Flink would otherwise invent (the savepoint's trigger, the
+new job) are chosen and written first, so that a request whose answer was lost is found again.
+
+    START -> STOP -> REMOVE -> SUBMIT -> VERIFY -> DONE
+      |                           |        |
+      |  (job never stopped)      +--------+--> CANCEL -> START -> REMOVE -> SUBMIT -> VERIFY
+      +--> REMOVE -> ABANDONED                  (direction BACK)                 -> ROLLED_BACK
+
+A first start has no STOP, a suspension ends after it, a recovery of a lost job begins at START.
+"""
+
+from __future__ import annotations
+
+import uuid
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+DeploymentMap = dict[str, dict[str, int]]
+"""Replicas per operator and node type, as `runtime.seam.Deployments`, in a form JSON knows."""
+
+
+class Kind(StrEnum):
+    """What a change is for."""
+
+    START = "Start"
+    RESCALE = "Rescale"
+    RECOVER = "Recover"
+    SUSPEND = "Suspend"
+
+
+class Step(StrEnum):
+    """The step that is about to be taken, or the end that was reached."""
+
+    START = "Starting"
+    STOP = "Stopping"
+    CANCEL = "Cancelling"
+    REMOVE = "Removing"
+    SUBMIT = "Submitting"
+    VERIFY = "Verifying"
+    DONE = "Done"
+    ABANDONED = "Abandoned"
+    ROLLED_BACK = "RolledBack"
+    FAILED = "Failed"
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (Step.DONE, Step.ABANDONED, Step.ROLLED_BACK, Step.FAILED)
+
+
+class Direction(StrEnum):
+    """Towards the target, or back to where the job came from."""
+
+    FORWARD = "Forward"
+    BACK = "Back"
+
+
+class RescaleJournal(BaseModel):
+    """One change, as far as it has come."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    kind: Kind
+    reason: str
+    created: float
+    """Unix time of the decision."""
+    source: DeploymentMap
+    """Where the job comes from; empty for a first start."""
+    target: DeploymentMap
+    """Where it goes; empty for a suspension."""
+    old_job: str | None
+    new_job: str
+    """Job id for the submission under way; a retried or backward submission gets a new one."""
+    trigger: str
+    """Trigger id of the savepoint."""
+    step: Step
+    direction: Direction = Direction.FORWARD
+    restore_path: str | None = None
+    """Savepoint or checkpoint that the next submission starts from; never forgotten."""
+    by_checkpoint: bool = False
+    """The savepoint did not come in time, or could not: the newest checkpoint took its place, and
+    a plain sink sees what came after it again."""
+    ran: bool = False
+    """A task of the new deployment ran: records may have left it."""
+    attempt: int = 0
+    """Submissions in this direction so far."""
+    failure: str | None = None
+    """Why the target was given up, one sentence."""
+    times: dict[str, float] = Field(default_factory=dict)
+    """Unix time at which each step was reached, `Back` before the name on the way back."""
+
+    @property
+    def wanted(self) -> DeploymentMap:
+        """The deployment that the present direction leads to."""
+        return self.target if self.direction is Direction.FORWARD else self.source
+
+    def at(self, step: Step, now: float, **changes: object) -> RescaleJournal:
+        """Return the journal as it is to be written before `step` is taken."""
+        direction = changes.get("direction", self.direction)
+        name = f"Back{step}" if direction is Direction.BACK and not step.is_end else str(step)
+        times = dict(self.times)
+        times.setdefault(name, now)
+        return self.model_copy(update={**changes, "step": step, "times": times})
+
+
+def new_id() -> str:
+    """Return a fresh identifier of Flink's form: 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+def plan(
+    *,
+    kind: Kind,
+    reason: str,
+    now: float,
+    source: DeploymentMap,
+    target: DeploymentMap,
+    old_job: str | None,
+    restore_path: str | None = None,
+) -> RescaleJournal:
+    """Return the journal of a change that is about to begin."""
+    journal = RescaleJournal(
+        id=new_id()[:12],
+        kind=kind,
+        reason=reason,
+        created=now,
+        source=source,
+        target=target,
+        old_job=old_job,
+        new_job=new_id(),
+        trigger=new_id(),
+        step=Step.STOP,
+        restore_path=restore_path,
+    )
+    return journal.at(Step.STOP if kind is Kind.SUSPEND else Step.START, now)
+
+
+def sort_savepoints(
+    known: tuple[str, ...], journal: RescaleJournal, *, keep: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (kept, superseded) savepoints, oldest first, once `journal` has ended.
+
+    Only a job that runs supersedes a savepoint, and the one it started from is always kept.
+    """
+    path = journal.restore_path
+    if path is not None and "/chk-" not in path and path not in known:
+        known = (*known, path)
+    runs = journal.step in (Step.DONE, Step.ROLLED_BACK) and journal.kind is not Kind.SUSPEND
+    if not runs or len(known) <= max(1, keep):
+        return known, ()
+    return known[-max(1, keep) :], known[: -max(1, keep)]
