@@ -1,0 +1,76 @@
+# Weir's commands. `make` alone prints them.
+#
+# Each command sets up what it needs, once: the environment in .venv, everything else under build/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Stamps: remade when what they were made from changes.
+READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
+
+# A short way to run only what needs no other program: make test-fast.
+FAST := not flink and not prometheus and not browser
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: env
+env: $(READY_DEV) ## Create .venv with everything to run, check and test Weir
+
+.PHONY: jars
+jars: $(READY) ## Compile the Java helper and the example jobs
+	scripts/require java
+	$(BIN)/python -m weir_operator.flink.jars
+
+.PHONY: demo
+demo: jars ## Scale a real Flink job over a compressed day of taxi trips; report in build/demo
+	$(BIN)/python -m weir_cli.main local examples/trips/streamapp.yaml --trace examples/trips/trace.txt \
+		--report build/demo/report.html --summary build/demo/summary.json
+
+.PHONY: test
+test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus nor a browser
+	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+
+.PHONY: check
+check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ is fresh
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/weir crd --check
+
+.PHONY: bench
+bench: $(READY) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
+	$(BIN)/python -m benchmarks $(NAME)
+
+.PHONY: crds
+crds: $(READY) ## Write crds/ anew from the pydantic models
+	$(BIN)/weir crd
+
+.PHONY: clean
+clean: ## Remove what was built; .venv and the state of running apps (.weir) stay
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml constraints.txt
+	scripts/require python "$(PYTHON)"
+	scripts/require java
+	[ -x $(BIN)/python ] || "$(PYTHON)" -m venv .venv
+	$(PIP) -e '.[flink]'
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(PIP) -e '.[flink,dev]'
+	touch $@

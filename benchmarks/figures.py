@@ -1,0 +1,73 @@
+"""A figure: one number that the project claims, with its goal and whether it holds.
+
+Every figure of the documentation comes from a list of these, written by `make bench NAME=x` to
+`build/benchmarks/x.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+class FigureError(ValueError):
+    """A figure that cannot be written down."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One measured number.
+
+    Raises:
+        FigureError: The value is not finite.
+    """
+
+    figure: str
+    """What was measured, in words, unique within its benchmark."""
+    value: float | None
+    """`None` where it could not be measured."""
+    unit: str
+    """Such as `s`, `%`, `records`; empty for a bare number."""
+    goal: str | None = None
+    """What was promised, in words such as `at most 1.0 s`; `None` is reported without a promise."""
+    holds: bool | None = None
+    """Whether the goal was reached; `None` where there is no goal."""
+
+    def __post_init__(self) -> None:
+        """Refuse what JSON has no number for."""
+        if self.value is not None and not math.isfinite(self.value):
+            raise FigureError(
+                f"Expected a finite value for {self.figure!r}, got {self.value}: "
+                "say None for what could not be measured"
+            )
+
+
+def at_most(*, figure: str, value: float | None, unit: str, limit: float) -> Figure:
+    """Return a figure that holds when its value does not exceed the limit."""
+    return Figure(
+        figure=figure,
+        value=value,
+        unit=unit,
+        goal=f"at most {limit:g} {unit}".rstrip(),
+        holds=value is not None and value <= limit,
+    )
+
+
+def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Figure:
+    """Return a figure that holds when its value reaches the limit."""
+    return Figure(
+        figure=figure,
+        value=value,
+        unit=unit,
+        goal=f"at least {limit:g} {unit}".rstrip(),
+        holds=value is not None and value >= limit,
+    )
+
+
+def write_figures(figures: Sequence[Figure], path: Path) -> None:
+    """Write figures as a JSON list of {figure, value, unit, goal, holds}."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")

@@ -1,0 +1,68 @@
+"""Finds the benchmarks: every module of this folder that says what it is about.
+
+A benchmark is a module with three names: `ABOUT`, one sentence on what it shows; `DURATION`, how
+long it takes on two cores; and `run()`, which returns its figures. Its file is its name, with
+hyphens on the command line: `fidelity_queueing.py` is `make bench NAME=fidelity-queueing`.
+Importing one must be quick and must start nothing, because the list imports all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import Figure
+
+FOLDER = Path(__file__).parent
+
+
+class BenchmarkError(Exception):
+    """A benchmark that is not there, or is not complete."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Benchmark:
+    """An experiment that produces figures."""
+
+    name: str
+    about: str
+    duration: str
+    run: Callable[[], list[Figure]]
+
+
+def find_benchmarks() -> dict[str, Benchmark]:
+    """Return all benchmarks by name, in order of name.
+
+    Raises:
+        BenchmarkError: A module says what it is about, and has no duration or no `run`.
+    """
+    found = {}
+    for module_info in pkgutil.iter_modules([str(FOLDER)]):
+        if module_info.name == "__main__":
+            continue
+        module = importlib.import_module(f"benchmarks.{module_info.name}")
+        if not hasattr(module, "ABOUT"):
+            continue  # a part that benchmarks share
+        missing = [name for name in ("DURATION", "run") if not hasattr(module, name)]
+        if missing:
+            raise BenchmarkError(f"Expected benchmarks/{module_info.name}.py to have {missing}")
+        name = module_info.name.replace("_", "-")
+        found[name] = Benchmark(
+            name=name, about=module.ABOUT, duration=module.DURATION, run=module.run
+        )
+    return found
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Return one benchmark.
+
+    Raises:
+        BenchmarkError: There is none of that name.
+    """
+    benchmarks = find_benchmarks()
+    if name not in benchmarks:
+        raise BenchmarkError(f"Expected a benchmark out of {list(benchmarks)}, got {name!r}")
+    return benchmarks[name]

@@ -1,0 +1,44 @@
+"""What holds for every test: how Hypothesis draws, and what a skipped test means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code. Under CI=true,
+# Hypothesis draws the same examples each time on its own account.
+settings.register_profile("weir", deadline=None)
+settings.load_profile("weir")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--fail-on-skip`."""
+    parser.addoption(
+        "--fail-on-skip",
+        action="store_true",
+        help="fail the run when a test was skipped: for machines that lack nothing",
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Turn a run that passed with skipped tests into a failed one, where asked to."""
+    config = session.config
+    must_fail = config.getoption("--fail-on-skip") and count_skipped(config) > 0
+    if must_fail and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say loudly that tests did not run, in front of the closing line."""
+    skipped = count_skipped(config)
+    if skipped:
+        verdict = "the run fails" if config.getoption("--fail-on-skip") else "see -rs for why"
+        terminalreporter.section(f"{skipped} tests were skipped: {verdict}", red=True, bold=True)
+
+
+def count_skipped(config: pytest.Config) -> int:
+    """Return how many tests were skipped so far."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return len(reporter.stats.get("skipped", ())) if reporter else 0
