@@ -31,7 +31,7 @@ from weir_operator.rescale.journal import (
 )
 from weir_operator.rescale.replicas import excess_replicas, missing_replicas, size_changes
 from weir_operator.runtime.seam import Runtime
-from weir_operator.status import AppStatus, FailedDeployment, StatusStore
+from weir_operator.status import FailedDeployment, StatusStore
 
 log = structlog.get_logger()
 

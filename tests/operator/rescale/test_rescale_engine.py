@@ -1,0 +1,219 @@
+"""The engine against a miniature Flink: order, crashes at every step, and the ways back."""
+
+import pytest
+
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.testing import (
+    ControllerDied,
+    FakeClock,
+    FakeWorld,
+    JobsOf,
+    MemoryStatusStore,
+)
+
+ONE = {"match": {"small/250m": 1}}
+TWO = {"match": {"small/250m": 1, "large/1": 1}}
+
+
+class Bench:
+    """A world with an engine over it."""
+
+    def __init__(self, **settings):
+        self.clock = FakeClock()
+        self.world = FakeWorld(self.clock)
+        self.store = MemoryStatusStore()
+        self.settings = RescaleSettings(**settings)
+
+    def engine(self):
+        spec = JobSpec(
+            entry_class=None,
+            arguments=("--x", "1"),
+            parallelism_arguments={"match": "--weir.parallelism.match"},
+            max_parallelism=720,
+        )
+        return Rescaler(
+            runtime=self.world,
+            jobs=JobsOf(self.world),
+            spec=spec,
+            store=self.store,
+            settings=self.settings,
+            clock=self.clock,
+        )
+
+    async def change(self, target, kind=Kind.RESCALE):
+        status = self.store.load()
+        journal = plan(
+            kind=kind,
+            reason="a test",
+            now=self.clock.now(),
+            source=status.deployments,
+            target=target,
+            old_job=status.job_id,
+            restore_path=status.restore_path,
+        )
+        return await self.engine().walk(journal)
+
+    async def started(self):
+        await self.change(ONE, Kind.START)
+        self.world.process(100)
+        return self
+
+    @property
+    def arguments(self):
+        [job] = self.world.running()
+        return self.world.jobs[job].arguments
+
+    def exact(self):
+        self.world.process(10)
+        return self.world.lost_and_doubled() == (0, 0)
+
+
+async def test_a_first_start_submits_the_job_at_the_target():
+    bench = Bench()
+
+    end = await bench.change(ONE, Kind.START)
+
+    assert end.step is Step.DONE
+    assert bench.store.load().deployments == ONE
+    assert bench.arguments == (
+        *("--x", "1", "--weir.parallelism.match", "1", "--weir.maxParallelism", "720"),
+    )
+
+
+async def test_a_rescale_goes_on_from_its_savepoint_with_the_new_parallelism():
+    bench = await Bench().started()
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert bench.exact()
+    assert "--weir.parallelism.match 2" in " ".join(bench.arguments)
+    assert sorted(r.node_type for r in await bench.world.replicas()) == ["large/1", "small/250m"]
+
+
+async def test_the_replica_of_the_pool_that_shrinks_is_the_one_that_ends():
+    bench = await Bench().started()
+    await bench.change(TWO)
+
+    await bench.change({"match": {"large/1": 1}})
+
+    assert [r.pool for r in await bench.world.replicas()] == ["large"]
+    assert bench.exact()
+
+
+async def test_taskmanagers_that_never_register_leave_the_job_alone():
+    bench = await Bench().started()
+    bench.world.deaf_pools = {"large"}
+    [job] = bench.world.running()
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ABANDONED
+    assert bench.world.running() == [job]
+    assert [r.pool for r in await bench.world.replicas()] == ["small"]
+    assert bench.store.load().failed[-1].deployment == TWO
+
+
+async def test_a_target_that_does_not_run_is_rolled_back_from_the_same_savepoint():
+    bench = await Bench().started()
+    bench.world.broken_totals = {2}
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ROLLED_BACK
+    assert "it broke" in end.failure
+    assert bench.store.load().deployments == ONE
+    assert bench.exact()
+
+
+async def test_a_savepoint_that_hangs_gives_way_to_the_newest_checkpoint():
+    bench = await Bench().started()
+    bench.world.checkpoint()
+    bench.world.savepoints_hang = True
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert end.by_checkpoint
+    assert bench.exact()
+
+
+async def test_a_savepoint_that_hangs_without_any_checkpoint_leaves_the_job_alone():
+    bench = await Bench().started()
+    bench.world.savepoints_hang = True
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ABANDONED
+    assert bench.exact()
+
+
+async def test_an_answer_that_was_lost_does_not_change_the_outcome():
+    bench = await Bench().started()
+    bench.world.refuse_calls = 5
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert bench.exact()
+
+
+async def test_a_size_that_the_node_refuses_leads_back():
+    bench = await Bench().started()
+    bench.world.refuse_sizes = True
+
+    end = await bench.change({"match": {"small/500m": 1, "large/1": 1}})
+
+    assert end.step is Step.ROLLED_BACK
+    assert bench.exact()
+
+
+async def test_a_suspension_keeps_the_savepoint_and_a_start_goes_on_from_it():
+    bench = await Bench().started()
+
+    await bench.change({}, Kind.SUSPEND)
+    suspended = bench.store.load()
+    await bench.change(ONE, Kind.START)
+
+    assert suspended.suspended
+    assert suspended.restore_path in suspended.savepoints
+    assert bench.exact()
+
+
+async def test_only_as_many_savepoints_stay_as_are_to_be_kept():
+    bench = await Bench(keep_savepoints=2).started()
+
+    for target in (TWO, ONE, TWO, ONE):
+        await bench.change(target)
+
+    assert len(bench.store.load().savepoints) == 2
+    assert len(bench.world.disposed) == 2
+    assert bench.store.load().restore_path == bench.store.load().savepoints[-1]
+    assert bench.exact()
+
+
+@pytest.mark.parametrize("died_after", range(1, 12))
+@pytest.mark.parametrize("broken", [set(), {2}], ids=["forward", "back"])
+async def test_a_controller_that_dies_after_any_write_is_resumed_without_loss(died_after, broken):
+    bench = await Bench().started()
+    bench.world.broken_totals = broken
+    bench.store.history.clear()
+    bench.store.die_after = died_after
+
+    try:
+        await bench.change(TWO)
+        died = False
+    except ControllerDied:
+        died = True
+    bench.store.die_after = None
+    journal = bench.store.load().rescale
+    end = journal if journal.step.is_end else await bench.engine().walk(journal)
+
+    # A rescale writes six times, one that turns back eleven: later deaths meet nobody.
+    assert died == (died_after <= (11 if broken else 6))
+    assert end.step is (Step.ROLLED_BACK if broken else Step.DONE)
+    assert bench.store.load().deployments == (ONE if broken else TWO)
+    assert len(bench.world.running()) == 1
+    assert bench.exact()
