@@ -1,0 +1,1 @@
+"""The loops: one Operator Manager per operator, one Application Manager per StreamApp."""

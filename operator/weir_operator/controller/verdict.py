@@ -1,0 +1,91 @@
+"""Whether a change did what was expected of it: the verdict of the metrics. Pure.
+
+A change is judged by what its decision expected and by what was before, never by one threshold:
+it failed only where the response time broke the bound, is far above the expectation, is no better
+than before, and the load is not what has changed. Then going back is a change of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What to do about a change that has been running for some intervals."""
+
+    WAIT = "wait"
+    KEEP = "keep"
+    GO_BACK = "goBack"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Intervals:
+    """What was measured of the application over one interval."""
+
+    rate: float
+    """Records/s that arrived."""
+    response_time: float
+    """Seconds, end to end, in the objective's statistic."""
+    backlog: float
+    """Records waiting at the sources at its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeSoFar:
+    """A change, what was measured before it and since."""
+
+    bound: float
+    """The objective, seconds."""
+    expected: float
+    """Response time of the whole path that the decision expected, seconds; NaN if it did not."""
+    before: Intervals
+    since: tuple[Intervals, ...]
+    """Healthy intervals after the job ran again, oldest first; the first of them holds the gap."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictSettings:
+    """How patient the verdict is."""
+
+    settle: int = 2
+    """Intervals that work off the gap and count for nothing."""
+    judge: int = 3
+    """Intervals after those that must all be bad before the change is taken back."""
+    surprise: float = 2.0
+    """How many times the expectation is a surprise; the model's own error is within 1.15."""
+    load_changed: float = 1.15
+    """Load above this multiple of the load before explains a worse response time."""
+
+
+def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdict, str]:
+    """Return the verdict and its reason, one sentence."""
+    counted = change.since[settings.settle :]
+    good = [interval for interval in counted if not _is_bad(interval, change, settings)]
+    if good:
+        return Verdict.KEEP, (
+            f"The response time of {good[0].response_time:.3f} s is within the bound, the "
+            "expectation, what it was before, or explained by the load"
+        )
+    if len(counted) < settings.judge:
+        return Verdict.WAIT, f"{len(counted)} of {settings.judge} intervals judged"
+    last = counted[-1]
+    return Verdict.GO_BACK, (
+        f"The response time is {last.response_time:.3f} s after the change, expected "
+        f"{change.expected:.3f} s, before it {change.before.response_time:.3f} s, "
+        f"at {last.rate:.1f} records/s against {change.before.rate:.1f} before"
+    )
+
+
+def _is_bad(interval: Intervals, change: ChangeSoFar, settings: VerdictSettings) -> bool:
+    """Whether nothing but the change itself explains the interval. NaN is never bad."""
+    measured = interval.response_time
+    if math.isnan(measured) or math.isnan(change.expected):
+        return False
+    return (
+        measured > change.bound
+        and measured > settings.surprise * change.expected
+        and measured > change.before.response_time
+        and interval.rate <= settings.load_changed * change.before.rate
+    )
