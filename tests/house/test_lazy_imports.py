@@ -1,0 +1,42 @@
+"""Guards the weight: what needs no learning library must not load one.
+
+Import contracts cannot see whether an import is lazy, so a fresh Python is asked. Empty packages
+stand in for the heavy ones, so that an import would succeed here and be seen.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+HEAVY = ("torch", "gpytorch", "botorch", "pyspark")
+
+LIGHT_WORK = {
+    "a tabular policy": (
+        "import numpy, weir_policies.registry as registry\n"
+        "registry.build('queueing', rng=numpy.random.default_rng(7))"
+    ),
+    "weir --help": (
+        "import contextlib, io, weir_cli.main\n"
+        "sys.argv = ['weir', '--help']\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    weir_cli.main.main()"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", LIGHT_WORK.values(), ids=LIGHT_WORK.keys())
+def test_light_work_loads_nothing_heavy(run, tmp_path, script):
+    for name in HEAVY:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    seen = f"print([name for name in {HEAVY} if name in sys.modules])"
+    could_be_seen = f"[__import__(name) for name in {HEAVY}]"
+
+    asked = run(
+        [sys.executable, "-c", f"import sys\n{script}\n{seen}\n{could_be_seen}\n{seen}"],
+        PYTHONPATH=str(tmp_path),
+    )
+
+    assert asked.stdout.splitlines() == ["[]", str(list(HEAVY))], asked.stderr

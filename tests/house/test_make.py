@@ -1,0 +1,85 @@
+"""Guards the commands: each says what it does, the README's exist, a poor machine is told why."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def targets(root):
+    return re.findall(r"^\.PHONY: (.+)$", (root / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_make_alone_prints_every_command_with_its_help(run, targets):
+    shown = run(["make"])
+
+    helped = re.findall(r"^  make ([a-z-]+) +\S", shown.stdout, flags=re.MULTILINE)
+    assert helped == targets
+    assert {"demo", "test", "check", "bench"} <= set(targets)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_make_command_of_a_page_exists(root, targets, page):
+    named = set(re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", (root / page).read_text(), re.M))
+
+    commands = {quoted or shown for quoted, shown in named}
+
+    assert {"demo", "test"} <= commands
+    assert commands <= set(targets)
+
+
+def test_the_helper_agrees_that_this_machine_will_do(run, bin_folder):
+    python = run(["scripts/require", "python", bin_folder / "python"])
+    java = run(["scripts/require", "java"])
+
+    assert (python.returncode, python.stderr) == (0, "")
+    assert (java.returncode, java.stderr) == (0, "")
+
+
+def test_a_missing_java_is_named_with_its_remedy(run, tmp_path):
+    refused = run(["scripts/require", "java"], JAVA_HOME=str(tmp_path))
+
+    assert refused.returncode == 1
+    assert "/bin/java' was not found: install a JDK" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'openjdk version "1.8.0_292"',
+        'Picked up JAVA_TOOL_OPTIONS: -Xmx900m\nopenjdk version "11.0.2" 2019-01-15',
+    ],
+)
+def test_an_old_java_is_named_with_its_version(run, tmp_path, said):
+    write_program(tmp_path / "bin" / "java", f"cat >&2 <<'END'\n{said}\nEND")
+
+    refused = run(["scripts/require", "java"], JAVA_HOME=str(tmp_path))
+
+    found = said.split('"')[1]
+    assert refused.returncode == 1
+    assert f"Java must be 17 or newer, '{tmp_path}/bin/java' is {found}: " in refused.stderr
+
+
+def test_a_java_without_its_compiler_is_not_enough(run, tmp_path):
+    write_program(tmp_path / "bin" / "java", "echo 'openjdk version \"17.0.1\"'")
+
+    refused = run(["scripts/require", "java"], JAVA_HOME=str(tmp_path))
+
+    assert refused.returncode == 1
+    assert "/bin/javac' was not found" in refused.stderr
+
+
+def test_a_missing_python_is_named_with_its_remedy(run):
+    refused = run(["scripts/require", "python", "python-of-nowhere"])
+
+    assert refused.returncode == 1
+    assert "'python-of-nowhere': install it, or name one" in refused.stderr
+
+
+def write_program(path, script):
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
