@@ -1,0 +1,204 @@
+"""A job is brought up, looked after, changed and ended; what was lost is replaced."""
+
+import pytest
+
+from weir_operator.controller.lifecycle import Health, Lifecycle
+from weir_operator.errors import JobFailedError
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+
+ONE = {"match": {"small/250m": 1}}
+TWO = {"match": {"small/250m": 2}}
+
+
+class Stage:
+    """A lifecycle over a miniature world, and what it told."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.world = FakeWorld(self.clock)
+        self.store = MemoryStatusStore()
+        self.events = []
+        self.changes = []
+
+    def lifecycle(self):
+        jobs = JobsOf(self.world)
+        rescaler = Rescaler(
+            runtime=self.world,
+            jobs=jobs,
+            spec=JobSpec(
+                entry_class=None,
+                arguments=(),
+                parallelism_arguments={"match": "--weir.parallelism.match"},
+                max_parallelism=720,
+            ),
+            store=self.store,
+            settings=RescaleSettings(),
+            clock=self.clock,
+        )
+        return Lifecycle(
+            runtime=self.world,
+            jobs=jobs,
+            rescaler=rescaler,
+            store=self.store,
+            initial=ONE,
+            initial_savepoint=None,
+            clock=self.clock,
+            on_event=self.events.append,
+            on_change=self.changes.append,
+        )
+
+    async def running(self):
+        lifecycle = self.lifecycle()
+        await lifecycle.bring_up()
+        self.world.process(50)
+        return lifecycle
+
+    @property
+    def reasons(self):
+        return [event.reason for event in self.events]
+
+    def exact(self):
+        self.world.process(10)
+        return self.world.lost_and_doubled() == (0, 0)
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_the_first_start_runs_the_initial_deployment(stage):
+    lifecycle = await stage.running()
+
+    assert await lifecycle.heal() is Health.RUNS
+    assert stage.store.load().deployments == ONE
+
+
+async def test_a_controller_that_comes_back_finds_the_job_and_leaves_it_alone(stage):
+    await stage.running()
+    [job] = stage.world.running()
+
+    await stage.lifecycle().bring_up()
+
+    assert stage.world.running() == [job]
+    assert stage.exact()
+
+
+async def test_a_change_left_half_done_is_finished_first(stage):
+    await stage.running()
+    status = stage.store.load()
+    journal = plan(
+        kind=Kind.RESCALE,
+        reason="more",
+        now=0.0,
+        source=ONE,
+        target=TWO,
+        old_job=status.job_id,
+    )
+    stage.store.save(status.model_copy(update={"rescale": journal}))
+
+    await stage.lifecycle().bring_up()
+
+    assert stage.store.load().deployments == TWO
+    assert "ChangeResumed" in stage.reasons
+    assert stage.exact()
+
+
+async def test_a_lost_taskmanager_is_replaced_and_told(stage):
+    lifecycle = await stage.running()
+    stage.world.alive.clear()
+
+    health = await lifecycle.heal()
+
+    assert health is Health.RESTARTING
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert "ReplicaLost" in stage.reasons
+
+
+async def test_a_taskmanager_that_nothing_claims_is_ended(stage):
+    lifecycle = await stage.running()
+    await lifecycle.change(TWO, "more")
+    stage.store.save(stage.store.load().model_copy(update={"deployments": ONE}))
+
+    await lifecycle.heal()
+
+    assert deployments_of(stage.world.alive.values()) == ONE
+
+
+async def test_a_job_that_ended_by_failure_goes_on_from_its_newest_checkpoint(stage):
+    lifecycle = await stage.running()
+    stage.world.checkpoint()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+
+    await lifecycle.heal()
+
+    assert stage.store.load().restore_path == f"file:/checkpoints/{job}/chk-1"
+    assert "JobLost" in stage.reasons
+    assert stage.exact()
+
+
+async def test_a_job_that_the_jobmanager_forgot_is_submitted_again(stage):
+    lifecycle = await stage.running()
+    await lifecycle.change(TWO, "more")
+    stage.world.jobs.clear()
+
+    await lifecycle.heal()
+
+    assert len(stage.world.running()) == 1
+    assert stage.exact()
+
+
+async def test_a_job_that_finished_by_itself_is_left_finished(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FINISHED"
+
+    assert await lifecycle.heal() is Health.FINISHED
+    assert stage.world.running() == []
+
+
+async def test_a_job_that_never_comes_to_run_ends_the_start_with_its_cause(stage):
+    stage.world.broken_totals = {1}
+
+    with pytest.raises(JobFailedError, match="it broke"):
+        await stage.lifecycle().bring_up()
+
+
+async def test_sizes_change_in_place_without_a_restart(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+
+    granted = await lifecycle.resize({"match": {"small/500m": 1}})
+
+    assert granted
+    assert stage.world.running() == [job]
+    assert deployments_of(stage.world.alive.values()) == {"match": {"small/500m": 1}}
+    assert stage.store.load().deployments == {"match": {"small/500m": 1}}
+
+
+async def test_a_refused_size_changes_nothing_and_is_told(stage):
+    lifecycle = await stage.running()
+    stage.world.refuse_sizes = True
+
+    granted = await lifecycle.resize({"match": {"small/500m": 1}})
+
+    assert not granted
+    assert stage.store.load().deployments == ONE
+    assert "ResizeRefused" in stage.reasons
+
+
+async def test_a_suspended_job_is_started_again_where_it_stopped(stage):
+    lifecycle = await stage.running()
+
+    end = await lifecycle.suspend()
+    again = await lifecycle.suspend()
+    await stage.lifecycle().bring_up()
+
+    assert end.step is Step.DONE
+    assert again is None
+    assert stage.exact()
