@@ -1,0 +1,174 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_simulator.errors import TraceError
+from weir_simulator.trace_files import read_trace, write_trace
+from weir_simulator.traces import (
+    as_trace,
+    autocorrelation,
+    compress,
+    cut,
+    describe,
+    scale,
+    scale_to_maximum,
+    scale_to_mean,
+)
+
+rates = st.floats(min_value=0, max_value=1e6)
+traces = st.lists(rates, min_size=1, max_size=60).map(as_trace)
+positive = st.floats(min_value=1e-3, max_value=1e3)
+
+
+@given(trace=traces, factor=positive)
+def test_scaling_scales_the_mean(trace, factor):
+    scaled = scale(trace, factor=factor)
+
+    assert scaled.mean() == pytest.approx(factor * trace.mean())
+
+
+@given(trace=traces.filter(lambda trace: trace.max() > 1e-3), wanted=positive)
+def test_scaling_to_a_mean_or_a_maximum_gives_it(trace, wanted):
+    by_mean = scale_to_mean(trace, mean=wanted)
+    by_maximum = scale_to_maximum(trace, maximum=wanted)
+
+    assert by_mean.mean() == pytest.approx(wanted)
+    assert by_maximum.max() == pytest.approx(wanted)
+
+
+@given(trace=traces, data=st.data())
+def test_a_cut_is_the_stretch_that_was_asked_for(trace, data):
+    start = data.draw(st.integers(0, trace.size - 1))
+    slots = data.draw(st.integers(1, trace.size - start))
+
+    stretch = cut(trace, start=start, slots=slots)
+
+    assert stretch.tolist() == trace.tolist()[start : start + slots]
+
+
+@given(trace=traces, data=st.data())
+def test_compressing_keeps_the_mean_of_all_full_groups(trace, data):
+    slots = data.draw(st.integers(1, trace.size))
+
+    compressed = compress(trace, slots=slots)
+
+    assert compressed.size == trace.size // slots
+    assert compressed.mean() == pytest.approx(trace[: compressed.size * slots].mean())
+
+
+@given(trace=traces)
+def test_a_trace_survives_its_file_bit_for_bit(trace, tmp_path_factory):
+    path = tmp_path_factory.mktemp("traces") / "trace.txt"
+
+    write_trace(path, trace)
+
+    assert read_trace(path).tolist() == trace.tolist()
+
+
+def test_a_new_trace_replaces_the_old_file_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "trace.txt"
+    path.write_text("1\n")
+
+    write_trace(path, as_trace([2.0, 2.5]))
+
+    assert path.read_text() == "2\n2.5\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_trace_that_cannot_be_written_is_an_error_in_one_sentence(tmp_path):
+    path = tmp_path / "absent" / "trace.txt"
+
+    with pytest.raises(TraceError, match="cannot be written: No such file or directory"):
+        write_trace(path, as_trace([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1\ntwo\n3\n", "line 2: 'two' is not a rate; give one finite number"),
+        ("1\n-4\n", "line 2: '-4'"),
+        ("nan\n", "line 1: 'nan'"),
+        ("1\n2\ninf\n", "line 3: 'inf'"),
+        ("1\n\n3\n", "line 2: ''"),
+        ("1,5\n", "line 1: '1,5'"),
+        ("x" * 500, r"line 1: 'x{37}\.\.\.'"),
+        ("", "is empty"),
+    ],
+)
+def test_a_bad_line_is_named_with_file_number_content_and_remedy(tmp_path, text, expected):
+    path = tmp_path / "bad.txt"
+    path.write_text(text)
+
+    with pytest.raises(TraceError, match=expected) as error:
+        read_trace(path)
+
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_absent_or_no_text_is_an_error_in_one_sentence(tmp_path):
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(TraceError, match="cannot be read: No such file or directory"):
+        read_trace(tmp_path / "absent")
+    with pytest.raises(TraceError, match="is not text"):
+        read_trace(binary)
+
+
+@pytest.mark.parametrize("values", [[], [[1.0]], [-1.0], [math.nan], [math.inf]])
+def test_what_cannot_be_a_trace_is_refused(values):
+    with pytest.raises(TraceError):
+        as_trace(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda trace: cut(trace, start=-1, slots=1),
+        lambda trace: cut(trace, start=2, slots=2),
+        lambda trace: cut(trace, start=0, slots=0),
+        lambda trace: scale(trace, factor=0),
+        lambda trace: scale(trace, factor=math.nan),
+        lambda trace: scale_to_mean(trace, mean=-1),
+        lambda trace: scale_to_maximum(trace, maximum=math.inf),
+        lambda trace: compress(trace, slots=4),
+        lambda trace: compress(trace, slots=0),
+        lambda trace: autocorrelation(trace, 3),
+    ],
+)
+def test_a_change_that_is_impossible_is_refused(change):
+    with pytest.raises(TraceError):
+        change(as_trace([1.0, 2.0, 3.0]))
+
+
+def test_a_trace_of_zeros_has_no_scale():
+    with pytest.raises(TraceError, match="Every slot is 0"):
+        scale_to_mean(as_trace([0.0, 0.0]), mean=1.0)
+
+
+def test_the_statistics_of_a_known_trace():
+    trace = as_trace([0.0, 2.0] * 50)
+
+    statistics = describe(trace)
+
+    assert statistics.slots == 100
+    assert (statistics.minimum, statistics.mean, statistics.maximum) == (0.0, 1.0, 2.0)
+    assert statistics.standard_deviation == pytest.approx(1.0)
+    assert statistics.quantiles[0.95] == 2.0
+    assert statistics.mean_step == 2.0
+    assert statistics.zero_share == 0.5
+    assert statistics.autocorrelations == {
+        1: pytest.approx(-1.0),
+        10: pytest.approx(1.0),
+        60: pytest.approx(1.0),
+    }
+
+
+def test_a_trace_without_change_has_no_autocorrelation():
+    statistics = describe(np.full(20, 5.0))
+
+    assert math.isnan(statistics.autocorrelations[1])
