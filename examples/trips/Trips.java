@@ -1,0 +1,133 @@
+package example;
+
+import dev.weir.Weir;
+import java.nio.file.Path;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.util.ParameterTool;
+
+/**
+ * A job to scale: source, match (no keys), aggregate (keyed by zone), sink, each an operator of its
+ * own for Weir.
+ *
+ * <p>The arguments, with what holds where they are absent:
+ *
+ * <pre>
+ * --trace FILE              rates, records/s, one line per slot (must be given)
+ * --slot-seconds 5          how long a line lasts
+ * --scale 1.0               what rates are multiplied by
+ * --at-end hold             after the last line: hold (its rate goes on) or finish (the job ends)
+ * --start-at                Unix ms at which the trace begins; what is past by then is backlog
+ * --seed 7                  of arrivals, zones and service times
+ * --zones 200               number of keys
+ * --service.match-ms 30     mean service time at speed 1; aggregate: 20
+ * --scv.match 1.0           its squared coefficient of variation; aggregate: 0.5
+ * --checkpoint-seconds 2
+ * --out DIR                 raw-*.csv, ledger.json and source.json go there
+ * </pre>
+ */
+public final class Trips {
+    private Trips() {}
+
+    /** Builds the job and submits it. */
+    public static void main(String[] args) throws Exception {
+        ParameterTool settings = ParameterTool.fromArgs(args);
+        long seed = settings.getLong("seed", 7);
+        String directory = settings.get("out", null);
+        TraceSource source =
+                new TraceSource(
+                        schedule(settings, seed),
+                        settings.getInt("zones", 200),
+                        seed,
+                        settings.getLong("start-at", 0),
+                        directory);
+        Match match = new Match(service(settings, "match", 30, 1.0, seed));
+        Aggregate aggregate = new Aggregate(service(settings, "aggregate", 20, 0.5, seed));
+        StreamExecutionEnvironment env = environment(settings, args);
+        refuseUnknown(settings);
+
+        DataStream<Trip> trips =
+                Weir.pin(
+                        env.fromSource(
+                                        source,
+                                        WatermarkStrategy.noWatermarks(),
+                                        "source",
+                                        Types.POJO(Trip.class))
+                                .uid("source"),
+                        "source",
+                        args);
+        DataStream<Trip> matched =
+                Weir.pin(
+                        trips.rebalance().process(Weir.timed(match)).name("match").uid("match"),
+                        "match",
+                        args);
+        DataStream<Trip> counted =
+                Weir.pin(
+                        matched.keyBy(trip -> trip.zone, Types.INT)
+                                .process(Weir.timed(aggregate))
+                                .name("aggregate")
+                                .uid("aggregate"),
+                        "aggregate",
+                        args);
+        Weir.pin(
+                counted.process(Weir.latency(new LedgerSink(directory))).name("sink").uid("sink"),
+                "sink",
+                args);
+        env.execute("trips");
+    }
+
+    private static Schedule schedule(ParameterTool settings, long seed) throws Exception {
+        double[] rates = Trace.read(Path.of(settings.getRequired("trace")));
+        double scale = settings.getDouble("scale", 1.0);
+        for (int i = 0; i < rates.length; i++) {
+            rates[i] *= scale;
+        }
+        String end = settings.get("at-end", "hold");
+        if (!end.equals("hold") && !end.equals("finish")) {
+            throw new IllegalArgumentException(
+                    "Expected hold or finish after --at-end, got " + end);
+        }
+        double slot = settings.getDouble("slot-seconds", 5);
+        return new Schedule(rates, slot, seed, end.equals("hold"));
+    }
+
+    private static Service service(
+            ParameterTool settings, String operator, double meanMs, double scv, long seed) {
+        return new Service(
+                settings.getDouble("service." + operator + "-ms", meanMs) / 1000,
+                settings.getDouble("scv." + operator, scv),
+                Draws.bits(seed, operator.hashCode()));
+    }
+
+    private static StreamExecutionEnvironment environment(ParameterTool settings, String[] args) {
+        Configuration configuration = new Configuration();
+        // The default of 100 ms holds records back at every edge, up to that long at low rates.
+        configuration.setString("execution.buffer-timeout.interval", "0 ms");
+        configuration.setString(
+                "execution.checkpointing.interval",
+                settings.getInt("checkpoint-seconds", 2) + " s");
+        configuration.setString("restart-strategy.type", "fixed-delay");
+        configuration.setString("restart-strategy.fixed-delay.attempts", "1000");
+        configuration.setString("restart-strategy.fixed-delay.delay", "200 ms");
+        configuration.setString("pipeline.object-reuse", "true"); // no function keeps a record
+        StreamExecutionEnvironment env =
+                StreamExecutionEnvironment.getExecutionEnvironment(configuration);
+        int maxParallelism = Weir.maxParallelism(args, 0);
+        if (maxParallelism > 0) {
+            env.setMaxParallelism(maxParallelism);
+        }
+        return env;
+    }
+
+    private static void refuseUnknown(ParameterTool settings) {
+        for (String name : settings.getUnrequestedParameters()) {
+            if (!name.startsWith("weir.")) {
+                throw new IllegalArgumentException(
+                        "Unknown argument --" + name + "; Trips.java lists those that there are");
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+"""Find Flink and Java on this machine, and compile jobs against them with plain `javac`.
+
+Flink's jars are those of the PyPI distribution `apache-flink-libraries`, whose package `pyflink`
+is found but never imported. A jar remembers a digest of the sources that it was made of and is
+compiled again only when they changed, so building is cheap enough to be done on every run.
+
+Does not fetch anything: what is missing is named, with the command that installs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from weir_operator.errors import PermanentError
+
+OLDEST_JAVA = 11
+"""Flink 2 runs on Java 11 and newer."""
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HELPER = REPOSITORY / "java/dev/weir/Weir.java"
+
+_DIGEST = "META-INF/weir-sources.sha256"
+_TIME_LIMIT = 120.0  # seconds; a cold javac on a busy machine takes ten
+
+
+def flink_home() -> Path:
+    """Return the folder of the installed Flink, which holds `lib`, `plugins` and `bin`.
+
+    Raises:
+        PermanentError: The extra `flink` is not installed.
+    """
+    spec = importlib.util.find_spec("pyflink")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(location) / "lib").is_dir():
+            return Path(location)
+    raise PermanentError("Flink is not installed here: run `pip install weir[flink]`")
+
+
+def class_path() -> str:
+    """Return Flink's own jars as a Java class path, in a stable order."""
+    return os.pathsep.join(str(jar) for jar in sorted((flink_home() / "lib").glob("*.jar")))
+
+
+def find_java() -> Path:
+    """Return the `java` to run Flink with: that of `JAVA_HOME`, else the first on `PATH`.
+
+    Raises:
+        PermanentError: There is none, or it is older than Flink needs.
+    """
+    java = _find_tool("java")
+    answer = _run([str(java), "-version"]).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', answer)  # Java 8 calls itself 1.8
+    if version is None:
+        raise PermanentError(f"{java} -version does not tell a version: {_first_line(answer)!r}")
+    if int(version[1]) < OLDEST_JAVA:
+        raise PermanentError(
+            f"{java} is Java {version[1]}: Flink needs Java {OLDEST_JAVA} or newer, "
+            f"install it or point JAVA_HOME to it"
+        )
+    return java
+
+
+def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = None) -> Path:
+    """Compile Java sources into a jar, unless the jar is already made of exactly these.
+
+    Args:
+        sources: Java files; a job that uses the helper lists `HELPER` among them.
+        jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
+        entry_class: What the jar's manifest names as its main class, if any.
+
+    Returns:
+        The jar's path.
+
+    Raises:
+        PermanentError: There is no compiler, a source is missing, or one does not compile; the
+            compiler's first message is told.
+    """
+    digest = _digest(sources, entry_class)
+    if _digest_in(jar) == digest:
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jar.parent, prefix=f".{jar.stem}-") as folder:
+        classes = Path(folder) / "classes"
+        _compile(sources, classes)
+        unfinished = Path(folder) / jar.name
+        _pack(classes, unfinished, entry_class=entry_class, digest=digest)
+        unfinished.replace(jar)
+    return jar
+
+
+def build_all(folder: Path = REPOSITORY / "build/jars") -> tuple[Path, ...]:
+    """Build the repository's own jars: the helper and the example jobs."""
+    trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
+    foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
+    return (
+        build_jar([HELPER], folder / "weir.jar"),
+        build_jar([HELPER, *trips], folder / "trips.jar", entry_class="example.Trips"),
+        build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
+    )
+
+
+def _find_tool(name: str) -> Path:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(name, path=str(Path(home) / "bin") if home else None)
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on PATH"
+        raise PermanentError(
+            f"No {name} {where}: install a JDK, version {OLDEST_JAVA} or newer, "
+            f"or point JAVA_HOME to one"
+        )
+    return Path(found)
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PermanentError(f"Cannot run {command[0]}: {error}") from error
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _digest(sources: Sequence[Path], entry_class: str | None) -> str:
+    digest = hashlib.sha256(f"{flink_home()} {entry_class}".encode())
+    for source in sources:
+        try:
+            digest.update(b"\0" + source.name.encode() + b"\0" + source.read_bytes())
+        except OSError as error:
+            raise PermanentError(f"Cannot read {source}: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def _digest_in(jar: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.read(_DIGEST).decode()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None  # absent, foreign or damaged: to be built
+
+
+def _compile(sources: Sequence[Path], classes: Path) -> None:
+    javac = _find_tool("javac")
+    options = ["--release", str(OLDEST_JAVA), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
+    paths = [str(source) for source in sources]
+    result = _run([str(javac), *options, "-cp", class_path(), "-d", str(classes), *paths])
+    if result.returncode:
+        raise PermanentError(f"javac: {_first_line(result.stderr or result.stdout)}")
+
+
+def _pack(classes: Path, jar: Path, *, entry_class: str | None, digest: str) -> None:
+    manifest = "Manifest-Version: 1.0\n"
+    if entry_class:
+        manifest += f"Main-Class: {entry_class}\n"
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("META-INF/MANIFEST.MF", manifest)  # Java looks for it at the front
+        archive.writestr(_DIGEST, digest)
+        for path in sorted(classes.rglob("*.class")):
+            archive.write(path, path.relative_to(classes))
+
+
+if __name__ == "__main__":
+    for built in build_all():
+        print(built.relative_to(REPOSITORY))
