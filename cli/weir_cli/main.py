@@ -1,0 +1,110 @@
+"""The `weir` command: which commands there are, and how errors reach people.
+
+A command's module is imported only when the command is called, because together they reach the
+whole product (HTTP, charts, scipy) and `weir --help` has to answer at once. The group therefore
+holds placeholders with a line of help each and swaps in the real command when one is called; a
+test keeps these lines equal to what the commands say of themselves.
+
+Errors of Weir's own hierarchies are sentences for people: they go to stderr without a stack trace,
+exit code 1. `WEIR_DEBUG=1` shows the stack trace; anything else that is raised is a defect of Weir
+and always shows it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from weir_operator.errors import WeirError
+from weir_policies.errors import WeirPolicyError
+from weir_simulator.errors import SimulatorError
+
+COMMANDS = {
+    "local": ("weir_cli.local:local", "Run a StreamApp on this machine, without a cluster."),
+    "explain": (
+        "weir_cli.explain:explain",
+        "Show what was seen, what was weighed, what was expected, and what happened.",
+    ),
+    "validate": (
+        "weir_cli.validate:validate",
+        "Check manifests without running anything; fail where one has a mistake.",
+    ),
+    "crd": (
+        "weir_cli.crd:crd",
+        "Write the CustomResourceDefinition of StreamApps from its models.",
+    ),
+    "traces": ("weir_cli.traces:app", "Look at arrival traces, change them, make them up."),
+}
+"""Where each command is found (`module:attribute`, a function or a Typer app) and its help."""
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it is called, and not to list it."""
+
+    def __init__(self, **attributes: Any) -> None:  # Any: whatever Typer hands to a group
+        super().__init__(**attributes)
+        for name, (_, line) in COMMANDS.items():
+            self.add_command(TyperCommand(name=name, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, imported now, with its name and arguments."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder if name is None else load_command(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn Weir's own errors into a sentence and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except (WeirError, WeirPolicyError, SimulatorError) as error:
+            if os.environ.get("WEIR_DEBUG") == "1":
+                raise
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+def load_command(name: str) -> Any:
+    """Import a command and return it as Typer's command object."""
+    module, attribute = COMMANDS[name][0].split(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    single = typer.Typer(add_completion=False)
+    single.command(name)(found)
+    return typer.main.get_command(single)
+
+
+# Pretty tracebacks print local variables' context and wrap lines; a plain one can be reported.
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"weir {version('weir')}")
+        raise typer.Exit
+
+
+@app.callback()
+def weir(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Scale Apache Flink jobs operator by operator over node pools."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="weir")
+
+
+if __name__ == "__main__":
+    main()
