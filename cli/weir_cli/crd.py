@@ -1,0 +1,26 @@
+"""`weir crd`: write the CustomResourceDefinition, or tell whether the written one is stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weir_operator.streamapp.crd import FILE_NAME, is_current, write_crd
+
+
+def crd(
+    out: Annotated[Path, typer.Option(help="Folder that the definition is written to.")] = Path(
+        "crds"
+    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail where the file is stale.")
+    ] = False,
+) -> None:
+    """Write the CustomResourceDefinition of StreamApps from its models."""
+    if not check:
+        typer.echo(write_crd(out))
+    elif not is_current(out):
+        typer.echo(f"{out / FILE_NAME} is stale: write it anew with weir crd --out {out}", err=True)
+        raise typer.Exit(1)

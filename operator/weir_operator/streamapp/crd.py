@@ -1,0 +1,161 @@
+"""The CustomResourceDefinition, written from the models.
+
+Kubernetes takes *structural* schemas only: every field has a type, references and unions with null
+are unknown, and an exclusive bound is a flag beside the bound. What the models call strict and
+closed, the API server does by type checks and by pruning (`kubectl` reports unknown fields).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from weir_operator.streamapp.models import API_VERSION, KIND, Spec
+from weir_operator.streamapp.schema import Schema, inlined_schema
+from weir_operator.streamapp.section import DNS_LABEL, LONGEST_NAME
+from weir_operator.streamapp.status import StreamAppStatus
+
+FILE_NAME = "weir.dev_streamapps.yaml"
+
+_HEADER = "# Written by `weir crd` from the models in weir_operator.streamapp; do not edit.\n"
+
+_KEPT = (
+    "type", "description", "enum", "pattern", "minLength", "maxLength", "minimum",
+    "maximum", "minItems", "maxItems", "minProperties", "maxProperties", "required", "allOf",
+)  # fmt: skip
+"""Keywords that mean the same in JSON schema and in a CRD, in the order they are written."""
+
+_COLUMNS = (
+    ("Mode", "string", ".spec.mode", "How much Weir does"),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether the job runs"),
+    ("Replicas", "integer", ".status.replicas", "Replicas of all operators"),
+    ("Rate", "string", ".status.rate", "Records that enter the job per second"),
+    ("Response", "string", ".status.responseTime", "Response time over the last interval"),
+    ("Objective", "string", ".status.objective", "Bound on the response time"),
+    ("Cost/h", "string", ".status.costPerHour", "What the deployment costs per hour"),
+    ("Last Action", "string", ".status.lastAction", "The last change with its reason"),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the StreamApp was made"),
+)
+
+
+def crd() -> Schema:
+    """Return the CustomResourceDefinition as plain values."""
+    group, version = API_VERSION.split("/")
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"streamapps.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": "streamapps",
+                "singular": "streamapp",
+                "shortNames": ["sapp"],
+                "categories": ["weir"],
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path, "description": description}
+                        for name, kind, path, description in _COLUMNS
+                    ],
+                    "schema": {"openAPIV3Schema": _resource_schema()},
+                }
+            ],
+        },
+    }
+
+
+def crd_yaml() -> str:
+    """Return the CustomResourceDefinition as YAML, the same for the same models."""
+    return _HEADER + yaml.dump(
+        crd(), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100
+    )
+
+
+def write_crd(directory: Path) -> Path:
+    """Write the CustomResourceDefinition into `directory`, return its file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / FILE_NAME
+    path.write_text(crd_yaml(), encoding="utf-8")
+    return path
+
+
+def is_current(directory: Path) -> bool:
+    """Return whether the file in `directory` is what `write_crd` would write."""
+    path = directory / FILE_NAME
+    return path.is_file() and path.read_text(encoding="utf-8") == crd_yaml()
+
+
+def structural(schema: Schema) -> Schema:
+    """Return an inlined JSON schema as a structural one."""
+    result: Schema = {key: schema[key] for key in _KEPT if key in schema}
+    if "description" in result:
+        result["description"] = " ".join(result["description"].split())
+    result |= {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+    if "const" in schema:
+        result["enum"] = [schema["const"]]
+    if "exclusiveMinimum" in schema:
+        result |= {"minimum": schema["exclusiveMinimum"], "exclusiveMinimum": True}
+    if "items" in schema:
+        result["items"] = structural(schema["items"])
+    if "properties" in schema:
+        result["properties"] = {
+            name: structural(each) for name, each in schema["properties"].items()
+        }
+    result |= _free_fields(schema)
+    # An empty list or mapping means the same as its absence, and would clutter every object.
+    if schema.get("default") not in (None, [], {}):
+        result["default"] = schema["default"]
+    return result
+
+
+def _free_fields(schema: Schema) -> Schema:
+    """Return how a mapping without fixed fields is described: typed values, or anything."""
+    if schema.get("type") != "object" or "properties" in schema:
+        return {}
+    values = schema.get("additionalProperties")
+    if isinstance(values, dict) and values:
+        return {"additionalProperties": structural(values)}
+    return {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def _resource_schema() -> Schema:
+    return {
+        "type": "object",
+        "description": "One Flink job and its scaling contract.",
+        "required": ["spec"],
+        "x-kubernetes-validations": [
+            {
+                "rule": f"self.metadata.name.size() <= {LONGEST_NAME}"
+                f" && self.metadata.name.matches('^{DNS_LABEL}$')",
+                "message": f"expected a name of at most {LONGEST_NAME} lower-case letters, digits"
+                " and '-'",
+            }
+        ],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"Format: `{API_VERSION}`."},
+            "kind": {"type": "string", "description": f"Format: `{KIND}`."},
+            "metadata": {"type": "object"},
+            "spec": structural(inlined_schema(Spec)),
+            "status": structural(inlined_schema(StreamAppStatus)),
+        },
+    }
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes lists indented under their key and no anchors, as people would."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True

@@ -1,0 +1,172 @@
+"""Manifests in and out: a file becomes a StreamApp, or a sentence for each mistake in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from weir_operator.errors import InvalidStreamAppError
+from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
+from weir_operator.streamapp.rules import judge
+from weir_operator.streamapp.section import Mistake
+from weir_operator.streamapp.sentences import sentence, sentences
+
+
+def load_manifest(path: Path) -> StreamApp:
+    """Return the StreamApp that the file at `path` holds.
+
+    Raises:
+        InvalidStreamAppError: The file cannot be read, is not one YAML document, or is not a
+            StreamApp that can be right; has a sentence for every mistake.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _invalid(
+            f"expected a manifest at {path}, got an error ({error.strerror}); correct the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise _invalid(
+            f"expected text in UTF-8, got byte {error.object[error.start]:#x} at position "
+            f"{error.start}; save the manifest as UTF-8"
+        ) from error
+    return parse_manifest(read_document(text))
+
+
+def read_document(text: str) -> object:
+    """Return the one YAML document in `text` as plain values.
+
+    Raises:
+        InvalidStreamAppError: It is not YAML (with the line), or not one document.
+    """
+    try:
+        documents = [each for each in yaml.load_all(text, _UniqueKeys) if each is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the text"
+        raise _invalid(
+            f"{place}: expected YAML, got something else ({error.problem}); correct the line or "
+            "the indentation above it"
+        ) from error
+    except yaml.YAMLError as error:
+        raise _invalid(
+            f"expected YAML, got something else ({error}); remove what is no text"
+        ) from error
+    if len(documents) != 1:
+        raise _invalid(
+            f"expected one document, got {len(documents)}; keep one StreamApp in each file"
+        )
+    return documents[0]
+
+
+def parse_manifest(manifest: object) -> StreamApp:
+    """Return the StreamApp that plain values describe; a status in them is not read.
+
+    Raises:
+        InvalidStreamAppError: They cannot be right; has a sentence for every mistake.
+    """
+    if not isinstance(manifest, Mapping):
+        raise _invalid(
+            f"expected a mapping with apiVersion, kind, metadata and spec, got {manifest!r:.80}; "
+            "begin with apiVersion: " + API_VERSION
+        )
+    _check_kind(manifest)
+    own = {key: value for key, value in manifest.items() if key != "status"}
+    # By way of JSON, the language of the API server: no dates, only text as keys, and pydantic's
+    # strictness is then JSON's (a text is an enum's value, a list is a tuple).
+    text = json.dumps(own, default=str)
+    try:
+        return StreamApp.model_validate_json(text, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found = sentences(error) + _judge_right_sections(json.loads(text).get("spec"))
+        # Where all sections are right, pydantic has already told what the rules found.
+        raise InvalidStreamAppError(tuple(dict.fromkeys(found))) from error
+
+
+def dump_manifest(app: StreamApp) -> str:
+    """Return the manifest of `app` as YAML: what was set, in the words it was written in."""
+    named = {"apiVersion": app.api_version, "kind": app.kind}
+    written = app.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return yaml.safe_dump(named | written, sort_keys=False, allow_unicode=True)
+
+
+def find_jar(app: StreamApp, manifest: Path) -> Path:
+    """Return the job's jar on this machine; a relative path starts at the manifest's folder.
+
+    Raises:
+        InvalidStreamAppError: The StreamApp names no jar, or there is no such file.
+    """
+    job = app.spec.flink.job
+    if job is None or job.jar is None:
+        raise _invalid(
+            "spec.flink.job.jar: expected a jar to run on this machine, got nothing; add its path, "
+            "relative to the manifest"
+        )
+    jar = manifest.parent / job.jar
+    if not jar.is_file():
+        raise _invalid(
+            f"spec.flink.job.jar: expected a file, got {job.jar!r}, which is not there; build it, "
+            "or correct its path, relative to the manifest"
+        )
+    return jar.resolve()
+
+
+def _check_kind(manifest: Mapping[Any, object]) -> None:
+    """Refuse another kind of resource before its fields are judged: none would be right."""
+    expected = {"apiVersion": API_VERSION, "kind": KIND}
+    wrong = [
+        sentence(Mistake((name,), manifest.get(name), value, f"write {name}: {value}"))
+        for name, value in expected.items()
+        if manifest.get(name) != value
+    ]
+    if wrong:
+        raise InvalidStreamAppError(tuple(wrong))
+
+
+def _judge_right_sections(spec: object) -> list[str]:
+    """Return what the rules find in those sections that are right in themselves."""
+    if not isinstance(spec, Mapping):
+        return []
+    right: dict[str, object] = {}
+    for name, field in Spec.model_fields.items():
+        if field.alias not in spec:
+            if not field.is_required():
+                right[name] = field.get_default(call_default_factory=True)
+            continue
+        adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())
+        try:
+            right[name] = adapter.validate_json(
+                json.dumps(spec[field.alias]), by_alias=True, by_name=False
+            )
+        except ValidationError:
+            continue  # its mistakes are already told
+    return [
+        sentence(Mistake(("spec", *each.path), each.got, each.expected, each.remedy))
+        for each in judge(right)
+    ]
+
+
+def _invalid(mistake: str) -> InvalidStreamAppError:
+    return InvalidStreamAppError((mistake,))
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which PyYAML would keep the second in silence."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is not None and key != "<<" and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)

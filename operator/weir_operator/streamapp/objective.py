@@ -1,0 +1,150 @@
+"""The section `objective`: what the job owes its users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic.types import JsonValue
+from pydantic_core import CoreSchema
+
+from weir_operator.streamapp.quantities import Duration, Percentage
+from weir_operator.streamapp.section import Mistake, Name, Section, map_list_by, refuse
+
+
+class Statistic(StrEnum):
+    """Which statistic of the response times is bounded."""
+
+    MEAN = "mean"
+    P95 = "p95"
+    P99 = "p99"
+
+
+class ResponseTime(Section):
+    """A bound on the response time: `200ms`, or `{bound: 500ms, statistic: p95}`."""
+
+    bound: Duration = Field(examples=["200ms"])
+    """The longest response time that keeps the objective. Format: duration."""
+
+    statistic: Statistic = Statistic.MEAN
+    """What is held under the bound. If unset, defaults to mean. Format: `mean`, `p95` or `p99`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_short_form(cls, value: object) -> object:
+        """Take a duration alone as the bound; say of anything else what both forms are."""
+        if isinstance(value, str):
+            return {"bound": Duration(value)}  # refuses here, where the user wrote it
+        if not isinstance(value, dict | ResponseTime):
+            raise Duration.refusal("write it with its unit, or as {bound: 500ms, statistic: p95}")
+        return value
+
+    @model_serializer(mode="wrap")
+    def _write_as_read(self, write: SerializerFunctionWrapHandler) -> JsonValue:
+        """Write the short form where the statistic was not set."""
+        written: JsonValue = write(self)
+        return written if "statistic" in self.model_fields_set else self.bound.text
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe both forms at once.
+
+        A structural schema knows no "text or object". A field without a type takes anything: the
+        patterns then judge texts, the properties judge objects, and the empty ranges refuse
+        numbers and lists. CEL rules cannot be stated there, so a digit other than 0 says "above
+        zero".
+        """
+        long_form: dict[str, Any] = handler.resolve_ref_schema(handler(schema))
+        above_zero = {"pattern": f"^{Duration.pattern}$", "allOf": [{"pattern": "[1-9]"}]}
+        bound = long_form["properties"]["bound"]
+        del bound["x-kubernetes-validations"]
+        bound |= above_zero
+        return above_zero | {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "minimum": 1,
+            "maximum": 0,
+            "minItems": 1,
+            "maxItems": 0,
+            "properties": long_form["properties"],
+            "required": ["bound"],
+        }
+
+
+class PathObjective(Section):
+    """A tighter bound for the paths that end at one sink."""
+
+    sink: Name = Field(examples=["alerts"])
+    """Operator of the job that the paths end at; need not be listed in `operators`."""
+
+    response_time: ResponseTime = Field(examples=["100ms"])
+    """Bound from source to this sink; not above the whole job's. Format: duration, or
+    `{bound: 500ms, statistic: mean | p95 | p99}`."""
+
+
+class Objective(Section):
+    """What the job owes its users; Weir finds the cheapest deployment that keeps it."""
+
+    response_time: ResponseTime = Field(examples=["200ms"])
+    """Bound on the time from source to sink on the longest path, above zero. Format: duration, or
+    `{bound: 500ms, statistic: mean | p95 | p99}`; a duration alone bounds the mean."""
+
+    paths: tuple[PathObjective, ...] = Field(
+        default=(), max_length=50, json_schema_extra=map_list_by("sink")
+    )
+    """Tighter bounds for single sinks, one for each. If unset, defaults to none."""
+
+    event_time: Duration | None = Field(default=None, examples=["5s"])
+    """Bound on a record's age at the sink, waiting at the source included. If unset, age is not
+    bounded. Format: duration."""
+
+    catch_up: Duration = Field(default=Duration("5m"), examples=["5m"])
+    """Time allowed to work off a backlog. If unset, defaults to 5m. Format: duration."""
+
+    max_violations: Percentage = Field(default=Percentage("5%"), examples=["5%"])
+    """Share of the control intervals, those with a backlog included, that may exceed the bound. If
+    unset, defaults to 5%. Minimum: 0%. Format: percentage."""
+
+    max_restarts_per_day: int | None = Field(default=None, ge=0, le=10_000, examples=[12])
+    """Most restarts of the job in 24 hours that scaling may cause. If unset, only the restart
+    budget of `applicationManager` limits them. Minimum: 0."""
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        refuse((*self._repeated_sinks(), *self._looser_paths()))
+        return self
+
+    def _repeated_sinks(self) -> Iterator[Mistake]:
+        seen: set[str] = set()
+        for index, path in enumerate(self.paths):
+            if path.sink in seen:
+                yield Mistake(
+                    ("paths", index, "sink"), path.sink, "each sink once", "keep the tighter bound"
+                )
+            seen.add(path.sink)
+
+    def _looser_paths(self) -> Iterator[Mistake]:
+        """Refuse a path's bound above the whole's; unlike statistics cannot be compared.
+
+        In Python alone: CEL cannot see a field without a type.
+        """
+        whole = self.response_time
+        for index, path in enumerate(self.paths):
+            own = path.response_time
+            if own.statistic == whole.statistic and own.bound > whole.bound:
+                yield Mistake(
+                    ("paths", index, "responseTime"),
+                    own.bound.text,
+                    f"at most the whole job's {whole.bound}",
+                    "tighten it, or remove the path",
+                )

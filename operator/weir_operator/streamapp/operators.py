@@ -1,0 +1,129 @@
+"""The section `operators`: what is known and wanted of each operator of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from weir_operator.streamapp.quantities import Memory
+from weir_operator.streamapp.section import (
+    Mistake,
+    Name,
+    Replicas,
+    Section,
+    refuse,
+    validations,
+)
+from weir_policies.promise import Sharing
+
+
+def _agreement(field: str) -> tuple[tuple[str, str], ...]:
+    """Return the CEL rules that `field`, a deployment, keeps with the operator's own bounds."""
+    return (
+        (
+            f"!has(self.{field}) || self.{field}.map(k, self.{field}[k]).sum() <= self.maxReplicas",
+            f"expected at most maxReplicas replicas in {field}",
+        ),
+        (
+            f"!has(self.{field}) || !has(self.pools)"
+            f" || self.{field}.all(k, k.split('/')[0] in self.pools)",
+            f"expected {field} to use only the operator's pools",
+        ),
+    )
+
+
+class Operator(Section):
+    """An operator: a slot sharing group of the job, with TaskManagers of its own."""
+
+    model_config = Section.model_config | {
+        "json_schema_extra": validations(
+            *_agreement("fixed"),
+            *_agreement("initial"),
+            ("!has(self.fixed) || !has(self.initial)", "expected only one of fixed and initial"),
+        )
+    }
+
+    name: Name = Field(examples=["tokenize"])
+    """Name of the slot sharing group in the job, unique in the list. Format: at most 63 lower-case
+    letters, digits and `-`."""
+
+    max_replicas: int = Field(default=10, ge=1, le=10_000, examples=[10])
+    """Most replicas over all pools; not above `flink.maxParallelism`. If unset, defaults to 10.
+    Minimum: 1."""
+
+    pools: tuple[Name, ...] | None = Field(
+        default=None, min_length=1, max_length=16, examples=[["large"]]
+    )
+    """Names of the node pools that it may use. If unset, defaults to all of `nodePools`."""
+
+    sharing: Sharing | None = None
+    """How its records are shared among its replicas. If unset, it follows the job's edges: equal
+    behind keys, byLoad behind a rebalance. Format: `equal`, `proportional` or `byLoad`."""
+
+    managed_memory: Memory | None = Field(default=None, examples=["256Mi"])
+    """Flink's managed memory of each replica (state backends, sorting), part of the pool's
+    `memory`. If unset, defaults to none. Format: memory quantity."""
+
+    parallelism_argument: str | None = Field(
+        default=None, min_length=1, max_length=128, examples=["--parse"]
+    )
+    """Program argument that carries the operator's parallelism, followed by the number. If unset,
+    defaults to `--weir.parallelism.` and the operator's name."""
+
+    fixed: Replicas | None = Field(
+        default=None, min_length=1, max_length=16, examples=[{"small/250m": 1}]
+    )
+    """Deployment that is never changed, replicas per `pool/size`. May not be set together with
+    `initial`. If unset, the operator is scaled."""
+
+    initial: Replicas | None = Field(
+        default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
+    )
+    """Deployment that the very first start uses, replicas per `pool/size`. May not be set together
+    with `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        refuse(
+            (
+                *self._repeated_pools(),
+                *self._two_deployments(),
+                *self._beyond_bounds("fixed", self.fixed),
+                *self._beyond_bounds("initial", self.initial),
+            )
+        )
+        return self
+
+    def _repeated_pools(self) -> Iterator[Mistake]:
+        pools = self.pools or ()
+        for index, pool in enumerate(pools):
+            if pool in pools[:index]:
+                yield Mistake(("pools", index), pool, "each pool once", "remove the second one")
+
+    def _two_deployments(self) -> Iterator[Mistake]:
+        if self.fixed is not None and self.initial is not None:
+            yield Mistake(
+                ("initial",), self.initial, "nothing beside fixed",
+                "remove initial, a fixed operator starts as it stays",
+            )  # fmt: skip
+
+    def _beyond_bounds(self, field: str, deployment: Replicas | None) -> Iterator[Mistake]:
+        if deployment is None:
+            return
+        if sum(deployment.values()) > self.max_replicas:
+            yield Mistake(
+                (field,),
+                deployment,
+                f"at most maxReplicas = {self.max_replicas} replicas",
+                "raise maxReplicas or take replicas away",
+            )
+        for node_type in deployment:
+            if self.pools is not None and node_type.split("/")[0] not in self.pools:
+                yield Mistake(
+                    (field, node_type),
+                    node_type,
+                    f"a size of the operator's pools ({', '.join(self.pools)})",
+                    "choose one of those, or add the pool to the operator's pools",
+                )

@@ -1,0 +1,208 @@
+"""Durations, CPU, memory and percentages, as people write them in a manifest.
+
+Each keeps the text it was written as (a round trip changes nothing) beside its value in one unit.
+Two quantities are equal when their values are, so `60s` equals `1m`. The patterns are those of
+the CRD; what a pattern cannot say (above zero) is a CEL rule there and a check here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+}  # fmt: skip
+
+
+class Quantity:
+    """What all quantities share: how pydantic reads and writes them."""
+
+    __slots__ = ()
+
+    text: str
+    """As the user wrote it."""
+
+    pattern: ClassVar[str]
+    expected: ClassVar[str]
+    """What a refusal says was expected."""
+    json_schema: ClassVar[dict[str, Any]]
+    """Its part of the CRD, the pattern excepted."""
+    remedy_for_number: ClassVar[str] = "write it as text with its unit"
+
+    def __str__(self) -> str:
+        """Return the text as written."""
+        return self.text
+
+    @classmethod
+    def read(cls, value: object) -> Self:
+        """Return the quantity that `value` writes.
+
+        Raises:
+            PydanticCustomError: It writes none; says what was expected and how to write it.
+        """
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            return cls(value)  # type: ignore[call-arg]  # subclasses are dataclasses of one text
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise cls.refusal(cls.remedy_for_number.format(value))
+        raise cls.refusal("write it as text")
+
+    @classmethod
+    def refusal(cls, remedy: str) -> PydanticCustomError:
+        """Return the error for a value that is not such a quantity."""
+        return PydanticCustomError(
+            "quantity",
+            "expected {expected}; {remedy}",
+            {"expected": cls.expected, "remedy": remedy},
+        )
+
+    def _check(self) -> None:
+        if not re.fullmatch(self.pattern, self.text):
+            raise self.refusal("correct the number or its unit")
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Read with `read`, write as text."""
+        return core_schema.no_info_plain_validator_function(
+            cls.read, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe the text for the CRD."""
+        return {**cls.json_schema, "pattern": f"^{cls.pattern}$"}
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Duration(Quantity):
+    """A time above zero, such as `200ms`, `5s` or `1h30m`.
+
+    Raises:
+        PydanticCustomError: The text is no duration.
+    """
+
+    text: str = field(compare=False)
+    seconds: float = field(init=False)
+
+    pattern = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+"
+    expected = "a duration above zero, such as 200ms, 5s, 1m or 1h30m"
+    json_schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "maxLength": 32,
+        "x-kubernetes-validations": [
+            {"rule": "duration(self) > duration('0s')", "message": f"expected {expected}"}
+        ],
+    }
+
+    def __post_init__(self) -> None:
+        """Add up the parts."""
+        self._check()
+        parts = re.findall(r"([0-9.]+)(ms|s|m|h)", self.text)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        if seconds <= 0:
+            raise self.refusal("give it a length above zero")
+        object.__setattr__(self, "seconds", seconds)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Cpu(Quantity):
+    """A share of CPU above zero: cores (`"1"`, `"1.5"`) or thousandths (`250m`).
+
+    Raises:
+        PydanticCustomError: The text is no CPU quantity.
+    """
+
+    text: str = field(compare=False)
+    cores: float = field(init=False)
+
+    pattern = r"([0-9]+m|[0-9]+(\.[0-9]{1,3})?)"
+    expected = 'a CPU quantity above zero, such as 250m, "1" or "1.5"'
+    remedy_for_number = 'write "{:g}" in quotes'
+    json_schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "maxLength": 16,
+        "x-kubernetes-validations": [
+            {
+                "rule": "quantity(self).isGreaterThan(quantity('0'))",
+                "message": f"expected {expected}",
+            }
+        ],
+    }
+
+    def __post_init__(self) -> None:
+        """Turn thousandths into cores."""
+        self._check()
+        thousandths = self.text.endswith("m")
+        cores = float(self.text.removesuffix("m")) / (1000 if thousandths else 1)
+        if cores <= 0:
+            raise self.refusal("give it a share above zero")
+        object.__setattr__(self, "cores", cores)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Memory(Quantity):
+    """An amount of memory above zero with its unit, such as `512Mi` or `1Gi`.
+
+    Raises:
+        PydanticCustomError: The text is no amount of memory.
+    """
+
+    text: str = field(compare=False)
+    bytes: int = field(init=False)
+
+    pattern = r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)"
+    expected = "an amount of memory above zero, such as 512Mi or 1Gi"
+    json_schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "maxLength": 16,
+        "x-kubernetes-validations": [
+            {
+                "rule": "quantity(self).isGreaterThan(quantity('0'))",
+                "message": f"expected {expected}",
+            }
+        ],
+    }
+
+    def __post_init__(self) -> None:
+        """Multiply by the unit."""
+        self._check()
+        number, unit = re.findall(r"([0-9.]+)(\w+)", self.text)[0]
+        amount = int(float(number) * _BYTES[unit])
+        if amount <= 0:
+            raise self.refusal("give it an amount above zero")
+        object.__setattr__(self, "bytes", amount)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Percentage(Quantity):
+    """A share between `0%` and `100%`.
+
+    Raises:
+        PydanticCustomError: The text is no percentage.
+    """
+
+    text: str = field(compare=False)
+    share: float = field(init=False)
+    """In [0, 1]."""
+
+    pattern = r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%"
+    expected = "a percentage between 0% and 100%, such as 5%"
+    json_schema: ClassVar[dict[str, Any]] = {"type": "string", "maxLength": 8}
+
+    def __post_init__(self) -> None:
+        """Divide by a hundred."""
+        self._check()
+        object.__setattr__(self, "share", float(self.text.removesuffix("%")) / 100)

@@ -1,0 +1,64 @@
+"""Cron schedules of blocked periods: five fields, checked and no more.
+
+Understands `*`, numbers, names of months and days, ranges, steps and lists. When a period is open
+is the guard's business.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic_core import PydanticCustomError
+
+CRON_PATTERN = r"^[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}$"
+"""What the CRD can say of a schedule; the ranges of the fields are checked here alone."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+_ITEM = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>[0-9]+))?")
+
+
+def check_schedule(schedule: str) -> str:
+    """Return `schedule` where it is one.
+
+    Raises:
+        PydanticCustomError: It is none; says which field is at fault.
+    """
+    fields = schedule.split(" ")
+    if len(fields) != len(_FIELDS):
+        raise _refusal(f"write five fields with one space between them, found {len(fields)}")
+    for text, (name, lowest, highest, names) in zip(fields, _FIELDS, strict=True):
+        for item in text.split(","):
+            if not _is_item(item, lowest, highest, names):
+                raise _refusal(f"correct the {name} {item!r}, it goes from {lowest} to {highest}")
+    return schedule
+
+
+def _is_item(item: str, lowest: int, highest: int, names: tuple[str, ...]) -> bool:
+    match = _ITEM.fullmatch(item)
+    if match is None or int(match["step"] or 1) == 0:
+        return False
+    ends = [
+        names.index(end.lower()) + lowest if end.lower() in names else end
+        for end in (match["first"], match["last"])
+        if end is not None
+    ]
+    if not all(isinstance(end, int) or end.isdecimal() for end in ends):
+        return False
+    numbers = [int(end) for end in ends]
+    return all(lowest <= number <= highest for number in numbers) and numbers == sorted(numbers)
+
+
+def _refusal(remedy: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "schedule",
+        "expected {expected}; {remedy}",
+        {"expected": "a cron schedule, such as 0 17 * * 1-5", "remedy": remedy},
+    )

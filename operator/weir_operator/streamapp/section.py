@@ -1,0 +1,127 @@
+"""What every section of a StreamApp has in common, and how a section refuses.
+
+A section is strict (no "5" for 5), closed (an unknown field is a mistake) and immutable. A field's
+docstring is its description in the CRD; its `examples` are the remedies of refusals.
+
+A check between fields stands twice side by side: in Python, as `Mistake`s, and as a CEL rule for
+the API server. Both must judge an object with the API server's defaults filled in as they judge
+the bare manifest, so neither may ask whether a field with a default was set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic.types import JsonValue
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+"""Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
+LONGEST_NAME = 63
+
+
+class Section(BaseModel):
+    """A part of the StreamApp: camelCase in the manifest, snake_case in Python."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that cannot be right."""
+
+    path: tuple[str | int, ...]
+    """The field, in the manifest's words, relative to the section that refuses."""
+    got: object
+    expected: str
+    remedy: str
+
+
+def refuse(mistakes: Iterable[Mistake]) -> None:
+    """Raise one validation error that holds every mistake; return where there is none.
+
+    Raises:
+        ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own
+            path before the mistakes'.
+    """
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(
+                "rule",
+                "expected {expected}; {remedy}",
+                {"expected": mistake.expected, "remedy": mistake.remedy},
+            ),
+            loc=mistake.path,
+            input=mistake.got,
+        )
+        for mistake in mistakes
+    ]
+    if details:
+        raise ValidationError.from_exception_data("StreamApp", details)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` was probably meant to be, if any is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
+    return close[0] if close else None
+
+
+def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
+    """Return the remedy for an unknown word: the nearest known one, or `otherwise`."""
+    close = nearest(word, known)
+    return f"did you mean {close!r}?" if close else otherwise
+
+
+def validations(*rules: tuple[str, str]) -> dict[str, JsonValue]:
+    """Return CEL rules, each with its message, as a field's or section's extra JSON schema."""
+    return {
+        "x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]
+    }
+
+
+def map_list_by(key: str) -> dict[str, JsonValue]:
+    """Return the extra JSON schema of a list whose items are told apart by the field `key`."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+def _check_name(name: str) -> str:
+    if len(name) > LONGEST_NAME or not re.fullmatch(DNS_LABEL, name):
+        right = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_NAME].strip("-") or "small"
+        raise PydanticCustomError(
+            "name",
+            "expected {expected}; {remedy}",
+            {
+                "expected": f"a name of at most {LONGEST_NAME} lower-case letters, digits and '-'",
+                "remedy": f"write for example {right!r}",
+            },
+        )
+    return name
+
+
+Name = Annotated[
+    str,
+    AfterValidator(_check_name),
+    Field(
+        examples=["small"],
+        json_schema_extra={"pattern": f"^{DNS_LABEL}$", "maxLength": LONGEST_NAME, "minLength": 1},
+    ),
+]
+"""A DNS-1123 label."""
+
+Replicas = dict[str, Annotated[int, Field(ge=1, le=10_000, examples=[1])]]
+"""Replicas per node type `pool/size`, such as `{small/250m: 2}`."""

@@ -1,0 +1,147 @@
+"""What pydantic refuses, said in sentences: field as the user writes it, value, remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.schema import Schema, inlined_schema, schema_at
+from weir_operator.streamapp.section import Mistake, nearest, suggest
+
+_LONGEST_VALUE = 80
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "less_than_equal": "a number of at most {le:g}",
+    "model_type": "a mapping of fields",
+    "string_type": "text",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+    "too_long": "a list or mapping of at most {max_length}",
+    "too_short": "a list or mapping of at least {min_length}",
+    "tuple_type": "a list",
+}
+"""What was expected, by pydantic's type of error and its context."""
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """Return one sentence for each mistake in a manifest, in the manifest's order."""
+    found = error.errors(include_url=False)
+    return [_sentence(each) for each in found if not _is_echo(each, found)]
+
+
+def sentence(mistake: Mistake) -> str:
+    """Return the sentence of one mistake, its path counted from the manifest's top."""
+    return _join(mistake.path, mistake.expected, _written(mistake.got), mistake.remedy)
+
+
+def written_path(path: Sequence[str | int]) -> str:
+    """Return a field's path as people write it, such as `spec.nodePools[1].price`."""
+    steps = []
+    for step in path:
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif re.fullmatch(r"[A-Za-z_][\w-]*", step):
+            steps.append(f".{step}")
+        else:
+            steps.append(f'["{step}"]')
+    return "".join(steps).removeprefix(".") or "the manifest"
+
+
+def _is_echo(error: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
+    """Return whether a list is called too short only because its items have mistakes."""
+    path = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found
+    )
+
+
+def _sentence(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    path = error["loc"]
+    schema = schema_at(inlined_schema(StreamApp), path) or {}
+    kind, got = error["type"], error["input"]
+    match kind:
+        case "missing":
+            return _join(path, "a value", "nothing", f"add it{_example(schema, ', such as ')}")
+        case "extra_forbidden":
+            # A misspelt section may hold anything, secrets included.
+            shown = _kind(got) if isinstance(got, dict | list) else _written(got)
+            return _join(path, "a known field", shown, _nearest_field(path))
+        case "enum" | "literal_error":
+            return _join(path, context["expected"], _written(got), _choice(schema, got))
+    if "remedy" in context:
+        # Weir's own checks, which choose what they show.
+        return _join(path, context["expected"], _written(got), context["remedy"])
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
+    remedy = "write it in quotes" if kind == "string_type" else "correct it"
+    return _join(
+        path, expected, _shown(path, got), _example(schema, "write for example ") or remedy
+    )
+
+
+def _join(path: Sequence[str | int], expected: str, got: str, remedy: str) -> str:
+    return f"{written_path(path)}: expected {expected}, got {got}; {remedy}"
+
+
+def _shown(path: Sequence[str | int], value: object) -> str:
+    """Return the value, or only its kind where it may be, or hold, a secret."""
+    secret = tuple(path[:3]) in (("spec", "flink", "config"), ("spec", "flink", "podTemplate"))
+    return _kind(value) if secret else _written(value)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "a truth value"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return "nothing"
+
+
+def _written(value: object) -> str:
+    """Return a value as the user wrote it, shortened where it is long."""
+    if value is None:
+        return "nothing"
+    text = repr(str(value)) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _example(schema: Schema, lead: str) -> str:
+    """Return an example of what the field takes with `lead` before it, empty if none is known."""
+    examples = schema.get("examples")
+    return f"{lead}{_written(examples[0])}" if examples else ""
+
+
+def _nearest_field(path: Sequence[str | int]) -> str:
+    parent = schema_at(inlined_schema(StreamApp), path[:-1]) or {}
+    known = sorted(parent.get("properties", {}))
+    return suggest(str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}")
+
+
+def _choice(schema: Schema, got: object) -> str:
+    """Return the nearest choice; a truth value is what YAML makes of a bare Off."""
+    choices = [str(choice) for choice in schema.get("enum", [schema.get("const")])]
+    if got is False and "Off" in choices:
+        return 'write "Off" in quotes, YAML reads a bare Off as false'
+    by_case = {choice.lower(): choice for choice in choices}
+    close = nearest(str(got).lower(), by_case)
+    return f"did you mean {by_case[close]!r}?" if close else f"write for example {choices[-1]!r}"

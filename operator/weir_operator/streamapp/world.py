@@ -1,0 +1,120 @@
+"""What the model needs to know of a StreamApp: operators, node types, prices, deployments.
+
+Pure: everything follows from the manifest. What is measured or learned replaces it elsewhere.
+"""
+
+from __future__ import annotations
+
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.operators import Operator
+from weir_operator.streamapp.pools import NodePool
+from weir_policies.model.node_types import Deployment, NodeType
+
+WHOLE_JOB = "job"
+"""Name of the operator that stands for a job whose manifest lists none."""
+
+_PRICE_OF_ONLY_POOL = 1.0
+"""Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""
+
+_SPEED_OF_UNKNOWN_CORE = 1.0
+"""Relative speed of a core until the pool's is learned."""
+
+
+def operators(app: StreamApp) -> tuple[Operator, ...]:
+    """Return the operators; a job whose manifest lists none is one operator, `WHOLE_JOB`."""
+    return app.spec.operators or (Operator(name=WHOLE_JOB),)
+
+
+def operator_names(app: StreamApp) -> tuple[str, ...]:
+    """Return the names of the operators, in the manifest's order."""
+    return tuple(operator.name for operator in operators(app))
+
+
+def operator_named(app: StreamApp, name: str) -> Operator:
+    """Return the operator called `name`.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {operator.name: operator for operator in operators(app)}[name]
+
+
+def pool_named(app: StreamApp, name: str) -> NodePool:
+    """Return the node pool called `name`.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {pool.name: pool for pool in app.spec.node_pools}[name]
+
+
+def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
+    """Return what an operator's replicas can run on, in the manifest's order of pools and sizes.
+
+    Speed is taken as linear in the size until it is learned: cores times the speedup of the pool.
+
+    Raises:
+        KeyError: There is no such operator.
+    """
+    allowed = operator_named(app, operator_name).pools
+    return tuple(
+        NodeType(
+            name=f"{pool.name}/{size}",
+            pool=pool.name,
+            speedup=size.cores * (pool.speedup or _SPEED_OF_UNKNOWN_CORE),
+            price=size.cores * _price(pool),
+            pool_limit=pool.max_replicas,
+        )
+        for pool in app.spec.node_pools
+        if allowed is None or pool.name in allowed
+        for size in pool.sizes
+    )
+
+
+def speedup_is_given(app: StreamApp, pool_name: str) -> bool:
+    """Return whether the user stated the pool's speedup; else it is to be learned.
+
+    Raises:
+        KeyError: There is no such pool.
+    """
+    return pool_named(app, pool_name).speedup is not None
+
+
+def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
+    """Return the deployment that must never change, `None` where the operator is scaled.
+
+    Raises:
+        KeyError: There is no such operator.
+    """
+    fixed = operator_named(app, operator_name).fixed
+    return None if fixed is None else Deployment.from_named(fixed, node_types(app, operator_name))
+
+
+def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
+    """Return what the first start uses: as fixed, as written, or one replica of the largest size.
+
+    The largest size of the operator's first pool, because a first start has a cold JVM and knows no
+    rate; scaling in is then the first decision.
+
+    Raises:
+        KeyError: There is no such operator.
+    """
+    operator = operator_named(app, operator_name)
+    types = node_types(app, operator_name)
+    written = operator.fixed or operator.initial
+    if written is None:
+        first = next(pool for pool in app.spec.node_pools if pool.name == types[0].pool)
+        written = {f"{first.name}/{max(first.sizes)}": 1}
+    return Deployment.from_named(written, types)
+
+
+def job_manager_price(app: StreamApp) -> float:
+    """Return what the JobManager costs, currency per hour."""
+    job_manager = app.spec.flink.job_manager
+    pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.node_pools[0]
+    return job_manager.cpu.cores * _price(pool)
+
+
+def _price(pool: NodePool) -> float:
+    """Return the currency per CPU and hour."""
+    return _PRICE_OF_ONLY_POOL if pool.price is None else pool.price
