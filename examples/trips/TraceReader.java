@@ -21,6 +21,7 @@ import org.apache.flink.metrics.groups.SourceReaderMetricGroup;
 final class TraceReader implements SourceReader<Trip, TraceSource.Split> {
     private final Schedule schedule;
     private final int zones;
+    private final byte[] payload;
     private final long zoneSeed;
     private final Report report;
     private final ScheduledExecutorService alarm;
@@ -37,10 +38,12 @@ final class TraceReader implements SourceReader<Trip, TraceSource.Split> {
             SourceReaderMetricGroup metrics,
             Schedule schedule,
             int zones,
+            int payload,
             long seed,
             String directory) {
         this.schedule = schedule;
         this.zones = zones;
+        this.payload = new byte[payload];
         this.zoneSeed = Draws.bits(seed, "zone".hashCode());
         this.report = new Report(directory, "source.json");
         this.alarm =
@@ -82,6 +85,7 @@ final class TraceReader implements SourceReader<Trip, TraceSource.Split> {
         Trip trip = new Trip();
         trip.id = next.id();
         trip.zone = (int) Long.remainderUnsigned(Draws.bits(zoneSeed, trip.id), zones);
+        trip.payload = payload;
         output.collect(trip, start + Math.round(due / 1000.0)); // rounded: unbiased
         next.advance();
         emitted = next.id();

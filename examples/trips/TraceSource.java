@@ -22,17 +22,21 @@ final class TraceSource implements Source<Trip, TraceSource.Split, Boolean> {
 
     private final Schedule schedule;
     private final int zones;
+    private final int payload;
     private final long seed;
     private final long startAt;
     private final String directory;
 
     /**
+     * @param payload bytes in a record beside its own fields
      * @param startAt when the schedule begins, Unix ms, or 0: when the first reader does
      * @param directory where `source.json` goes, or null for nowhere
      */
-    TraceSource(Schedule schedule, int zones, long seed, long startAt, String directory) {
+    TraceSource(
+            Schedule schedule, int zones, int payload, long seed, long startAt, String directory) {
         this.schedule = schedule;
         this.zones = zones;
+        this.payload = payload;
         this.seed = seed;
         this.startAt = startAt;
         this.directory = directory;
@@ -45,7 +49,7 @@ final class TraceSource implements Source<Trip, TraceSource.Split, Boolean> {
 
     @Override
     public SourceReader<Trip, Split> createReader(SourceReaderContext context) {
-        return new TraceReader(context.metricGroup(), schedule, zones, seed, directory);
+        return new TraceReader(context.metricGroup(), schedule, zones, payload, seed, directory);
     }
 
     @Override

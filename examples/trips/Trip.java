@@ -10,4 +10,7 @@ public class Trip {
 
     /** Which record of its zone it is, from 1; 0 until {@link Aggregate} has counted it. */
     public long number;
+
+    /** What else a real record carries; it decides how many records wait in Flink's buffers. */
+    public byte[] payload;
 }

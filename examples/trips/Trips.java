@@ -22,7 +22,8 @@ import org.apache.flink.util.ParameterTool;
  * --at-end hold             after the last line: hold (its rate goes on) or finish (the job ends)
  * --start-at                Unix ms at which the trace begins; what is past by then is backlog
  * --seed 7                  of arrivals, zones and service times
- * --zones 200               number of keys
+ * --zones 5000              number of keys; few of them fall unevenly on the replicas
+ * --payload-bytes 200       width of a record beside its own fields
  * --service.match-ms 30     mean service time at speed 1; aggregate: 20
  * --scv.match 1.0           its squared coefficient of variation; aggregate: 0.5
  * --checkpoint-seconds 2
@@ -40,7 +41,8 @@ public final class Trips {
         TraceSource source =
                 new TraceSource(
                         schedule(settings, seed),
-                        settings.getInt("zones", 200),
+                        settings.getInt("zones", 5000),
+                        settings.getInt("payload-bytes", 200),
                         seed,
                         settings.getLong("start-at", 0),
                         directory);
