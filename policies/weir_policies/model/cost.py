@@ -1,0 +1,124 @@
+"""What a deployment costs, what a change costs, and what an interval cost.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4: an interval's cost is a
+weighted sum of violation, resources and reconfiguration, each in [0, 1]. Departure: a change of
+sizes within the pools restarts nothing and costs no reconfiguration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.errors import DeploymentError, ParameterError, ShapeError
+from weir_policies.model.arrays import Counts, Flags, Floats
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.promise import ChangeKind, CostParts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostWeights:
+    """How much each part of an interval's cost matters; the defaults are the paper's.
+
+    Raises:
+        ParameterError: A weight is negative.
+    """
+
+    violation: float = 0.6
+    resources: float = 0.2
+    reconfiguration: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse negative weights."""
+        if not min(self.violation, self.resources, self.reconfiguration) >= 0:
+            raise ParameterError(f"Expected weights >= 0, got {self}")
+
+
+def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
+    """Return what the deployment costs, currency per hour."""
+    return sum(
+        count * node_type.price
+        for count, node_type in zip(deployment.counts, node_types, strict=True)
+    )
+
+
+def price_deployments(deployments: Counts, node_types: Sequence[NodeType]) -> Floats:
+    """Return what each deployment costs, currency per hour, shape `(b,)`.
+
+    Rounded to 1e-12, so that equal costs compare equal whichever way they were added up.
+
+    Raises:
+        ShapeError: The last axis of `deployments` does not match the node types.
+    """
+    if deployments.shape[-1] != len(node_types):
+        raise ShapeError(
+            f"Expected deployments of shape (b, {len(node_types)}), got {deployments.shape}"
+        )
+    prices: Floats = np.array([node_type.price for node_type in node_types])
+    return np.round(deployments @ prices, 12)
+
+
+def normalised_cost(
+    deployment: Deployment,
+    node_types: Sequence[NodeType],
+    *,
+    max_replicas: int,
+    dearest: float | None = None,
+) -> float:
+    """Return the cost as a part of the most that the operator could cost.
+
+    Args:
+        deployment: The replicas to pay for.
+        node_types: Their prices.
+        max_replicas: Most replicas, `k_max`.
+        dearest: Price that the most is made of; the published tables take the largest of their
+            full list of ten even where fewer are available. `None` is the dearest of `node_types`.
+    """
+    top = max(node_type.price for node_type in node_types) if dearest is None else dearest
+    return price_per_hour(deployment, node_types) / (max_replicas * top)
+
+
+def kind_of_change(
+    current: Deployment, target: Deployment, node_types: Sequence[NodeType]
+) -> ChangeKind:
+    """Return what going from one deployment to another takes: nothing, a resize, or a restart.
+
+    Raises:
+        DeploymentError: A deployment does not have one count per node type.
+    """
+    for deployment in (current, target):
+        if len(deployment.counts) != len(node_types):
+            raise DeploymentError(
+                f"Expected counts of {len(node_types)} node types, got {deployment.counts}"
+            )
+    if current == target:
+        return ChangeKind.NOTHING
+    if current.per_pool(node_types) == target.per_pool(node_types):
+        return ChangeKind.RESIZE
+    return ChangeKind.RESCALE
+
+
+def find_restarts(deployments: Counts, current: Counts, node_types: Sequence[NodeType]) -> Flags:
+    """Mark the deployments that only a restart reaches, shape `(b,)`; see `kind_of_change`.
+
+    Args:
+        deployments: Where to go, shape `(b, t)`.
+        current: Where from, shape `(t,)`.
+        node_types: Their pools.
+    """
+    pools = list(dict.fromkeys(node_type.pool for node_type in node_types))
+    in_pool = np.array([[node_type.pool == pool for pool in pools] for node_type in node_types])
+    moved = (deployments - current) @ in_pool.astype(np.int64)  # b x pools
+    restarts: Flags = (moved != 0).any(axis=1)
+    return restarts
+
+
+def weighted_cost(parts: CostParts, weights: CostWeights) -> float:
+    """Return the cost of one interval."""
+    return (
+        weights.violation * parts.violation
+        + weights.resources * parts.resources
+        + weights.reconfiguration * parts.reconfiguration
+    )

@@ -1,0 +1,205 @@
+"""Response time of an operator: its replicas as G/G/1 queues in steady state.
+
+Knows no clock and no backlog. A replica that cannot keep up has no steady state and answers `inf`.
+
+Mean wait of a replica: Kingman's formula, which is exact for Poisson arrivals (Pollaczek-Khinchine,
+M/G/1), times the correction of Kraemer and Langenbach-Belz where arrivals are more regular than
+Poisson. Every p-th arrival of a Poisson stream is such a stream. Against simulated queues with 2 to
+8 replicas, utilisation 0.5 to 0.9 and a service SCV of 0.25 to 2, the response time is at most 4 %
+off with the correction and up to 17 % too high without.
+
+Variance: the wait is zero or, with the probability of a delay, a conditional wait whose variability
+is that of M/G/1. Service times are taken as gamma for the third moment that this needs. Percentiles
+come from a gamma law with the same mean and variance.
+
+Sources: Kingman, Proc. Cambridge Phil. Soc. 57 (1961). Kraemer and Langenbach-Belz, Eighth
+International Teletraffic Congress (1976). Whitt, "The Queueing Network Analyzer", Bell System
+Technical Journal 62 (1983), section 5. Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023: for its
+M/G/1 model `keyed` with an arrival SCV of 1 gives the very formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from weir_policies.errors import ParameterError
+from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.sharing import (
+    ReplicaGroups,
+    as_column,
+    group_replicas,
+    thin_arrivals,
+    worst_in_use,
+)
+from weir_policies.promise import Aggregation, OperatorModel
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What an operator is expected to do in each of `b` deployments."""
+
+    response_time: Floats
+    """Mean seconds in the operator, network time included, shape `(b,)`; `inf` where a replica
+    that gets records cannot keep up."""
+    variance: Floats
+    """Of the response time, s^2, shape `(b,)`; the network time counts as constant."""
+    utilisation: Floats
+    """Busy share of the worst replica, shape `(b,)`; above 1 where it cannot keep up."""
+
+
+def predict(model: OperatorModel, deployments: Counts, rate: Floats | float) -> Prediction:
+    """Predict an operator's response time in each deployment.
+
+    Args:
+        model: The operator.
+        deployments: Replicas per node type, shape `(b, t)`; each row has at least one.
+        rate: Records/s that arrive at the operator, a scalar or shape `(b,)`.
+
+    Returns:
+        Three arrays of shape `(b,)`, NaN wherever the rate or the service time is NaN.
+
+    Raises:
+        ShapeError: The last axis of `deployments` does not match the node types.
+    """
+    column = as_column(rate)
+    groups = group_replicas(model, deployments, column)
+    utilisation = column * groups.share * groups.service_mean  # b x g
+    arrival_scv = thin_arrivals(model, groups.share)
+    waiting = mean_waiting_time(
+        utilisation=utilisation,
+        service_mean=groups.service_mean,
+        service_scv=model.service_scv,
+        arrival_scv=arrival_scv,
+    )
+    variance = waiting_time_variance(
+        waiting_time=waiting,
+        utilisation=utilisation,
+        service_scv=model.service_scv,
+        arrival_scv=arrival_scv,
+    )
+    response_time = waiting + groups.service_mean
+    variance = variance + model.service_scv * groups.service_mean**2
+    aggregate = _aggregate_worst if model.aggregation is Aggregation.WORST else _aggregate_average
+    mean, spread = aggregate(groups, response_time, variance)
+    return Prediction(
+        response_time=mean + model.network_time,
+        variance=spread,
+        utilisation=worst_in_use(groups, utilisation),
+    )
+
+
+def mean_waiting_time(
+    *, utilisation: Floats, service_mean: Floats, service_scv: float, arrival_scv: Floats
+) -> Floats:
+    """Return how long a record waits at each replica on average, s.
+
+    Args:
+        utilisation: Arrival rate times mean service time, shape `(b, g)`.
+        service_mean: Seconds of work per record, shape `(g,)`.
+        service_scv: Squared coefficient of variation of the service time.
+        arrival_scv: The same of the times between arrivals, shape `(b, g)` or `(b, 1)`.
+
+    Returns:
+        Shape `(b, g)`; `inf` where utilisation >= 1, NaN where anything is NaN.
+    """
+    variability = arrival_scv + service_scv
+    # Utilisation 1 is answered at the end; next to 0 the exponent overflows to -inf, as it should.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        waiting = utilisation / (1 - utilisation) * service_mean * variability / 2
+        if (arrival_scv < 1).any():
+            # Without variability there is no wait to correct: 0/0 must not make it NaN.
+            weight = np.where(variability == 0, 0, (1 - arrival_scv) ** 2 / variability)
+            exponent = -2 * (1 - utilisation) / (3 * utilisation) * weight
+            waiting = waiting * np.exp(np.where(arrival_scv < 1, exponent, 0))
+            waiting = np.where(utilisation == 0, 0.0, waiting)
+    # Ask for >= 1, not < 1: every comparison with NaN is False, and NaN must stay NaN.
+    return np.where(utilisation >= 1, np.inf, waiting)
+
+
+def waiting_time_variance(
+    *, waiting_time: Floats, utilisation: Floats, service_scv: float, arrival_scv: Floats
+) -> Floats:
+    """Return the variance of the wait at each replica, s^2, shape `(b, g)`.
+
+    Arguments are those of `mean_waiting_time`, with its answer. Exact for M/G/1 with gamma service.
+    """
+    # E[S^3] / E[S]^3 of a gamma law, and the SCV of a wait that is not zero (Whitt, eq. 53).
+    third_moment = (1 + service_scv) * (1 + 2 * service_scv)
+    conditional_scv = (
+        2 * utilisation - 1 + 4 * (1 - utilisation) * third_moment / (3 * (1 + service_scv) ** 2)
+    )
+    square = waiting_time**2
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        delayed = _delay_probability(utilisation, service_scv, arrival_scv)
+        scv = (conditional_scv + 1 - delayed) / delayed
+        variance = np.where(square == 0, 0.0, square * scv)
+    return np.where(np.isinf(waiting_time), np.inf, variance)
+
+
+def find_quantile(mean: Floats, variance: Floats, quantile: float) -> Floats:
+    """Return a percentile of a time that is known by two moments.
+
+    Args:
+        mean: Seconds; for a path the sum over its operators, any shape.
+        variance: s^2, same shape; for a path the sum, which takes the operators as independent.
+        quantile: In (0, 1), such as 0.95.
+
+    Returns:
+        Seconds, from the gamma law with these moments; `inf` where the mean is.
+
+    Raises:
+        ParameterError: `quantile` is not inside (0, 1).
+    """
+    if not 0 < quantile < 1:
+        raise ParameterError(f"Expected a quantile inside (0, 1), got {quantile}")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gamma = variance / mean * gammaincinv(mean**2 / variance, quantile)
+    sure = np.where(variance == 0, mean, gamma)
+    return np.where(np.isinf(mean), np.inf, sure)
+
+
+def least_response_time(model: OperatorModel) -> float:
+    """Return the mean response time that no deployment can go below, s: the fastest node, idle."""
+    fastest = max(node_type.speedup for node_type in model.node_types)
+    return model.service_mean / fastest + model.network_time
+
+
+def _delay_probability(utilisation: Floats, service_scv: float, arrival_scv: Floats) -> Floats:
+    """Return the probability that a record must wait (Whitt, eq. 49 and 50)."""
+    square = utilisation**2 * (4 * arrival_scv + service_scv)
+    regular = (1 + arrival_scv + utilisation * service_scv) / (
+        1 + utilisation * (service_scv - 1) + square
+    )
+    bursty = 4 * utilisation / (arrival_scv + square)
+    shape = np.where(arrival_scv <= 1, regular, bursty)
+    return utilisation + (arrival_scv - 1) * utilisation * (1 - utilisation) * shape
+
+
+def _aggregate_worst(
+    groups: ReplicaGroups, mean: Floats, variance: Floats
+) -> tuple[Floats, Floats]:
+    """Return both moments of the replica with the greatest mean, shapes `(b,)`."""
+    in_use = np.where(groups.replicas > 0, mean, -np.inf)
+    worst = in_use.argmax(axis=1)  # NaN counts as the greatest, so it stays
+    row = np.arange(worst.size)
+    return in_use[row, worst], variance[row, worst]
+
+
+def _aggregate_average(
+    groups: ReplicaGroups, mean: Floats, variance: Floats
+) -> tuple[Floats, Floats]:
+    """Return both moments of a record's time at whichever replica it goes to, shapes `(b,)`."""
+    weight = groups.replicas * groups.share  # the part of the records that go to the group
+    used = weight > 0
+    # 0 * inf is NaN: groups without records are left out before weighting.
+    first = np.where(used, weight * np.where(used, mean, 0.0), 0.0).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        second = np.where(used, weight * np.where(used, variance + mean**2, 0.0), 0.0)
+        spread = second.sum(axis=1) - first**2
+    unknown = np.isnan(weight).any(axis=1)
+    first = np.where(unknown, np.nan, first)
+    spread = np.where(unknown, np.nan, np.maximum(spread, 0.0))
+    return first, np.where(np.isinf(first), np.inf, spread)
