@@ -125,7 +125,7 @@ def a_run(*, ticks: int = 60, blind: Collection[int] = (), seed: int = 7) -> Run
             _operator_tick(name, replicas, rate, change) for name, replicas in deployments.items()
         )
         response = sum(operator.response_time for operator in operators)
-        response *= float(rng.lognormal(0.0, 0.15)) * (4.0 if number - 1 in plan else 1.0)
+        response *= float(rng.lognormal(0.0, 0.15)) * (7.0 if number - 1 in plan else 1.0)
         per_hour = 0.03 + sum(
             count * _PRICE[name]
             for replicas in deployments.values()
@@ -243,7 +243,8 @@ def _rescale(
     number: int, now: float, change: _Change, before: Deployments, after: Deployments
 ) -> RescaleRecord:
     resize = change[0] == "source"
-    names = ("starting", "savepoint", "removing", "submitting", "verifying")
+    steps = ("starting", "savepoint", "removing", "submitting", "verifying")
+    names = ("patching",) if resize else steps
     return RescaleRecord(
         id=str(number),
         kind="resize" if resize else "rescale",

@@ -1,0 +1,184 @@
+"""`weir traces`: look at arrival traces, change them, make them up.
+
+A trace is a text file with one rate in records/s per line, one line per slot. Commands that make a
+trace read FILE and write OUT; both may be the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from weir_simulator.errors import TraceError
+from weir_simulator.trace_files import read_trace, write_trace
+from weir_simulator.trace_synthesis import TraceKind, synthesise
+from weir_simulator.traces import (
+    Trace,
+    TraceStatistics,
+    compress,
+    cut,
+    describe,
+    scale,
+    scale_to_maximum,
+    scale_to_mean,
+)
+
+app = typer.Typer(
+    help="Look at arrival traces, change them, make them up.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+File = Annotated[Path, typer.Argument(help="Trace to read.", metavar="FILE")]
+Out = Annotated[Path, typer.Argument(help="Trace to write.", metavar="OUT")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.command("inspect")
+def inspect_trace(file: File, as_json: AsJson = False) -> None:
+    """Print the statistics of a trace."""
+    statistics = describe(read_trace(file))
+    if as_json:
+        typer.echo(json.dumps(_to_plain(file, statistics), indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(file), title_justify="left", show_header=False, box=None)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in _rows(statistics):
+        table.add_row(name, value)
+    Console().print(table)
+
+
+@app.command("cut")
+def cut_trace(
+    file: File,
+    out: Out,
+    slots: Annotated[int, typer.Option(help="How many slots to keep.")],
+    start: Annotated[int, typer.Option(help="The first slot to keep; 0 is the trace's first.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a stretch of a trace."""
+    _write(out, cut(read_trace(file), start=start, slots=slots), as_json)
+
+
+@app.command("scale")
+def scale_trace(
+    file: File,
+    out: Out,
+    factor: Annotated[float | None, typer.Option(help="Multiply every rate by this.")] = None,
+    mean: Annotated[float | None, typer.Option(help="Make this the mean, records/s.")] = None,
+    maximum: Annotated[
+        float | None, typer.Option("--max", help="Make this the highest rate, records/s.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Multiply a trace by a factor, given or found."""
+    trace = read_trace(file)
+    match factor, mean, maximum:
+        case float(), None, None:
+            scaled = scale(trace, factor=factor)
+        case None, float(), None:
+            scaled = scale_to_mean(trace, mean=mean)
+        case None, None, float():
+            scaled = scale_to_maximum(trace, maximum=maximum)
+        case _:
+            raise typer.BadParameter("give exactly one of --factor, --mean and --max")
+    _write(out, scaled, as_json)
+
+
+@app.command("compress")
+def compress_trace(
+    file: File,
+    out: Out,
+    slots: Annotated[int, typer.Option(help="How many slots become one, their average.")],
+    as_json: AsJson = False,
+) -> None:
+    """Average groups of slots, so that the trace takes less time to replay."""
+    _write(out, compress(read_trace(file), slots=slots), as_json)
+
+
+@app.command("synth")
+def synthesise_trace(
+    kind: Annotated[TraceKind, typer.Argument(help="The published trace to look like.")],
+    out: Out,
+    slots: Annotated[int, typer.Option(help="Length, in slots of a minute.")] = 10080,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal traces.", min=0)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Make up a trace that looks like a published one."""
+    _write(out, synthesise(kind, slots=slots, rng=np.random.default_rng(seed)), as_json)
+
+
+@app.command("plot")
+def plot_trace(
+    file: File,
+    out: Annotated[Path, typer.Argument(help="HTML page to write.", metavar="OUT")],
+) -> None:
+    """Draw a trace as an HTML page that needs nothing else."""
+    from weir_operator.faces.trace_page import render_trace_page
+
+    page = render_trace_page(file.name, read_trace(file))
+    try:
+        out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise TraceError(f"Page {out} cannot be written: {error.strerror}") from error
+    typer.echo(out)
+
+
+def _write(out: Path, trace: Trace, as_json: bool) -> None:
+    write_trace(out, trace)
+    statistics = describe(trace)
+    if as_json:
+        typer.echo(json.dumps(_to_plain(out, statistics), indent=2))
+    else:
+        typer.echo(
+            f"{out}: {statistics.slots} slots, mean {statistics.mean:.4g}, "
+            f"highest {statistics.maximum:.4g} records/s"
+        )
+
+
+def _to_plain(file: Path, statistics: TraceStatistics) -> dict[str, object]:
+    """Return the statistics as plain JSON values; what does not exist is null."""
+    return {
+        "file": str(file),
+        "slots": statistics.slots,
+        "mean": statistics.mean,
+        "standardDeviation": statistics.standard_deviation,
+        "minimum": statistics.minimum,
+        "quantiles": {f"{p:g}": rate for p, rate in statistics.quantiles.items()},
+        "maximum": statistics.maximum,
+        "autocorrelations": {
+            str(lag): None if math.isnan(value) else value
+            for lag, value in statistics.autocorrelations.items()
+        },
+        "meanStep": statistics.mean_step,
+        "zeroShare": statistics.zero_share,
+    }
+
+
+def _rows(statistics: TraceStatistics) -> list[tuple[str, str]]:
+    return [
+        ("slots", f"{statistics.slots:,}"),
+        ("mean", f"{statistics.mean:,.1f} records/s"),
+        ("standard deviation", f"{statistics.standard_deviation:,.1f} records/s"),
+        ("minimum", f"{statistics.minimum:,.1f} records/s"),
+        *(
+            (f"{100 * p:g} % below", f"{rate:,.1f} records/s")
+            for p, rate in statistics.quantiles.items()
+        ),
+        ("maximum", f"{statistics.maximum:,.1f} records/s"),
+        ("mean step", f"{statistics.mean_step:,.1f} records/s"),
+        ("slots without arrivals", f"{100 * statistics.zero_share:.1f} %"),
+        *(
+            (f"autocorrelation, lag {lag}", f"{value:.3f}")
+            for lag, value in statistics.autocorrelations.items()
+        ),
+    ]

@@ -1,0 +1,89 @@
+"""An arrival trace as an HTML page: its chart and its statistics."""
+
+from __future__ import annotations
+
+from weir_operator.faces import wording
+from weir_operator.faces.page import (
+    Block,
+    Chart,
+    Charts,
+    Json,
+    Prose,
+    Section,
+    Tile,
+    Tiles,
+    render_page,
+)
+from weir_operator.faces.run_charts import SERIES, figure_layout
+from weir_simulator.traces import Trace, describe
+
+_POINTS = 2000
+"""Most points of a line: more than a screen has pixels to tell them apart."""
+
+
+def render_trace_page(name: str, trace: Trace) -> str:
+    """Return a page on a trace.
+
+    A trace too long to draw slot by slot is drawn as the mean of equal groups of slots, between
+    the lowest and the highest slot of each.
+
+    Args:
+        name: What to call it.
+        trace: Records/s per slot, shape `(n,)`.
+    """
+    statistics = describe(trace)
+    group = -(-trace.size // _POINTS)
+    blocks: list[Block] = [
+        Tiles(
+            [
+                Tile(label="Slots", value=f"{statistics.slots:,}"),
+                Tile(
+                    label="Mean",
+                    value=wording.rate(statistics.mean),
+                    note=f"records/s; deviation {wording.rate(statistics.standard_deviation)}",
+                ),
+                Tile(
+                    label="Lowest / highest",
+                    value=f"{wording.rate(statistics.minimum)} / "
+                    f"{wording.rate(statistics.maximum)}",
+                    note="records/s",
+                ),
+                Tile(
+                    label="Mean step",
+                    value=wording.rate(statistics.mean_step),
+                    note="records/s from slot to slot",
+                ),
+                Tile(label="Empty slots", value=wording.share(statistics.zero_share)),
+            ]
+        ),
+        Charts([Chart(title="Arrival rate", figure=_figure(trace, group), height=380)]),
+    ]
+    if group > 1:
+        blocks.append(
+            Prose(f"The line is the mean of {group} slots each, the band their range.", "quiet")
+        )
+    return render_page(name, [Section(title="", blocks=blocks)], subtitle="Arrival trace")
+
+
+def _figure(trace: Trace, group: int) -> dict[str, Json]:
+    whole = trace[: trace.size // group * group].reshape(-1, group)
+    slots = [number * group for number in range(len(whole))]
+
+    def line(values: Trace, *, name: str, width: float) -> dict[str, Json]:
+        return {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": slots,
+            "y": values.round(3).tolist(),
+            "line": {"color": SERIES[0], "width": width},
+            "hovertemplate": "%{y:,.1f} records/s",
+        }
+
+    lines = [line(whole.mean(axis=1), name="Mean" if group > 1 else "Rate", width=1.5)]
+    if group > 1:
+        highest = line(whole.max(axis=1), name="Highest", width=0)
+        highest |= {"fill": "tonexty", "fillcolor": "var(--band)"}
+        lines = [line(whole.min(axis=1), name="Lowest", width=0), highest, *lines]
+    layout = figure_layout(unit="records/s, by slot")
+    return {"data": lines, "layout": layout}

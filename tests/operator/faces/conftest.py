@@ -1,0 +1,137 @@
+"""A headless Chromium, steered over its DevTools protocol, for the tests marked `browser`."""
+
+import asyncio
+import base64
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_SWITCHES = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+)
+
+
+@dataclass
+class Page:
+    """One tab of the browser, and everything that it complained about or asked for."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _loaded: bool = False
+
+    async def open(self, path: Path, *, width: int = 1400, height=900, dark=False, touch=False):
+        """Show a file and wait until it is loaded; scripts at its end have run by then."""
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            await self.send(f"{domain}.enable")
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=touch,
+        )
+        await self.send("Emulation.setTouchEmulationEnabled", enabled=touch)
+        await self.emulate_mode(dark=dark)
+        await self.send("Page.navigate", url=path.as_uri())
+        while not self._loaded:
+            self._note(await self.socket.receive_json())
+
+    async def emulate_mode(self, *, dark: bool):
+        """Tell the page that its reader prefers dark or light."""
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.send("Emulation.setEmulatedMedia", features=[feature])
+        # The page's own listeners hear of it with the next frame; they come first in line.
+        await self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
+    async def evaluate(self, expression: str):
+        """Return the value of a JavaScript expression; promises are awaited."""
+        answer = await self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def screenshot(self, path: Path):
+        """Write a picture of the whole page, for people to look at."""
+        answer = await self.send("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    async def send(self, method: str, **params):
+        number = next(self._numbers)
+        await self.socket.send_json({"id": number, "method": method, "params": params})
+        while True:
+            message = await self.socket.receive_json(timeout=60)
+            if message.get("id") == number:
+                assert "error" not in message, message["error"]
+                return message["result"]
+            self._note(message)
+
+    def _note(self, message):
+        params = message.get("params", {})
+        match message.get("method"):
+            case "Page.loadEventFired":
+                self._loaded = True
+            case "Runtime.exceptionThrown":
+                self.complaints.append(str(params["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning", "assert"):
+                self.complaints.append(str(params["args"]))
+            case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
+                self.complaints.append(params["entry"]["text"])
+            case "Network.requestWillBeSent":
+                self.requests.append(params["request"]["url"])
+
+
+@pytest.fixture
+async def page(tmp_path):
+    binary = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if binary is None:
+        pytest.skip(f"needs headless Chromium: none of {', '.join(_CHROMIUM)} is on the PATH")
+    profile = tmp_path / "profile"
+    process = subprocess.Popen(
+        [binary, *_SWITCHES, f"--user-data-dir={profile}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # its children end with it
+    )
+    try:
+        port = await _debugging_port(profile / "DevToolsActivePort", process)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                tabs = await answer.json()
+            address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")
+            async with session.ws_connect(address, max_msg_size=0) as socket:
+                yield Page(socket)
+    finally:
+        _end(process)
+
+
+async def _debugging_port(file: Path, process: subprocess.Popen[bytes]) -> int:
+    async with asyncio.timeout(60):
+        while not (file.exists() and "\n" in file.read_text()):
+            assert process.poll() is None, f"Chromium ended with {process.returncode}"
+            await asyncio.sleep(0.05)
+    return int(file.read_text().splitlines()[0])
+
+
+def _end(process: subprocess.Popen[bytes]):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)

@@ -1,0 +1,88 @@
+import pytest
+
+from weir_operator.faces.report import render_report
+from weir_operator.faces.testing import a_run
+from weir_operator.faces.trace_page import render_trace_page
+from weir_simulator.traces import as_trace
+
+pytestmark = pytest.mark.browser
+
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+BOTH_WIDTHS = pytest.mark.parametrize(
+    ("width", "touch"), [(1400, False), (390, True)], ids=["wide", "phone"]
+)
+
+
+@pytest.fixture
+def report(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render_report(a_run(ticks=60, blind=(22, 23))))
+    return path
+
+
+@BOTH_WIDTHS
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_the_report_is_drawn_whole_in_every_mode_and_width(page, report, width, touch, dark):
+    await page.open(report, width=width, dark=dark, touch=touch)
+
+    plots = await page.evaluate("document.querySelectorAll('.plot').length")
+    lines = await page.evaluate(
+        "[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.js-line').length)"
+    )
+    assert plots == 7  # rate, response, three operators, cost per hour, accumulated cost
+    assert all(lines)
+    assert page.complaints == []
+
+
+@BOTH_WIDTHS
+async def test_the_report_never_scrolls_sideways(page, report, width, touch):
+    await page.open(report, width=width, touch=touch)
+
+    assert await page.evaluate(OVERFLOW) == 0
+
+
+async def test_the_report_fetches_nothing(page, report):
+    await page.open(report)
+
+    assert [url for url in page.requests if not url.startswith("data:")] == [report.as_uri()]
+
+
+async def test_charts_change_their_colours_with_the_readers_mode(page, report):
+    colour = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+    await page.open(report, dark=False)
+    light = await page.evaluate(colour)
+
+    await page.emulate_mode(dark=True)
+
+    assert light == "rgb(91, 104, 120)"
+    assert await page.evaluate(colour) == "rgb(154, 168, 184)"
+
+
+async def test_all_charts_follow_the_zoom_of_one(page, report):
+    await page.open(report)
+    wanted = ["2023-11-14 22:14:00", "2023-11-14 22:16:00"]
+
+    ranges = await page.evaluate(
+        f"""(async () => {{
+          const plots = [...document.querySelectorAll('.plot')];
+          const followed = new Promise(done => plots.at(-1).on('plotly_relayout', done));
+          await Plotly.relayout(plots[0], {{
+            'xaxis.range[0]': '{wanted[0]}', 'xaxis.range[1]': '{wanted[1]}'
+          }});
+          await followed;
+          return plots.map(plot => plot.layout.xaxis.range);
+        }})()"""
+    )
+
+    assert ranges == [wanted] * 7
+
+
+async def test_the_page_of_a_long_trace_draws_its_mean_and_its_range(page, tmp_path):
+    path = tmp_path / "trace.html"
+    path.write_text(render_trace_page("long.txt", as_trace([1.0, 5.0] * 5000)))
+
+    await page.open(path, width=390, touch=True)
+
+    assert await page.evaluate("document.querySelectorAll('.plot .js-line').length") == 3
+    assert await page.evaluate(OVERFLOW) == 0
+    assert page.complaints == []
