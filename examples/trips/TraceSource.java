@@ -1,6 +1,7 @@
 package example;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.flink.api.connector.source.Boundedness;
 import org.apache.flink.api.connector.source.Source;
@@ -54,13 +55,17 @@ final class TraceSource implements Source<Trip, TraceSource.Split, Boolean> {
 
     @Override
     public SplitEnumerator<Split, Boolean> createEnumerator(SplitEnumeratorContext<Split> context) {
-        return new Enumerator(context, false);
+        return new Enumerator(context, begin());
     }
 
     @Override
     public SplitEnumerator<Split, Boolean> restoreEnumerator(
             SplitEnumeratorContext<Split> context, Boolean assigned) {
-        return new Enumerator(context, assigned);
+        return new Enumerator(context, assigned ? List.of() : begin());
+    }
+
+    private List<Split> begin() {
+        return List.of(new Split(startAt, new Schedule.Position(0, 0, 0)));
     }
 
     @Override
@@ -91,33 +96,34 @@ final class TraceSource implements Source<Trip, TraceSource.Split, Boolean> {
         }
     }
 
-    /** Gives the split to the first reader; a checkpoint keeps whether it has been given. */
-    private final class Enumerator implements SplitEnumerator<Split, Boolean> {
+    /**
+     * Gives the split to the first reader. A checkpoint keeps only whether it has been given: a
+     * split that no reader has is as it began, and a reader's checkpoint holds what became of it.
+     */
+    private static final class Enumerator implements SplitEnumerator<Split, Boolean> {
         private final SplitEnumeratorContext<Split> context;
-        private boolean assigned;
+        private final List<Split> unassigned;
 
-        Enumerator(SplitEnumeratorContext<Split> context, boolean assigned) {
+        Enumerator(SplitEnumeratorContext<Split> context, List<Split> unassigned) {
             this.context = context;
-            this.assigned = assigned;
+            this.unassigned = new ArrayList<>(unassigned);
         }
 
         @Override
         public void addReader(int subtask) {
-            if (!assigned) {
-                context.assignSplit(new Split(startAt, new Schedule.Position(0, 0, 0)), subtask);
-                assigned = true;
-            }
+            unassigned.forEach(split -> context.assignSplit(split, subtask));
+            unassigned.clear();
         }
 
         @Override
         public void addSplitsBack(List<Split> splits, int subtask) {
-            // Flink gives back only what no checkpoint of a reader holds: the split as it began.
-            assigned = false;
+            // None, where a checkpoint of the reader holds it: called after every failure.
+            unassigned.addAll(splits);
         }
 
         @Override
         public Boolean snapshotState(long checkpoint) {
-            return assigned;
+            return unassigned.isEmpty();
         }
 
         @Override

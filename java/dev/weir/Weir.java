@@ -271,7 +271,7 @@ public final class Weir {
         }
 
         void served(long nanos, Long timestamp) {
-            long service = nanos / 1000;
+            long service = (nanos + 500) / 1000;
             serviceCount.inc();
             serviceSum.inc(service);
             serviceSquares += (double) service * service;
