@@ -23,3 +23,15 @@ class ParameterError(WeirPolicyError):
 
 class DataflowError(WeirPolicyError):
     """The dataflow is not an acyclic graph over the named operators."""
+
+
+class StateError(WeirPolicyError):
+    """Stored state was written by something else, or by an incompatible version."""
+
+
+class InfeasibleObjectiveError(WeirPolicyError):
+    """No deployment can keep the objective, however little arrives; `least` is what could be."""
+
+    def __init__(self, message: str, *, least: float) -> None:
+        super().__init__(message)
+        self.least = least

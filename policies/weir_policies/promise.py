@@ -15,6 +15,18 @@ from typing import Any, Protocol, runtime_checkable
 
 from weir_policies.model.node_types import Deployment, NodeType
 
+NEEDED = 0.5
+"""Urgency from which a change keeps the objective; below, it only saves money."""
+
+
+class Neighbourhood(StrEnum):
+    """Which targets a policy proposes; the simulator obeys it."""
+
+    ONE = "one"
+    """One replica more or less, as in the papers."""
+    ANY = "any"
+    """Any deployment, because Flink pays one restart whatever the distance."""
+
 
 class Sharing(StrEnum):
     """How an operator's records are shared among its replicas."""
@@ -131,7 +143,8 @@ class Decision:
     """The chosen one and the best of the rejected, best first; at most a dozen."""
     expectation: Expectation
     urgency: float
-    """In [0, 1]: how much the operator needs the change; the AM orders by it. 0 = stay."""
+    """In [0, 1]: how much the operator needs the change; the AM orders by it. 0 = stay, below
+    `NEEDED` it saves money, from there on the objective needs it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

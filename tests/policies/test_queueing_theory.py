@@ -185,7 +185,8 @@ def test_more_load_never_shortens_the_response_time(
     rates, sharing, aggregation, keyed, arrival_scv, service_scv
 ):
     # The adaptive partitioner spares slow replicas only under load: there the average may fall.
-    assume((sharing, aggregation) != (Sharing.BY_LOAD, Aggregation.AVERAGE))
+    # It works by turns; no edge deals by key and by load.
+    assume(sharing is not Sharing.BY_LOAD or (aggregation is Aggregation.WORST and not keyed))
     model = a_model(
         sharing=sharing,
         aggregation=aggregation,

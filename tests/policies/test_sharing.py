@@ -135,9 +135,9 @@ def test_the_adaptive_partitioner_overloads_nobody_while_there_is_capacity(rate)
 def test_arrivals_thin_by_turn_or_by_chance(arrival_scv, keyed, expected):
     model = a_model(arrival_scv=arrival_scv, keyed=keyed)
 
-    thinned = thin_arrivals(model, np.array([[0.25]]))
+    groups, _ = shares(model, np.array([[0, 4, 0]]), 100.0)
 
-    assert thinned[0, 0] == pytest.approx(expected)
+    assert thin_arrivals(model, groups)[0, 0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("sharing", Sharing)

@@ -67,7 +67,7 @@ def predict(model: OperatorModel, deployments: Counts, rate: Floats | float) -> 
     column = as_column(rate)
     groups = group_replicas(model, deployments, column)
     utilisation = column * groups.share * groups.service_mean  # b x g
-    arrival_scv = thin_arrivals(model, groups.share)
+    arrival_scv = thin_arrivals(model, groups)
     waiting = mean_waiting_time(
         utilisation=utilisation,
         service_mean=groups.service_mean,

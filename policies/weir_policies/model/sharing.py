@@ -12,9 +12,9 @@ Three rules (`Sharing`), as measured on Flink 2.3:
   response time a little (not the worst): the slow replicas keep less of the records.
 
 Variability: behind a round-robin edge a replica sees every p-th arrival, whose squared coefficient
-of variation (SCV) is c/p where c is the operator's; unequal shares s generalise that to c*s. Behind
-keys the arrivals are thinned at random: 1 + (c - 1)*s. A Poisson stream (c = 1) behind keys stays
-Poisson, which is the M/G/1 of Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023.
+of variation (SCV) is c/p where c is the operator's; that is kept where shares are unequal. Behind
+keys a share s of the arrivals is picked at random: 1 + (c - 1)*s. A Poisson stream (c = 1) behind
+keys stays Poisson, which is the M/G/1 of Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023.
 
 Source of the thinning: Whitt, "The Queueing Network Analyzer", Bell System Technical Journal 62
 (1983), section 4.4.
@@ -87,11 +87,11 @@ def group_replicas(model: OperatorModel, deployments: Counts, rate: Floats) -> R
     )
 
 
-def thin_arrivals(model: OperatorModel, share: Floats) -> Floats:
-    """Return the SCV of the times between arrivals at a replica, in the shape of `share`."""
+def thin_arrivals(model: OperatorModel, groups: ReplicaGroups) -> Floats:
+    """Return the SCV of the times between arrivals at a replica, shape `(b, g)` or `(b, 1)`."""
     if model.keyed:
-        return 1 + (model.arrival_scv - 1) * share
-    return model.arrival_scv * share
+        return 1 + (model.arrival_scv - 1) * groups.share
+    return model.arrival_scv / groups.replicas.sum(axis=1, keepdims=True)
 
 
 def predict_utilisation(model: OperatorModel, deployments: Counts, rate: Floats | float) -> Floats:

@@ -1,0 +1,277 @@
+"""What is believed about an operator, from what was measured of it interval by interval.
+
+Three things are learned: the moments of the service time per node type, from them the speedups
+that nobody gave, and the network time.
+
+- Means of a node type are pooled by records. Old records fade: no more than `MEMORY` count beside
+  a new interval, so that a job whose work per record changes is followed.
+- A given speedup is believed. Any other is the ratio of service times to a reference: the first
+  node type with a given speedup that was measured, or the first measured one at its assumed
+  speedup. A size that was never run follows its pool: what its siblings turned out to be, relative
+  to what was assumed of them.
+- The network time is what the measured response time has more than the predicted one, while
+  queues are short; a busy operator would mix errors of the queueing model into it.
+
+The measured variability is that within intervals; a mean that drifts is no variability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from weir_policies.errors import StateError
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.queueing import predict
+from weir_policies.promise import Aggregation, OperatorModel
+
+MEMORY = 20_000.0
+"""Records of a node type that count beside those of a new interval."""
+ENOUGH_RECORDS = 100.0
+"""Records from which a node type counts as measured: its mean is then good to some 10 %."""
+CALM = 0.5
+"""Utilisation below which the network time is learned."""
+SLOWLY = 0.1
+"""Weight of a new interval in the network time, once there were ten."""
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceMeasurement:
+    """Service times of one node type in one interval."""
+
+    node_type: str
+    records: float
+    """Records that were served; those of several replicas may come one by one."""
+    mean: float
+    """Seconds."""
+    variance: float
+    """s^2; NaN where the job does not measure it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceMoments:
+    """What is believed of the service time on one node type."""
+
+    records: float
+    """Weight of the mean, at most `MEMORY`."""
+    mean: float
+    """Seconds."""
+    variance: float
+    """s^2; NaN until it was measured."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedupEstimate:
+    """A speedup and how far it can be trusted."""
+
+    speedup: float
+    relative_error: float
+    """One standard deviation, from the counts: 0 where given, `inf` where only assumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorBelief:
+    """Everything learned about one operator; empty at first."""
+
+    services: Mapping[str, ServiceMoments] = field(default_factory=dict)
+    """By the node type's name."""
+    network_time: float = 0.0
+    """Seconds in buffers and on the wire before the operator."""
+    calm_intervals: int = 0
+    """Intervals that the network time was learned from."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, for `from_dict`."""
+        return {
+            "version": VERSION,
+            "services": {
+                name: {
+                    "records": moments.records,
+                    "mean": moments.mean,
+                    "variance": None if math.isnan(moments.variance) else moments.variance,
+                }
+                for name, moments in self.services.items()
+            },
+            "network_time": self.network_time,
+            "calm_intervals": self.calm_intervals,
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> OperatorBelief:
+        """Restore what `to_dict` returned.
+
+        Raises:
+            StateError: It is of another version.
+        """
+        if state.get("version") != VERSION:
+            raise StateError(f"Expected a belief of version {VERSION}, got {state.get('version')}")
+        services = {
+            name: ServiceMoments(
+                records=moments["records"],
+                mean=moments["mean"],
+                variance=math.nan if moments["variance"] is None else moments["variance"],
+            )
+            for name, moments in state["services"].items()
+        }
+        return cls(
+            services=services,
+            network_time=state["network_time"],
+            calm_intervals=state["calm_intervals"],
+        )
+
+
+def update(
+    belief: OperatorBelief,
+    model: OperatorModel,
+    *,
+    given: Collection[str],
+    services: Sequence[ServiceMeasurement],
+    deployment: Deployment,
+    rate: float,
+    response_time: float,
+) -> OperatorBelief:
+    """Return the belief after one more interval.
+
+    Args:
+        belief: What was believed before.
+        model: The operator as specified; its numbers are what is assumed until measured.
+        given: Names of the node types whose speedup the user gave.
+        services: Service times of the interval; NaN means and empty ones are passed over.
+        deployment: What ran during the whole interval.
+        rate: Records/s that arrived; NaN where unknown.
+        response_time: Mean seconds in the operator; NaN where unknown.
+    """
+    learned = dict(belief.services)
+    for measured in services:
+        if measured.records > 0 and measured.mean > 0:
+            learned[measured.node_type] = _pool(learned.get(measured.node_type), measured)
+    belief = replace(belief, services=learned)
+
+    believed = replace(
+        believe(belief, model, given=given),
+        network_time=0.0,
+        aggregation=Aggregation.AVERAGE,  # what is measured is a mean over records
+    )
+    prediction = predict(believed, np.array([deployment.counts]), rate)
+    residual = response_time - float(prediction.response_time[0])
+    # Written so that NaN anywhere learns nothing.
+    if not (prediction.utilisation[0] < CALM and math.isfinite(residual)):
+        return belief
+    weight = max(SLOWLY, 1 / (belief.calm_intervals + 1))
+    network_time = belief.network_time + weight * (residual - belief.network_time)
+    return replace(
+        belief,
+        network_time=max(network_time, 0.0),
+        calm_intervals=belief.calm_intervals + 1,
+    )
+
+
+def believe(
+    belief: OperatorBelief, model: OperatorModel, *, given: Collection[str]
+) -> OperatorModel:
+    """Return the model with everything in it that was measured.
+
+    Args:
+        belief: What was learned.
+        model: The operator as specified; what was not measured stays as it is there.
+        given: Names of the node types whose speedup the user gave.
+    """
+    speedups = estimate_speedups(belief, model.node_types, given=given)
+    node_types = tuple(
+        replace(node_type, speedup=speedups[node_type.name].speedup)
+        for node_type in model.node_types
+    )
+    model = replace(model, node_types=node_types)
+    if belief.calm_intervals:
+        model = replace(model, network_time=belief.network_time)
+    measured = _measured(belief, node_types)
+    if not measured:
+        return model
+    records = sum(moments.records for moments in measured.values())
+    speed = {node_type.name: node_type.speedup for node_type in node_types}
+    mean = sum(m.records * m.mean * speed[name] for name, m in measured.items()) / records
+    varied = [m for m in measured.values() if not math.isnan(m.variance)]
+    scv = model.service_scv
+    if varied:
+        weight = sum(m.records for m in varied)
+        scv = sum(m.records * m.variance / m.mean**2 for m in varied) / weight
+    return replace(model, service_mean=mean, service_scv=scv)
+
+
+def estimate_speedups(
+    belief: OperatorBelief, node_types: Sequence[NodeType], *, given: Collection[str]
+) -> dict[str, SpeedupEstimate]:
+    """Return the speedup of every node type, by name.
+
+    Args:
+        belief: What was learned.
+        node_types: Their `speedup` is what was given, or else assumed.
+        given: Names of the node types whose speedup the user gave.
+    """
+    measured = _measured(belief, node_types)
+    anchors = [name for name in measured if name in given] or list(measured)
+    anchor = anchors[0] if anchors else None
+    assumed = {node_type.name: node_type.speedup for node_type in node_types}
+    estimates: dict[str, SpeedupEstimate] = {}
+    for node_type in node_types:
+        name = node_type.name
+        if name in given:
+            estimates[name] = SpeedupEstimate(speedup=assumed[name], relative_error=0.0)
+        elif anchor is not None and name in measured:
+            ratio = measured[anchor].mean / measured[name].mean
+            error = math.hypot(_relative_error(measured[anchor]), _relative_error(measured[name]))
+            estimates[name] = SpeedupEstimate(
+                speedup=assumed[anchor] * ratio, relative_error=0.0 if name == anchor else error
+            )
+    learned = {name: estimate.speedup / assumed[name] for name, estimate in estimates.items()}
+    for node_type in node_types:
+        if node_type.name not in estimates:
+            siblings = [
+                learned[other.name]
+                for other in node_types
+                if other.pool == node_type.pool and other.name in learned
+            ]
+            factor = sum(siblings) / len(siblings) if siblings else 1.0
+            estimates[node_type.name] = SpeedupEstimate(
+                speedup=node_type.speedup * factor, relative_error=math.inf
+            )
+    return estimates
+
+
+def _pool(before: ServiceMoments | None, new: ServiceMeasurement) -> ServiceMoments:
+    """Return the moments with an interval's records added."""
+    if before is None:
+        return ServiceMoments(
+            records=min(new.records, MEMORY), mean=new.mean, variance=new.variance
+        )
+    weight = new.records / (before.records + new.records)
+    if math.isnan(new.variance) or math.isnan(before.variance):
+        variance = before.variance if math.isnan(new.variance) else new.variance
+    else:
+        variance = before.variance + weight * (new.variance - before.variance)
+    return ServiceMoments(
+        records=min(before.records + new.records, MEMORY),
+        mean=before.mean + weight * (new.mean - before.mean),
+        variance=variance,
+    )
+
+
+def _measured(belief: OperatorBelief, node_types: Sequence[NodeType]) -> dict[str, ServiceMoments]:
+    """Return the node types with enough records, in the order of the node types."""
+    return {
+        node_type.name: belief.services[node_type.name]
+        for node_type in node_types
+        if node_type.name in belief.services
+        and belief.services[node_type.name].records >= ENOUGH_RECORDS
+    }
+
+
+def _relative_error(moments: ServiceMoments) -> float:
+    """Return the standard error of the mean, relative; an unknown variance counts as SCV 1."""
+    scv = 1.0 if math.isnan(moments.variance) else moments.variance / moments.mean**2
+    return math.sqrt(scv / moments.records)

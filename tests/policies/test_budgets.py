@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_policies.application_manager.budgets import share_budgets, share_equally, spread_spare
+from weir_policies.errors import InfeasibleObjectiveError, ParameterError
+from weir_policies.model.dataflow import Dataflow, Edge
+
+# The "complex" application of the 2023 paper: paths of three, three and two operators.
+COMPLEX = Dataflow(
+    operators=("1", "2", "3", "4", "5"),
+    edges=(
+        Edge(source="1", target="2"),
+        Edge(source="2", target="3"),
+        Edge(source="2", target="4"),
+        Edge(source="1", target="5"),
+    ),
+)
+BOUND = 0.3
+
+
+def on_path(budgets, path):
+    return sum(budgets[name] for name in path)
+
+
+@st.composite
+def dataflows(draw):
+    count = draw(st.integers(1, 7))
+    names = tuple(f"op{place}" for place in range(count))
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    drawn = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    edges = tuple(Edge(source=names[a], target=names[b]) for a, b in drawn)
+    return Dataflow(operators=names, edges=edges)
+
+
+def test_equal_quotas_follow_the_longest_path_through_each_operator():
+    quotas = share_equally(COMPLEX, BOUND)
+
+    assert quotas == pytest.approx({"1": 0.1, "2": 0.1, "3": 0.1, "4": 0.1, "5": 0.15})
+
+
+def test_spare_time_goes_to_the_operators_that_no_exhausted_path_holds_back():
+    budgets = spread_spare(COMPLEX, BOUND, share_equally(COMPLEX, BOUND))
+
+    assert budgets == pytest.approx({"1": 0.1, "2": 0.1, "3": 0.1, "4": 0.1, "5": 0.2})
+
+
+@given(flow=dataflows(), floors=st.lists(st.floats(0, 0.03), min_size=7, max_size=7))
+def test_no_path_is_given_more_than_the_bound_and_every_operator_is_on_one_that_uses_it(
+    flow, floors
+):
+    least = dict(zip(flow.operators, floors, strict=False))
+
+    budgets = share_budgets(flow, BOUND, least=least)
+
+    longest = max(on_path(budgets, path) for path in flow.paths())
+    assert longest <= BOUND * (1 + 1e-9)
+    assert all(budgets[name] >= least[name] for name in flow.operators)
+    through = flow.longest_through(budgets)
+    assert all(length == pytest.approx(BOUND, rel=1e-6) for length in through.values())
+
+
+def test_an_operator_gets_at_least_the_time_that_it_cannot_do_without():
+    least = {"1": 0.15, "2": 0.01, "3": 0.01, "4": 0.01, "5": 0.01}
+
+    budgets = share_budgets(COMPLEX, BOUND, least=least)
+
+    spare = (BOUND - 0.17) / 3
+    assert budgets["1"] == pytest.approx(0.15 + spare)
+    assert budgets["3"] == pytest.approx(0.01 + spare)
+
+
+def test_an_objective_below_the_service_times_is_refused_with_the_least_possible_bound():
+    least = dict.fromkeys(COMPLEX.operators, 0.02)
+
+    with pytest.raises(InfeasibleObjectiveError, match=r"more than 60\.0 ms .* 1 -> 2 ") as refused:
+        share_budgets(COMPLEX, 0.05, least=least)
+
+    assert refused.value.least == pytest.approx(0.06)
+
+
+def test_a_tighter_bound_for_one_sink_tightens_only_what_leads_to_it():
+    budgets = share_budgets(COMPLEX, BOUND, sink_bounds={"5": 0.1})
+
+    assert budgets["1"] + budgets["5"] <= 0.1 * (1 + 1e-9)
+    assert budgets["2"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
+def test_a_bound_that_is_no_time_is_refused(bound):
+    with pytest.raises(ParameterError, match="above 0 s"):
+        share_budgets(COMPLEX, bound)
+
+
+def test_a_bound_for_what_is_no_sink_is_refused():
+    with pytest.raises(ParameterError, match="got '2'"):
+        share_budgets(COMPLEX, BOUND, sink_bounds={"2": 0.1})

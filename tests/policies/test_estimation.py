@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from weir_policies.errors import StateError
+from weir_policies.model.estimation import (
+    MEMORY,
+    OperatorBelief,
+    ServiceMeasurement,
+    believe,
+    estimate_speedups,
+    update,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict
+from weir_policies.promise import Aggregation
+from weir_policies.testing import a_model
+
+SPECIFIED = a_model(service_mean=math.nan, service_scv=1.0)
+DEPLOYMENT = Deployment((0, 2, 1))
+
+
+def measure(name, mean, *, records=1000.0, scv=0.5):
+    return ServiceMeasurement(node_type=name, records=records, mean=mean, variance=scv * mean**2)
+
+
+def learn(belief, *services, given=(), rate=math.nan, response_time=math.nan, model=SPECIFIED):
+    return update(
+        belief,
+        model,
+        given=given,
+        services=services,
+        deployment=DEPLOYMENT,
+        rate=rate,
+        response_time=response_time,
+    )
+
+
+def test_nothing_measured_leaves_the_model_as_it_was_specified():
+    model = believe(OperatorBelief(), SPECIFIED, given=())
+
+    assert math.isnan(model.service_mean)
+    assert replace(model, service_mean=1.0) == replace(SPECIFIED, service_mean=1.0)
+
+
+def test_service_times_of_all_node_types_pool_into_one_at_speedup_one():
+    measured = measure("small/1", 0.012), measure("large/1", 0.01, records=3000.0)
+
+    belief = learn(OperatorBelief(), *measured, given=["small/1", "large/1"])
+
+    model = believe(belief, SPECIFIED, given=["small/1", "large/1"])
+    assert model.service_mean == pytest.approx((0.012 + 3 * 0.016) / 4)
+    assert model.service_scv == pytest.approx(0.5)
+    assert [node_type.speedup for node_type in model.node_types] == [0.5, 1.0, 1.6]
+
+
+def test_a_speedup_that_nobody_gave_is_the_ratio_to_one_that_was():
+    belief = learn(OperatorBelief(), measure("small/1", 0.012), measure("large/1", 0.004))
+
+    speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["small/1"])
+
+    assert speedups["large/1"].speedup == pytest.approx(3.0)
+    assert speedups["large/1"].relative_error == pytest.approx(math.sqrt(0.5 / 1000 * 2))
+    assert speedups["small/1"].relative_error == 0.0
+
+
+def test_a_given_speedup_anchors_even_where_it_is_not_the_first():
+    belief = learn(OperatorBelief(), measure("small/1", 0.016), measure("large/1", 0.010))
+
+    speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["large/1"])
+
+    assert speedups["small/1"].speedup == pytest.approx(1.0)
+    assert speedups["large/1"].speedup == 1.6
+
+
+def test_without_a_given_speedup_the_first_measured_node_type_is_the_reference():
+    belief = learn(OperatorBelief(), measure("large/1", 0.005), measure("small/1", 0.010))
+
+    speedups = estimate_speedups(belief, SPECIFIED.node_types, given=[])
+
+    assert speedups["small/1"].speedup == 1.0
+    assert speedups["large/1"].speedup == pytest.approx(2.0)
+
+
+def test_a_size_that_never_ran_follows_its_pool():
+    belief = learn(OperatorBelief(), measure("large/1", 0.01), measure("small/1", 0.008))
+
+    speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["large/1"])
+
+    assert speedups["small/1"].speedup == pytest.approx(2.0)
+    assert speedups["small/500m"].speedup == pytest.approx(1.0)
+    assert speedups["small/500m"].relative_error == math.inf
+
+
+def test_a_handful_of_records_teaches_nothing_yet():
+    belief = learn(OperatorBelief(), measure("large/1", 0.1, records=20.0))
+
+    assert math.isnan(believe(belief, SPECIFIED, given=["large/1"]).service_mean)
+
+
+def test_the_estimate_converges_on_the_law_that_the_samples_come_from():
+    rng = np.random.default_rng(11)
+    belief = OperatorBelief()
+
+    for _ in range(40):
+        samples = rng.gamma(2.0, 0.005 / 1.3, 500)
+        measured = ServiceMeasurement(
+            node_type="small/1", records=500.0, mean=samples.mean(), variance=samples.var()
+        )
+        belief = learn(belief, measured, given=["small/1"])
+
+    model = believe(belief, SPECIFIED, given=["small/1"])
+    assert model.service_mean == pytest.approx(0.01 / 1.3, rel=0.02)
+    assert model.service_scv == pytest.approx(0.5, rel=0.05)
+
+
+def test_work_that_changes_is_followed():
+    belief = learn(OperatorBelief(), measure("small/1", 0.01, records=1_000_000.0))
+
+    for _ in range(20):
+        belief = learn(belief, measure("small/1", 0.03, records=MEMORY / 5))
+
+    assert believe(belief, SPECIFIED, given=["small/1"]).service_mean == pytest.approx(
+        0.03, rel=0.05
+    )
+
+
+def test_a_job_without_a_variance_keeps_the_assumed_one():
+    plain = ServiceMeasurement(node_type="small/1", records=500.0, mean=0.01, variance=math.nan)
+
+    belief = learn(OperatorBelief(), plain, given=["small/1"])
+
+    model = believe(belief, SPECIFIED, given=["small/1"])
+    assert (model.service_mean, model.service_scv) == (0.01, 1.0)
+
+
+@pytest.mark.parametrize("mean", [math.nan, 0.0])
+def test_an_unusable_mean_is_passed_over(mean):
+    belief = learn(OperatorBelief(), measure("small/1", mean))
+
+    assert belief == OperatorBelief()
+
+
+def truth(rate, network_time):
+    model = a_model(aggregation=Aggregation.AVERAGE, network_time=network_time)
+    return float(predict(model, np.array([DEPLOYMENT.counts]), rate).response_time[0])
+
+
+def test_the_network_time_is_what_a_calm_operator_takes_beyond_the_prediction():
+    belief = OperatorBelief()
+
+    for rate in (60.0, 90.0, 120.0):
+        belief = learn(
+            belief, model=a_model(), rate=rate, response_time=truth(rate, network_time=0.004)
+        )
+
+    assert believe(belief, a_model(), given=()).network_time == pytest.approx(0.004)
+
+
+def test_the_network_time_moves_slowly_once_it_is_known():
+    known = OperatorBelief(network_time=0.004, calm_intervals=50)
+
+    belief = learn(known, model=a_model(), rate=60.0, response_time=truth(60.0, 0.024))
+
+    assert belief.network_time == pytest.approx(0.006)
+
+
+def test_a_busy_operator_teaches_no_network_time():
+    belief = learn(OperatorBelief(), model=a_model(), rate=250.0, response_time=1.0)
+
+    assert belief == OperatorBelief()
+
+
+def test_the_network_time_is_never_negative():
+    belief = learn(OperatorBelief(), model=a_model(), rate=60.0, response_time=0.0001)
+
+    assert belief.network_time == 0.0
+
+
+def test_an_unknown_response_time_teaches_nothing():
+    belief = learn(OperatorBelief(), model=a_model(), rate=60.0)
+
+    assert belief == OperatorBelief()
+
+
+def test_a_belief_survives_storage_as_json():
+    unknown = ServiceMeasurement(node_type="large/1", records=10.0, mean=0.01, variance=math.nan)
+    belief = learn(OperatorBelief(), measure("small/1", 0.1 / 3), unknown)
+
+    restored = OperatorBelief.from_dict(json.loads(json.dumps(belief.to_dict(), allow_nan=False)))
+
+    assert restored.services["small/1"] == belief.services["small/1"]
+    assert math.isnan(restored.services["large/1"].variance)
+    assert restored.to_dict() == belief.to_dict()
+
+
+def test_a_belief_of_another_version_is_refused():
+    with pytest.raises(StateError, match="version 1, got 99"):
+        OperatorBelief.from_dict(OperatorBelief().to_dict() | {"version": 99})
