@@ -45,6 +45,7 @@ class MetricsSource(Protocol):
         Raises:
             TemporaryError: The source did not answer in time or refused.
         """
+        ...
 
     async def close(self) -> None:
         """Stop scraping and release connections."""

@@ -1,0 +1,86 @@
+"""The series that Weir reads: a whitelist, so that no source moves the rest.
+
+A TaskManager's reporter offers some 300 series, of which a decision needs about twenty. Both
+sources ask for these names and no others. Names are Flink's 2.3 (`flink_<scope>_<metric>`) and
+those of the Java helper, whose counters live in the operator scope. A series that no StreamApp
+must have is optional: without it a value is NaN and the measurement says what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+
+TASK = "flink_taskmanager_job_task_"
+OPERATOR = f"{TASK}operator_"
+JOB = "flink_jobmanager_job_"
+
+UP = "up"
+"""1 where the last scrape of a target succeeded, 0 where not; made by the source, not by Flink."""
+
+RECORDS_IN = f"{TASK}numRecordsIn"
+RECORDS_OUT = f"{TASK}numRecordsOut"
+BUSY_MS = f"{TASK}accumulateBusyTimeMs"
+BACK_PRESSURED_MS = f"{TASK}accumulateBackPressuredTimeMs"
+INPUT_QUEUE = f"{TASK}Shuffle_Netty_Input_Buffers_inputQueueLength"
+"""Buffers, not records."""
+LATENCY_MARKER = f"{TASK}latency_source_id_operator_id_operator_subtask_index_latency"
+"""Milliseconds from the source to the entry of an operator, by `quantile`."""
+MARKER_QUANTILE = "0.5"
+"""The only quantile of the markers that is read; sources leave the others out."""
+
+OPERATOR_RECORDS_IN = f"{OPERATOR}numRecordsIn"
+PENDING_RECORDS = f"{OPERATOR}pendingRecords"
+"""Records that wait in the source's outside system (FLIP-33)."""
+
+SERVICE_N = f"{OPERATOR}weir_service_n"
+SERVICE_US = f"{OPERATOR}weir_service_us_sum"
+SERVICE_US2 = f"{OPERATOR}weir_service_us2_sum"
+AGE_N = f"{OPERATOR}weir_age_n"
+AGE_US = f"{OPERATOR}weir_age_us_sum"
+"""Age of records, since their event time, when the operator took them in."""
+LATENCY_N = f"{OPERATOR}weir_latency_n"
+LATENCY_US = f"{OPERATOR}weir_latency_us_sum"
+LATENCY_US2 = f"{OPERATOR}weir_latency_us2_sum"
+LATENCY_BUCKET = f"{OPERATOR}le_weir_latency_bucket"
+"""Records no later than the label `le`, milliseconds; cumulative, `LATENCY_N` being the last."""
+
+GC_MS = "flink_taskmanager_Status_JVM_GarbageCollector_All_Time"
+
+RESTARTS = f"{JOB}numRestarts"
+CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"
+CHECKPOINT_MS = f"{JOB}lastCheckpointDuration"
+
+REQUIRED = (RECORDS_IN, RECORDS_OUT, BUSY_MS)
+"""What every task reports in any job; a value here that is no number makes the sample bad."""
+
+NAMES = frozenset(
+    {
+        *REQUIRED,
+        BACK_PRESSURED_MS,
+        INPUT_QUEUE,
+        LATENCY_MARKER,
+        OPERATOR_RECORDS_IN,
+        PENDING_RECORDS,
+        SERVICE_N,
+        SERVICE_US,
+        SERVICE_US2,
+        AGE_N,
+        AGE_US,
+        LATENCY_N,
+        LATENCY_US,
+        LATENCY_US2,
+        LATENCY_BUCKET,
+        GC_MS,
+        RESTARTS,
+        CHECKPOINT_SIZE,
+        CHECKPOINT_MS,
+    }
+)
+"""Everything that Weir reads from Flink's reporters."""
+
+_MANGLED = re.compile(r"[^a-zA-Z0-9:_]")
+
+
+def mangle(value: str) -> str:
+    """Return a label's value as Flink's Prometheus reporter writes it, `a-0` as `a_0`."""
+    return _MANGLED.sub("_", value)

@@ -1,0 +1,255 @@
+"""Fakes and hand-made samples for tests: a reporter to scrape, a source, windows of steady load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from aiohttp import web
+
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.seam import Series, Window
+
+BUCKETS_MS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What one operator does in a hand-made window; its replicas share it evenly."""
+
+    rate: float
+    """Records/s taken in by all replicas (a source: given out)."""
+    emitted: float | None = None
+    """Records/s given out; `None` is as many as taken in."""
+    busy: float = 0.5
+    back_pressure: float = 0.0
+    service_mean: float = 0.02
+    service_scv: float = 1.0
+    age: float = 0.05
+    """Seconds since the event time at its entry."""
+    marker: float | None = None
+    """Seconds that latency markers say; `None` has no markers."""
+    queue: float = 3.0
+    pending: float | None = None
+    """Records pending at the start (a source); `None` reports none."""
+    pending_growth: float = 0.0
+    latency: float | None = None
+    """Mean seconds, exponential, that a sink's helper counts; `None` counts none."""
+    helper: bool = True
+
+
+def a_layout(job_id: str = "job1", *, replicas: Mapping[str, int] | None = None) -> JobLayout:
+    """Build gen -> match -> count -> out, with so many replicas each (one where not said)."""
+    upstream = {"gen": (), "match": ("gen",), "count": ("match",), "out": ("count",)}
+    counts = {**dict.fromkeys(upstream, 1), **(replicas or {})}
+    return JobLayout(
+        job_id=job_id,
+        operators={
+            name: OperatorLayout(
+                replicas=tuple(
+                    PlacedReplica(tm_id=f"app-{name}-small-{i}", node_type="small/250m")
+                    for i in range(counts[name])
+                ),
+                upstream=feeders,
+            )
+            for name, feeders in upstream.items()
+        },
+    )
+
+
+def a_window(
+    layout: JobLayout,
+    loads: Mapping[str, Load],
+    *,
+    start: float = 1000.0,
+    end: float = 1060.0,
+    period: float = 5.0,
+) -> Window:
+    """Build the samples of a job under steady load, scraped every `period` seconds."""
+    count = int((end - start) / period) + 1
+    times = tuple(start + i * period for i in range(count))
+    series: list[Series] = []
+    for name, operator in layout.operators.items():
+        for replica in operator.replicas:
+            series += _replica_series(layout, name, replica, loads[name], times)
+    series += [
+        a_gauge(metric, {"job_id": layout.job_id}, value, times)
+        for metric, value in (
+            (names.RESTARTS, 0.0),
+            (names.CHECKPOINT_SIZE, 20_000.0),
+            (names.CHECKPOINT_MS, 40.0),
+        )
+    ]
+    return Window(start=start, end=end, series=tuple(series))
+
+
+def a_counter(
+    name: str,
+    labels: Mapping[str, str],
+    rate: float,
+    times: tuple[float, ...],
+    *,
+    base: float = 1000.0,
+) -> Series:
+    """Build a counter that stands at `base` at the first sample and rises steadily."""
+    values = tuple(base + rate * (time - times[0]) for time in times)
+    return Series(name=name, labels=labels, times=times, values=values)
+
+
+def a_gauge(name: str, labels: Mapping[str, str], value: float, times: tuple[float, ...]) -> Series:
+    """Build a gauge that stands still."""
+    return Series(name=name, labels=labels, times=times, values=(value,) * len(times))
+
+
+def changed(
+    window: Window, change: Callable[[Series], Series | None], *, where: Callable[[Series], bool]
+) -> Window:
+    """Return the window with some series changed, or left out where `change` returns `None`."""
+    series = (change(each) if where(each) else each for each in window.series)
+    return replace(window, series=tuple(each for each in series if each is not None))
+
+
+def is_of(operator: str, name: str | None = None) -> Callable[[Series], bool]:
+    """Return a filter for the series of an operator of `a_layout`, of one name or of all."""
+
+    def matches(series: Series) -> bool:
+        return series.labels.get("weir_operator") == operator and name in (None, series.name)
+
+    return matches
+
+
+def _replica_series(
+    layout: JobLayout,
+    name: str,
+    replica: PlacedReplica,
+    load: Load,
+    times: tuple[float, ...],
+) -> list[Series]:
+    machine = {
+        "weir_app": "app",
+        "weir_operator": name,
+        "weir_pool": "small",
+        "tm_id": names.mangle(replica.tm_id),
+    }
+    task = machine | {"job_id": layout.job_id, "task_id": f"v-{name}", "subtask_index": "0"}
+    function = task | {"operator_id": f"v-{name}"}
+    share = 1 / len(layout.operators[name].replicas)
+    taken = load.rate * share
+    given = taken if load.emitted is None else load.emitted * share
+    is_source = not layout.operators[name].upstream
+    rates = {
+        names.RECORDS_IN: 0.0 if is_source else taken,
+        names.RECORDS_OUT: given,
+        names.BUSY_MS: load.busy * 1e3,
+        names.BACK_PRESSURED_MS: load.back_pressure * 1e3,
+    }
+    if load.helper and not is_source:
+        rates |= {
+            names.SERVICE_N: taken,
+            names.SERVICE_US: taken * load.service_mean * 1e6,
+            names.SERVICE_US2: taken * load.service_mean**2 * (1 + load.service_scv) * 1e12,
+            names.AGE_N: taken,
+            names.AGE_US: taken * load.age * 1e6,
+        }
+    found = [a_counter(metric, function, rate, times) for metric, rate in rates.items()]
+    found.append(a_counter(names.GC_MS, machine, 5.0, times))
+    found.append(a_gauge(names.INPUT_QUEUE, task, load.queue, times))
+    if load.pending is not None:
+        found.append(
+            a_counter(
+                names.PENDING_RECORDS,
+                function,
+                load.pending_growth * share,
+                times,
+                base=load.pending * share,
+            )
+        )
+    if load.marker is not None:
+        labels = function | {"quantile": "0.5", "source_id": "s"}
+        found.append(a_gauge(names.LATENCY_MARKER, labels, load.marker * 1e3, times))
+    if load.latency is not None:
+        found += _latency_series(function, taken, load.latency, times)
+    return found
+
+
+def _latency_series(
+    labels: Mapping[str, str], rate: float, mean: float, times: tuple[float, ...]
+) -> list[Series]:
+    """Counters of latencies that are exponential with this mean."""
+    moments = {
+        names.LATENCY_N: rate,
+        names.LATENCY_US: rate * mean * 1e6,
+        names.LATENCY_US2: rate * 2 * mean**2 * 1e12,
+    }
+    found = [a_counter(metric, labels, each, times) for metric, each in moments.items()]
+    for bound in BUCKETS_MS:
+        below = rate * -math.expm1(-bound / 1e3 / mean)
+        bucket = {**labels, "le": f"{bound:g}"}
+        found.append(a_counter(names.LATENCY_BUCKET, bucket, below, times))
+    return found
+
+
+class FixedSource:
+    """A `MetricsSource` that answers with the samples it was given, cut to the window."""
+
+    def __init__(self, series: Iterable[Series] = ()) -> None:
+        self.series = tuple(series)
+        """What there is; a test may replace it."""
+
+    async def window(self, *, start: float, end: float) -> Window:
+        """Return the samples in [start, end]."""
+        cut = (_cut(series, start, end) for series in self.series)
+        return Window(start=start, end=end, series=tuple(each for each in cut if each.times))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _cut(series: Series, start: float, end: float) -> Series:
+    pairs = zip(series.times, series.values, strict=True)
+    kept = [(time, value) for time, value in pairs if start <= time <= end]
+    return replace(
+        series,
+        times=tuple(time for time, _ in kept),
+        values=tuple(value for _, value in kept),
+    )
+
+
+class FakeReporter:
+    """A page of metrics on a free port of loopback, written as Flink's reporter writes it."""
+
+    def __init__(self, samples: Mapping[str, float] | None = None) -> None:
+        self.samples: dict[str, float] = dict(samples or {})
+        """Values by series as it stands on the page: `name{label="value",}`."""
+        self.scrapes = 0
+        self.url = ""
+        """Known after `start`."""
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> FakeReporter:
+        """Begin to listen."""
+        application = web.Application()
+        application.router.add_get("/metrics", self._answer)
+        self._runner = web.AppRunner(application)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _answer(self, _: web.Request) -> web.Response:
+        self.scrapes += 1
+        lines = [f"{series} {_written(value)}\n" for series, value in self.samples.items()]
+        return web.Response(text="".join(lines))
+
+
+def _written(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(value)
