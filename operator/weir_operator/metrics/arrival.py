@@ -1,0 +1,69 @@
+"""How many records would reach each operator if nothing upstream were blocked.
+
+Under back-pressure an operator takes in what it can, not what there is, and Flink throttles
+everything upstream of it, so no processed rate tells the demand. The demand shows only at the
+sources: what they took in plus what their backlog grew by. It is passed down the dataflow with the
+selectivities measured in the same window.
+
+Along an edge from an operator that feeds several others, the share is measured at the receiver
+where that is its only feeder (it may get a side output); a receiver with several feeders is taken
+to get everything that each of them gives out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.rates import ratio
+
+
+def arrival_rates(
+    layout: JobLayout,
+    *,
+    processed: Mapping[str, float],
+    emitted: Mapping[str, float],
+    backlog_growth: Mapping[str, float],
+) -> dict[str, float]:
+    """Return records/s that arrive at each operator, NaN where that cannot be told.
+
+    Args:
+        layout: The dataflow.
+        processed: Records/s that each operator took in.
+        emitted: Records/s that each operator gave out.
+        backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
+            reports no backlog, which takes what it took in for what there was.
+    """
+    arrivals: dict[str, float] = {}
+    for name in layout.downstream_order():
+        upstream = layout.operators[name].upstream
+        if not upstream:
+            growth = backlog_growth[name]
+            # Samples of backlog and intake are not of one instant: a small negative sum is zero.
+            demand = processed[name] + (0.0 if math.isnan(growth) else growth)
+            arrivals[name] = 0.0 if demand < 0 else demand
+            continue
+        arrivals[name] = sum(
+            _along(
+                arrivals[feeder],
+                processed[feeder],
+                received=processed[name]
+                if _measured_there(layout, feeder, name)
+                else emitted[feeder],
+            )
+            for feeder in upstream
+        )
+    return arrivals
+
+
+def _measured_there(layout: JobLayout, feeder: str, name: str) -> bool:
+    """Whether the share of an edge can and must be measured at its receiver."""
+    return len(layout.downstream(feeder)) > 1 and len(layout.operators[name].upstream) == 1
+
+
+def _along(arriving: float, processed: float, *, received: float) -> float:
+    """Scale what passed an edge from what the feeder processed up to what arrives at it."""
+    if arriving == 0 and received == 0:
+        return 0.0
+    return arriving * ratio(received, processed)

@@ -1,0 +1,114 @@
+"""From a window of samples to what the job did in it; pure.
+
+    window + layout -> series of this run -> replicas -> operators -> source to sink
+
+Values are in `values.py`, what each number means in the module that computes it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.operators import measure_operators
+from weir_operator.metrics.rates import last_value
+from weir_operator.metrics.replica import MS
+from weir_operator.metrics.scope import JobSeries, Scope, job_series, newest_sample
+from weir_operator.metrics.seam import Window
+from weir_operator.metrics.sinks import measure_sinks
+from weir_operator.metrics.values import (
+    AppMeasurement,
+    OperatorMeasurement,
+    ReplicaMeasurement,
+    ResponseFrom,
+    ServiceFrom,
+    SinkMeasurement,
+)
+
+__all__ = [
+    "AppMeasurement",
+    "JobLayout",
+    "OperatorLayout",
+    "OperatorMeasurement",
+    "PlacedReplica",
+    "ReplicaMeasurement",
+    "ResponseFrom",
+    "ServiceFrom",
+    "SinkMeasurement",
+    "measure",
+]
+
+
+def measure(window: Window, layout: JobLayout) -> AppMeasurement:
+    """Measure one run of a job.
+
+    Args:
+        window: Samples of the StreamApp; those of other runs in it are ignored.
+        layout: The run that is measured, and who serves what in it.
+
+    Returns:
+        Every operator and replica of the layout, NaN for whatever the window does not tell.
+    """
+    series = job_series(window, layout.job_id)
+    operators = measure_operators(layout, series)
+    sinks = {
+        name: measure_sinks([operators[name]], series.of_operator(layout, name))
+        for name in layout.sinks
+    }
+    at_sinks = [scope for name in sinks for scope in series.of_operator(layout, name)]
+    backlogs = [
+        operators[name].backlog
+        for name in layout.sources
+        if not math.isnan(operators[name].backlog)
+    ]
+    return AppMeasurement(
+        job_id=layout.job_id,
+        start=window.start,
+        end=window.end,
+        newest=_newest(layout, series),
+        operators=operators,
+        sinks=sinks,
+        end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks),
+        backlog=sum(backlogs) if backlogs else math.nan,
+        restarts=_job_value(series.job, names.RESTARTS),
+        checkpoint_size=_job_value(series.job, names.CHECKPOINT_SIZE),
+        checkpoint_duration=_job_value(series.job, names.CHECKPOINT_MS) * MS,
+        missing=_missing(layout, series),
+    )
+
+
+def _newest(layout: JobLayout, series: JobSeries) -> float:
+    times = [
+        newest_sample(scope)
+        for name in layout.operators
+        for scope in series.of_operator(layout, name)
+    ]
+    return max((time for time in times if not math.isnan(time)), default=math.nan)
+
+
+def _job_value(job: Scope, name: str) -> float:
+    """Newest value of one of the JobManager's series; Flink writes -1 for "none yet"."""
+    value = max(map(last_value, job.get(name, ())), default=math.nan)
+    return math.nan if value < 0 else value
+
+
+def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
+    """Name the optional metrics that no replica of an operator reports, and the job's."""
+    missing: list[str] = []
+    for name, operator in layout.operators.items():
+        optional = [names.SERVICE_N, names.AGE_N] if operator.upstream else [names.PENDING_RECORDS]
+        if name in layout.sinks:
+            optional += [names.LATENCY_N, names.LATENCY_BUCKET]
+        scopes = series.of_operator(layout, name)
+        missing += [
+            f"{name}: {metric.removeprefix(names.OPERATOR)}"
+            for metric in optional
+            if not any(metric in scope for scope in scopes)
+        ]
+    missing += [
+        f"job: {metric.removeprefix(names.JOB)}"
+        for metric in (names.RESTARTS, names.CHECKPOINT_SIZE, names.CHECKPOINT_MS)
+        if metric not in series.job
+    ]
+    return tuple(missing)

@@ -1,0 +1,98 @@
+"""Every operator of the dataflow, from its replicas and its neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from weir_operator.metrics import names
+from weir_operator.metrics.arrival import arrival_rates
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.rates import last_value, ratio, slope
+from weir_operator.metrics.replica import measure_replica
+from weir_operator.metrics.response import response_times
+from weir_operator.metrics.scope import JobSeries, Scope
+from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
+
+
+def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, OperatorMeasurement]:
+    """Measure every operator, in the order of the dataflow.
+
+    Sums over replicas are NaN where one of them is unknown: half of the traffic is not the
+    traffic. Means and worst cases are taken over those that are known.
+    """
+    replicas = {
+        name: tuple(
+            measure_replica(replica, operator, series.of(replica.tm_id))
+            for replica in operator.replicas
+        )
+        for name, operator in layout.operators.items()
+    }
+    processed = {
+        name: _total(each.processed_rate for each in own) for name, own in replicas.items()
+    }
+    emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
+    services = {name: _pooled_service(own) for name, own in replicas.items()}
+    backlogs = {
+        name: _backlog(() if operator.upstream else series.of_operator(layout, name))
+        for name, operator in layout.operators.items()
+    }
+    arrivals = arrival_rates(
+        layout,
+        processed=processed,
+        emitted=emitted,
+        backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
+    )
+    responses = response_times(
+        layout,
+        series,
+        service_means={name: mean for name, (mean, _) in services.items()},
+        emitted=emitted,
+    )
+    return {
+        name: OperatorMeasurement(
+            name=name,
+            replicas=replicas[name],
+            arrival_rate=arrivals[name],
+            processed_rate=processed[name],
+            emitted_rate=emitted[name],
+            selectivity=ratio(emitted[name], processed[name]),
+            service_mean=services[name][0],
+            service_variance=services[name][1],
+            back_pressure=_worst(each.back_pressure for each in replicas[name]),
+            queue_buffers=_total(each.queue_buffers for each in replicas[name]),
+            queue_records=processed[name] * responses[name].waiting,
+            response_time=responses[name].total,
+            response_from=responses[name].origin,
+            backlog=backlogs[name][0],
+            backlog_growth=backlogs[name][1],
+        )
+        for name in layout.downstream_order()
+    }
+
+
+def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:
+    """Mean and variance over all records that the replicas served."""
+    known = [each for each in replicas if each.served > 0 and not math.isnan(each.service_mean)]
+    served = sum(each.served for each in known)
+    mean = ratio(sum(each.served * each.service_mean for each in known), served)
+    square = ratio(
+        sum(each.served * (each.service_variance + each.service_mean**2) for each in known), served
+    )
+    return mean, max(square - mean**2, 0.0) if not math.isnan(square) else math.nan
+
+
+def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
+    """Records pending and their growth per second; subtasks without splits may report none."""
+    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+    return _total(map(last_value, pending)), _total(map(slope, pending))
+
+
+def _total(values: Iterable[float]) -> float:
+    """Sum, NaN where there is nothing to sum or an addend is unknown."""
+    listed = list(values)
+    return sum(listed) if listed else math.nan
+
+
+def _worst(values: Iterable[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)

@@ -1,0 +1,94 @@
+"""The series of a window, sorted by whose they are: one run of the job, one TaskManager, one task.
+
+Left out: series of earlier runs (another `job_id`) and of earlier attempts of a task, so that a
+rescale or a restart inside the window does not mix two lives into one rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.seam import Series, Window
+
+Scope = Mapping[str, tuple[Series, ...]]
+"""Series by name."""
+
+_ATTEMPT = frozenset(
+    {
+        "task_attempt_id",
+        "task_attempt_num",
+        "subtask_index",
+        "operator_subtask_index",
+        "instance",
+        "job",
+    }
+)
+"""Labels that may change while the thing that is measured stays the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeries:
+    """The series of one run of a job."""
+
+    task_managers: Mapping[str, Scope]
+    """By mangled `tm_id`; a TaskManager's own series (garbage collection) are among them."""
+    job: Scope
+    """What the JobManager says of the run."""
+
+    def of(self, tm_id: str) -> Scope:
+        """Return the series of a TaskManager by its unmangled id; empty where it sent none."""
+        return self.task_managers.get(names.mangle(tm_id), {})
+
+    def of_operator(self, layout: JobLayout, name: str) -> list[Scope]:
+        """Return the series of each replica of an operator, in the order of the layout."""
+        return [self.of(replica.tm_id) for replica in layout.operators[name].replicas]
+
+
+def job_series(window: Window, job_id: str) -> JobSeries:
+    """Pick the series of one run out of a window."""
+    by_owner: dict[str, list[Series]] = {}
+    job: list[Series] = []
+    for series in window.series:
+        if series.labels.get("job_id", job_id) != job_id:
+            continue
+        if series.name.startswith(names.JOB):
+            job.append(series)
+        elif (tm_id := series.labels.get("tm_id")) is not None:
+            by_owner.setdefault(tm_id, []).append(series)
+    return JobSeries({owner: _scope(series) for owner, series in by_owner.items()}, _scope(job))
+
+
+def of_vertices(series: Iterable[Series], vertices: frozenset[str]) -> tuple[Series, ...]:
+    """Return the series of these vertices; no vertices means all of them."""
+    return tuple(each for each in series if not vertices or each.labels.get("task_id") in vertices)
+
+
+def newest_sample(scope: Scope) -> float:
+    """Return when the newest sample of the run's tasks was scraped, NaN where there is none."""
+    return max(
+        (series.times[-1] for series in _all(scope) if "task_id" in series.labels),
+        default=math.nan,
+    )
+
+
+def _scope(all_series: Iterable[Series]) -> Scope:
+    """Group by name, keeping of each task only the attempt that was seen last."""
+    latest: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
+    for series in all_series:
+        lasting = frozenset(item for item in series.labels.items() if item[0] not in _ATTEMPT)
+        known = latest.get((series.name, lasting))
+        if known is None or known.times[-1] < series.times[-1]:
+            latest[series.name, lasting] = series
+    grouped: dict[str, list[Series]] = {}
+    for (name, _), series in latest.items():
+        grouped.setdefault(name, []).append(series)
+    return {name: tuple(series) for name, series in grouped.items()}
+
+
+def _all(scope: Scope) -> Iterator[Series]:
+    for series in scope.values():
+        yield from series

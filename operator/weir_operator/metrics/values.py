@@ -1,0 +1,156 @@
+"""What was measured of a job in a window: plain values, NaN where something is not known.
+
+Rates are records/s, times seconds, shares of time in [0, 1]. Nothing that is missing is ever 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ServiceFrom(StrEnum):
+    """Where a service time comes from."""
+
+    HELPER = "helper"
+    """The Java helper's counters: mean and variance."""
+    BUSY_TIME = "busyTime"
+    """Flink's busy time per record: mean only, framework overhead included."""
+
+
+class ResponseFrom(StrEnum):
+    """Where a response time comes from."""
+
+    AGE = "age"
+    """The helper's ages of records since their event time."""
+    MARKERS = "markers"
+    """Flink's latency markers, medians of the last 128 per replica; for want of better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaMeasurement:
+    """One replica of one operator."""
+
+    tm_id: str
+    node_type: str
+    last_sample: float
+    """Unix seconds of the newest sample of its task; NaN where it sent none of this job."""
+    span: float
+    """Seconds between the first and last sample that `processed_rate` averages over."""
+    processed_rate: float
+    """Records/s taken in (at a source that counts no input: given out)."""
+    emitted_rate: float
+    utilisation: float
+    """Busy share of its busiest task."""
+    back_pressure: float
+    """Share of time that its most blocked task waited for room downstream."""
+    service_mean: float
+    service_variance: float
+    """s^2; NaN unless the helper counts."""
+    service_from: ServiceFrom | None
+    """`None` where the service time is unknown."""
+    served: float
+    """Records that `service_mean` averages over."""
+    queue_buffers: float
+    """Network buffers that waited before it, mean over the window."""
+    gc_share: float
+    """Share of time that its JVM spent collecting garbage."""
+    poisoned: tuple[str, ...]
+    """Required series that held NaN or infinity after a number."""
+
+    @property
+    def reports(self) -> bool:
+        """Whether enough samples came to tell a rate."""
+        return self.span > 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorMeasurement:
+    """One operator, all its replicas together."""
+
+    name: str
+    replicas: tuple[ReplicaMeasurement, ...]
+    """One per replica of the layout, in its order, whether or not it reports."""
+    arrival_rate: float
+    """Records/s that would reach it if nothing upstream were blocked (see `flow.py`)."""
+    processed_rate: float
+    emitted_rate: float
+    selectivity: float
+    """Records given out per record taken in."""
+    service_mean: float
+    """Over all records served, so it mixes node types; fit speeds from the replicas."""
+    service_variance: float
+    """s^2, of the same mixture."""
+    back_pressure: float
+    """Of the worst replica."""
+    queue_buffers: float
+    """Network buffers before all replicas."""
+    queue_records: float
+    """Records that wait, by Little's law from the response time; behind a source this holds those
+    that still wait at the source."""
+    response_time: float
+    """Waiting plus service, mean. The first operator behind a source also bears the wait at the
+    source and on the wire; NaN at the source itself."""
+    response_from: ResponseFrom | None
+    backlog: float
+    """Records pending outside at a source; NaN where it reports none, and at other operators."""
+    backlog_growth: float
+    """Records/s by which `backlog` grew."""
+
+    @property
+    def expected(self) -> int:
+        """How many replicas should report."""
+        return len(self.replicas)
+
+    @property
+    def reporting(self) -> int:
+        """How many do."""
+        return sum(replica.reports for replica in self.replicas)
+
+    @property
+    def utilisation(self) -> tuple[float, ...]:
+        """Busy share per replica, in the order of the layout."""
+        return tuple(replica.utilisation for replica in self.replicas)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SinkMeasurement:
+    """Source to sink, as records arrived at one sink (or at all of them)."""
+
+    throughput: float
+    """Records/s that arrived."""
+    mean: float
+    """Seconds since the record's event time."""
+    variance: float
+    """s^2."""
+    p50: float
+    p95: float
+    p99: float
+    """Seconds, interpolated between bucket bounds; `inf` beyond the last finite bound."""
+    response_from: ResponseFrom | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppMeasurement:
+    """Everything measured of one run of a job in [start, end], Unix seconds."""
+
+    job_id: str
+    start: float
+    end: float
+    newest: float
+    """Unix seconds of the newest sample of this job; NaN where there is none."""
+    operators: Mapping[str, OperatorMeasurement]
+    sinks: Mapping[str, SinkMeasurement]
+    end_to_end: SinkMeasurement
+    """All sinks together."""
+    backlog: float
+    """Records pending at all sources that report it; NaN where none does."""
+    restarts: float
+    """Restarts of this run since it was submitted."""
+    checkpoint_size: float
+    """Bytes of the newest checkpoint; NaN before the first."""
+    checkpoint_duration: float
+    """Seconds that it took; NaN before the first."""
+    missing: tuple[str, ...]
+    """Optional metrics that the job does not report, such as `match: weir_service_n`."""

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from weir_operator.metrics.arrival import arrival_rates
+from weir_operator.metrics.layout import JobLayout, OperatorLayout
+
+NAN = math.nan
+
+
+def a_dataflow(**upstream: tuple[str, ...]) -> JobLayout:
+    return JobLayout(
+        job_id="job1",
+        operators={
+            name: OperatorLayout(replicas=(), upstream=feeders)
+            for name, feeders in upstream.items()
+        },
+    )
+
+
+CHAIN = a_dataflow(gen=(), split=("gen",), out=("split",))
+
+
+def arrivals(layout, *, processed, emitted, growth=NAN):
+    growths = {name: growth if name in layout.sources else NAN for name in layout.operators}
+    return arrival_rates(layout, processed=processed, emitted=emitted, backlog_growth=growths)
+
+
+def test_without_a_backlog_what_was_taken_in_is_what_arrived():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 50, "split": 50, "out": 150},
+        emitted={"gen": 50, "split": 150, "out": 0},
+    )
+
+    assert found == {"gen": 50, "split": 50, "out": 150}
+
+
+def test_a_growing_backlog_reaches_every_operator_through_the_selectivities():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 50, "split": 50, "out": 150},
+        emitted={"gen": 50, "split": 150, "out": 0},
+        growth=50,
+    )
+
+    assert found == {"gen": 100, "split": 100, "out": 300}
+
+
+def test_a_backlog_that_is_worked_off_does_not_count_as_arrivals():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 50, "split": 50, "out": 50},
+        emitted={"gen": 50, "split": 50, "out": 0},
+        growth=-20,
+    )
+
+    assert found == {"gen": 30, "split": 30, "out": 30}
+
+
+def test_a_backlog_that_shrinks_faster_than_it_is_read_means_no_arrivals():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 50, "split": 50, "out": 50},
+        emitted={"gen": 50, "split": 50, "out": 0},
+        growth=-51,
+    )
+
+    assert found["gen"] == 0
+
+
+def test_a_side_output_is_measured_where_it_arrives():
+    layout = a_dataflow(gen=(), main=("gen",), alerts=("gen",))
+
+    found = arrivals(
+        layout,
+        processed={"gen": 100, "main": 100, "alerts": 5},
+        emitted={"gen": 105, "main": 0, "alerts": 0},
+        growth=100,
+    )
+
+    assert found == {"gen": 200, "main": 200, "alerts": 10}
+
+
+def test_a_join_gets_what_all_its_feeders_give_out():
+    layout = a_dataflow(left=(), right=(), join=("left", "right"))
+
+    found = arrivals(
+        layout,
+        processed={"left": 10, "right": 30, "join": 40},
+        emitted={"left": 10, "right": 30, "join": 0},
+    )
+
+    assert found["join"] == 40
+
+
+def test_silence_at_the_source_means_no_arrivals_anywhere():
+    nothing = {"gen": 0, "split": 0, "out": 0}
+
+    assert arrivals(CHAIN, processed=nothing, emitted=nothing) == nothing
+
+
+@pytest.mark.parametrize("unknown", ["processed", "emitted"])
+def test_an_unknown_rate_leaves_unknown_what_arrives_behind_it(unknown):
+    rates = {"gen": 50.0, "split": 50.0, "out": 50.0}
+    holed = rates | {"split": NAN}
+
+    found = arrivals(
+        CHAIN,
+        processed=holed if unknown == "processed" else rates,
+        emitted=holed if unknown == "emitted" else rates,
+    )
+
+    assert found["split"] == 50
+    assert math.isnan(found["out"])
+
+
+def test_a_feeder_that_is_blocked_altogether_tells_nothing_of_its_selectivity():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 0, "split": 0, "out": 0},
+        emitted={"gen": 0, "split": 0, "out": 0},
+        growth=50,
+    )
+
+    assert found["gen"] == 50
+    assert math.isnan(found["split"])

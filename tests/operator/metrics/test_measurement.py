@@ -1,0 +1,420 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.testing import (
+    Load,
+    a_counter,
+    a_layout,
+    a_window,
+    changed,
+    is_of,
+)
+from weir_operator.metrics.values import ResponseFrom, ServiceFrom
+
+STEADY = {
+    "gen": Load(rate=100, busy=0.1, pending=500),
+    "match": Load(rate=100, busy=0.8, service_mean=0.015, service_scv=0.5, age=0.040),
+    "count": Load(rate=100, busy=0.3, service_mean=0.003, service_scv=0.0, age=0.075),
+    "out": Load(rate=100, busy=0.1, service_mean=0.001, age=0.085, latency=0.09),
+}
+
+
+def stretched(window: Window, factor: float) -> Window:
+    """Return the window with every accumulated counter scaled."""
+    return replace(
+        window,
+        series=tuple(
+            replace(each, values=tuple(value * factor for value in each.values))
+            for each in window.series
+        ),
+    )
+
+
+def cut(series: Series, start: int, stop: int) -> Series:
+    return replace(series, times=series.times[start:stop], values=series.values[start:stop])
+
+
+def test_a_steady_job_is_measured_as_it_was_made():
+    layout = a_layout(replicas={"match": 2})
+
+    measurement = measure(a_window(layout, STEADY), layout)
+
+    match = measurement.operators["match"]
+    assert match.arrival_rate == pytest.approx(100)
+    assert match.processed_rate == pytest.approx(100)
+    assert match.selectivity == pytest.approx(1)
+    assert match.utilisation == pytest.approx((0.8, 0.8))
+    assert [replica.processed_rate for replica in match.replicas] == pytest.approx([50, 50])
+    assert match.service_mean == pytest.approx(0.015)
+    assert match.service_variance == pytest.approx(0.5 * 0.015**2)
+    assert {replica.service_from for replica in match.replicas} == {ServiceFrom.HELPER}
+    assert match.queue_buffers == 6
+    assert (match.expected, match.reporting) == (2, 2)
+    assert measurement.backlog == 500
+    assert measurement.restarts == 0
+    assert measurement.checkpoint_size == 20_000
+    assert measurement.checkpoint_duration == pytest.approx(0.04)
+    assert measurement.newest == 1060
+
+
+def test_response_times_of_operators_add_up_to_the_age_at_the_sink():
+    layout = a_layout()
+
+    operators = measure(a_window(layout, STEADY), layout).operators
+
+    assert operators["match"].response_time == pytest.approx(0.040 + 0.015)
+    assert operators["count"].response_time == pytest.approx(0.075 - 0.055 + 0.003)
+    assert operators["out"].response_time == pytest.approx(0.085 - 0.078 + 0.001)
+    assert operators["match"].response_from is ResponseFrom.AGE
+    assert math.isnan(operators["gen"].response_time)
+    assert operators["gen"].response_from is None
+
+
+def test_records_that_wait_follow_from_the_response_time_by_littles_law():
+    layout = a_layout()
+
+    match = measure(a_window(layout, STEADY), layout).operators["match"]
+
+    assert match.queue_records == pytest.approx(100 * 0.040)
+
+
+def test_source_to_sink_comes_from_the_sinks_counters_and_buckets():
+    layout = a_layout(replicas={"out": 2})
+
+    measured = measure(a_window(layout, STEADY), layout)
+
+    assert measured.end_to_end == measured.sinks["out"]
+    assert measured.end_to_end.throughput == pytest.approx(100)
+    assert measured.end_to_end.mean == pytest.approx(0.09)
+    assert measured.end_to_end.variance == pytest.approx(0.09**2)
+    # Of exponential latencies these are 62, 270 and 414 ms; buckets end at 50, 100, 200, 500 ms.
+    assert measured.end_to_end.p50 == pytest.approx(0.062, abs=0.005)
+    assert 0.2 < measured.end_to_end.p95 < measured.end_to_end.p99 < 0.5
+
+
+def test_records_later_than_the_last_bucket_make_a_quantile_infinite():
+    loads = STEADY | {"out": Load(rate=100, latency=20.0)}
+    layout = a_layout()
+
+    end_to_end = measure(a_window(layout, loads), layout).end_to_end
+
+    assert end_to_end.p50 == math.inf
+    assert end_to_end.mean == pytest.approx(20.0)
+
+
+def test_a_sink_without_buckets_has_a_mean_and_no_quantiles():
+    layout = a_layout()
+    window = changed(
+        a_window(layout, STEADY), lambda _: None, where=is_of("out", names.LATENCY_BUCKET)
+    )
+
+    end_to_end = measure(window, layout).end_to_end
+
+    assert end_to_end.mean == pytest.approx(0.09)
+    assert math.isnan(end_to_end.p95)
+
+
+def test_under_back_pressure_the_demand_is_seen_in_the_sources_backlog():
+    loads = STEADY | {
+        "gen": Load(rate=60, pending=500, pending_growth=40, back_pressure=0.7),
+        "match": Load(rate=60, busy=1.0),
+        "count": Load(rate=60),
+        "out": Load(rate=60),
+    }
+    layout = a_layout()
+
+    operators = measure(a_window(layout, loads), layout).operators
+
+    assert operators["gen"].back_pressure == pytest.approx(0.7)
+    assert operators["gen"].backlog == 500 + 60 * 40
+    assert operators["gen"].backlog_growth == pytest.approx(40)
+    assert operators["match"].processed_rate == pytest.approx(60)
+    for name in layout.operators:
+        assert operators[name].arrival_rate == pytest.approx(100)
+
+
+def test_samples_of_an_earlier_run_are_ignored_after_a_rescale():
+    before, after = a_layout("job1"), a_layout("job2", replicas={"match": 2})
+    old = a_window(before, STEADY, start=1000, end=1030)
+    faster = {name: replace(load, rate=200.0) for name, load in STEADY.items()}
+    new = a_window(after, faster, start=1035, end=1060)
+    window = Window(start=1000, end=1060, series=old.series + new.series)
+
+    measured = measure(window, after)
+
+    assert measured.job_id == "job2"
+    assert measured.operators["match"].processed_rate == pytest.approx(200)
+    assert measured.operators["match"].replicas[0].span == 25
+    assert measured.end_to_end.throughput == pytest.approx(200)
+
+
+def test_a_run_without_samples_yet_is_unknown_and_not_idle():
+    window = a_window(a_layout("job1"), STEADY)
+
+    measured = measure(window, a_layout("job2"))
+
+    assert math.isnan(measured.newest)
+    for operator in measured.operators.values():
+        assert math.isnan(operator.arrival_rate)
+        assert operator.reporting == 0
+        assert all(map(math.isnan, operator.utilisation))
+    assert math.isnan(measured.end_to_end.mean)
+    assert math.isnan(measured.end_to_end.throughput)
+    assert math.isnan(measured.restarts)
+
+
+def test_a_counter_that_restarted_in_the_window_gives_its_true_rate():
+    layout = a_layout()
+    window = changed(
+        a_window(layout, STEADY),
+        lambda each: replace(each, values=(*each.values[:6], *each.values[:7])),
+        where=is_of("match", names.RECORDS_IN),
+    )
+
+    match = measure(window, layout).operators["match"]
+
+    # 5 steps of 500 records, a restart that shows 1000, 6 steps more, in 60 s.
+    assert match.processed_rate == pytest.approx((11 * 500 + 1000) / 60)
+
+
+def test_a_restarted_task_is_measured_by_its_new_attempt():
+    layout = a_layout()
+    task = {"job_id": "job1", "task_id": "v-match", "tm_id": "app_match_small_0"}
+    first = a_counter(names.RECORDS_IN, task | {"task_attempt_num": "0"}, 10, (0.0, 30.0))
+    second = a_counter(names.RECORDS_IN, task | {"task_attempt_num": "1"}, 70, (35.0, 60.0), base=0)
+    window = Window(start=0, end=60, series=(first, second))
+
+    match = measure(window, layout).operators["match"]
+
+    assert match.processed_rate == pytest.approx(70)
+
+
+def test_a_replica_that_began_inside_the_window_is_judged_by_its_own_time():
+    layout = a_layout(replicas={"match": 2})
+    window = changed(
+        a_window(layout, STEADY),
+        lambda each: cut(each, 9, 13) if each.labels["tm_id"].endswith("_1") else each,
+        where=is_of("match"),
+    )
+
+    match = measure(window, layout).operators["match"]
+
+    assert [replica.span for replica in match.replicas] == [60, 15]
+    assert match.processed_rate == pytest.approx(100)
+    assert match.service_mean == pytest.approx(0.015)
+
+
+def test_one_sample_tells_no_rate():
+    layout = a_layout()
+    window = changed(a_window(layout, STEADY), lambda each: cut(each, 12, 13), where=is_of("match"))
+
+    match = measure(window, layout).operators["match"]
+
+    assert match.reporting == 0
+    assert math.isnan(match.processed_rate)
+    assert match.replicas[0].last_sample == 1060
+
+
+def test_a_missing_replica_makes_the_sum_unknown_and_leaves_the_others_known():
+    layout = a_layout(replicas={"match": 2})
+    window = changed(
+        a_window(layout, STEADY),
+        lambda each: None if each.labels["tm_id"].endswith("_1") else each,
+        where=is_of("match"),
+    )
+
+    match = measure(window, layout).operators["match"]
+
+    assert (match.expected, match.reporting) == (2, 1)
+    assert math.isnan(match.processed_rate)
+    assert match.utilisation[0] == pytest.approx(0.8)
+    assert math.isnan(match.utilisation[1])
+    assert match.service_mean == pytest.approx(0.015)
+
+
+def test_a_value_that_is_no_number_is_named_with_its_replica():
+    layout = a_layout()
+    window = changed(
+        a_window(layout, STEADY),
+        lambda each: replace(each, values=(*each.values[:-1], math.nan)),
+        where=is_of("match", names.RECORDS_IN),
+    )
+
+    replica = measure(window, layout).operators["match"].replicas[0]
+
+    assert replica.poisoned == (names.RECORDS_IN,)
+    assert replica.processed_rate == pytest.approx(100)
+
+
+def test_without_the_helper_busy_time_and_markers_stand_in():
+    loads = {
+        "gen": Load(rate=100, helper=False),
+        "match": Load(rate=100, busy=0.8, helper=False, marker=0.020),
+        "count": Load(rate=100, busy=0.3, helper=False, marker=0.050),
+        "out": Load(rate=100, busy=0.1, helper=False, marker=0.060),
+    }
+    layout = a_layout()
+
+    measured = measure(a_window(layout, loads), layout)
+
+    match, count = measured.operators["match"], measured.operators["count"]
+    assert match.service_mean == pytest.approx(0.008)
+    assert math.isnan(match.service_variance)
+    assert match.replicas[0].service_from is ServiceFrom.BUSY_TIME
+    assert match.response_time == pytest.approx(0.028)
+    assert count.response_time == pytest.approx(0.050 - 0.028 + 0.003)
+    assert count.response_from is ResponseFrom.MARKERS
+    assert measured.end_to_end.mean == pytest.approx(0.061)
+    assert math.isnan(measured.end_to_end.p95)
+    assert measured.end_to_end.throughput == pytest.approx(100)
+
+
+def test_what_a_job_does_not_report_is_listed_and_unknown():
+    loads = {name: Load(rate=100, helper=False) for name in STEADY}
+    layout = a_layout()
+
+    measured = measure(a_window(layout, loads), layout)
+
+    assert measured.missing == (
+        "gen: pendingRecords",
+        "match: weir_service_n",
+        "match: weir_age_n",
+        "count: weir_service_n",
+        "count: weir_age_n",
+        "out: weir_service_n",
+        "out: weir_age_n",
+        "out: weir_latency_n",
+        "out: le_weir_latency_bucket",
+    )
+    assert math.isnan(measured.backlog)
+    assert math.isnan(measured.operators["match"].response_time)
+    assert math.isnan(measured.end_to_end.mean)
+    assert measured.operators["match"].arrival_rate == pytest.approx(100)
+
+
+def test_clocks_that_differ_by_more_than_the_wait_give_no_negative_wait():
+    loads = STEADY | {"count": replace(STEADY["count"], age=0.01)}
+    layout = a_layout()
+
+    count = measure(a_window(layout, loads), layout).operators["count"]
+
+    assert count.response_time == pytest.approx(0.003)
+    assert count.queue_records == 0
+
+
+def test_an_idle_job_is_idle_and_its_times_are_unknown():
+    loads = {name: replace(load, rate=0.0, busy=0.0) for name, load in STEADY.items()}
+    layout = a_layout()
+
+    measured = measure(a_window(layout, loads), layout)
+
+    match = measured.operators["match"]
+    assert match.arrival_rate == match.processed_rate == 0
+    assert match.utilisation == (0,)
+    assert math.isnan(match.service_mean)
+    assert math.isnan(match.response_time)
+    assert measured.end_to_end.throughput == 0
+    assert math.isnan(measured.end_to_end.p95)
+
+
+def test_before_the_first_checkpoint_its_size_is_unknown():
+    layout = a_layout()
+    window = changed(
+        a_window(layout, STEADY),
+        lambda each: replace(each, values=(-1.0,) * len(each.values)),
+        where=lambda each: each.name in (names.CHECKPOINT_SIZE, names.CHECKPOINT_MS),
+    )
+
+    measured = measure(window, layout)
+
+    assert math.isnan(measured.checkpoint_size)
+    assert math.isnan(measured.checkpoint_duration)
+    assert measured.restarts == 0
+
+
+def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_its_busiest():
+    layout = JobLayout(
+        job_id="job1",
+        operators={
+            "gen": OperatorLayout(replicas=()),
+            "work": OperatorLayout(
+                replicas=(PlacedReplica(tm_id="tm-0", node_type="small/250m"),),
+                upstream=("gen",),
+                entry_vertices=frozenset({"v1"}),
+                exit_vertices=frozenset({"v2"}),
+            ),
+        },
+    )
+    times = (0.0, 10.0)
+    series = [
+        a_counter(name, {"job_id": "job1", "task_id": vertex, "tm_id": "tm_0"}, rate, times)
+        for name, vertex, rate in (
+            (names.RECORDS_IN, "v1", 100),
+            (names.RECORDS_OUT, "v1", 300),
+            (names.BUSY_MS, "v1", 200),
+            (names.RECORDS_IN, "v2", 300),
+            (names.RECORDS_OUT, "v2", 30),
+            (names.BUSY_MS, "v2", 900),
+        )
+    ]
+
+    work = measure(Window(start=0, end=10, series=tuple(series)), layout).operators["work"]
+
+    assert work.processed_rate == 100
+    assert work.emitted_rate == 30
+    assert work.utilisation == pytest.approx((0.9,))
+
+
+def test_a_source_whose_input_flink_does_not_count_is_measured_by_its_output():
+    layout = a_layout()
+
+    gen = measure(a_window(layout, STEADY), layout).operators["gen"]
+
+    assert gen.processed_rate == pytest.approx(100)
+
+
+def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():
+    layout = JobLayout(
+        job_id="job1",
+        operators={"job": OperatorLayout(replicas=(PlacedReplica(tm_id="tm-0", node_type="p/1"),))},
+    )
+    labels = {"job_id": "job1", "task_id": "v1", "tm_id": "tm_0"}
+    times = (0.0, 10.0)
+    series = (
+        a_counter(names.RECORDS_IN, labels, 0, times),
+        a_counter(names.RECORDS_OUT, labels, 0, times),
+        a_counter(names.OPERATOR_RECORDS_IN, labels | {"operator_id": "sink"}, 40, times),
+    )
+
+    job = measure(Window(start=0, end=10, series=series), layout).operators["job"]
+
+    assert job.arrival_rate == 40
+
+
+@given(factor=st.floats(0.001, 1000))
+def test_scaling_all_counters_scales_the_rates_and_no_time(factor):
+    layout = a_layout(replicas={"match": 3})
+    window = a_window(layout, STEADY)
+
+    scaled = measure(stretched(window, factor), layout)
+
+    plain = measure(window, layout)
+    for name, operator in plain.operators.items():
+        other = scaled.operators[name]
+        assert other.processed_rate == pytest.approx(operator.processed_rate * factor)
+        assert other.arrival_rate == pytest.approx(operator.arrival_rate * factor)
+        assert other.selectivity == pytest.approx(operator.selectivity)
+        assert other.service_mean == pytest.approx(operator.service_mean, nan_ok=True)
+        assert other.response_time == pytest.approx(operator.response_time, nan_ok=True)
+    assert scaled.end_to_end.throughput == pytest.approx(plain.end_to_end.throughput * factor)
+    assert scaled.end_to_end.p95 == pytest.approx(plain.end_to_end.p95)
