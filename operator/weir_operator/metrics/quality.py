@@ -1,0 +1,275 @@
+"""The gate before every decision: is this measurement fit to decide and to learn from?
+
+A chain of pure checks, each of which returns problems with a sentence for people. A problem that
+holds stops decisions and learning until it is gone; the others only warn. What a job does not
+report because it has no helper or no FLIP-33 source is no problem: `AppMeasurement.missing`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, ServiceFrom
+
+BUSY_TIME_LAG = 6.0
+"""Seconds by which Flink's busy time may run ahead of the truth: it books idle time every 5 s
+(`rates.settled_rise`), and a busy machine is late."""
+
+
+class ProblemKind(StrEnum):
+    """What is wrong with a measurement."""
+
+    STALE = "Stale"
+    """No recent sample."""
+    PARTIAL = "Partial"
+    """Some replicas do not report."""
+    NOT_A_NUMBER = "NotANumber"
+    """A required metric is NaN or infinite."""
+    IMPOSSIBLE = "Impossible"
+    """Values that no job can produce together."""
+    CLOCK_JUMP = "ClockJump"
+    """Samples from the future, or a window that ends before the last one did."""
+    GARBAGE_COLLECTION = "GarbageCollection"
+    """A replica is slow because its JVM lacks memory, which more replicas would hide at a price."""
+    SOURCE_BUSY_TIME = "SourceBusyTime"
+    """A source that falls behind while it calls itself idle: its busy time says nothing."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it stops decisions and learning."""
+        return self is not ProblemKind.SOURCE_BUSY_TIME
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One reason not to trust a measurement."""
+
+    operator: str | None
+    """`None` where it concerns the whole job."""
+    kind: ProblemKind
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QualitySettings:
+    """Where the gate draws its lines."""
+
+    stale_after: float = 10.0
+    """Seconds since the newest sample. At least two scrape periods of the source; the default
+    suits a scrape every second to every five."""
+    clock_tolerance: float = 2.0
+    """Seconds that a sample may lie in the future: clocks of two machines differ."""
+    max_utilisation: float = 1.2
+    """Above it busy time cannot be true; a little above 1 it may be, as scrapes are not stamped to
+    the millisecond."""
+    max_gc_share: float = 0.3
+    """Share of time in garbage collection from which a replica's speed is not its own."""
+    busy: float = 0.5
+    """Utilisation from which an operator counts as busy."""
+
+
+def judge(
+    measurement: AppMeasurement,
+    previous: AppMeasurement | None,
+    layout: JobLayout,
+    now: float,
+    settings: QualitySettings,
+) -> tuple[Problem, ...]:
+    """Return what is wrong with a measurement, worst first; nothing where it may be used.
+
+    Args:
+        measurement: What is to be judged.
+        previous: The last measurement that was judged, of whatever run.
+        layout: What runs now; a measurement of another run is stale.
+        now: Unix seconds on the controller's clock.
+        settings: Where the lines are.
+    """
+    if measurement.job_id != layout.job_id:
+        return (
+            Problem(
+                operator=None,
+                kind=ProblemKind.STALE,
+                sentence=f"Expected samples of job {layout.job_id}, got {measurement.job_id}.",
+            ),
+        )
+    problems = [*_clock(measurement, previous, now, settings)]
+    if math.isnan(measurement.newest) or now - measurement.newest > settings.stale_after:
+        problems.append(_silence(measurement, now, settings))
+        return tuple(problems)
+    for operator in measurement.operators.values():
+        for check in _CHECKS:
+            problems += check(_Case(operator, measurement, layout, now, settings))
+    return tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One operator before the judge."""
+
+    operator: OperatorMeasurement
+    app: AppMeasurement
+    layout: JobLayout
+    now: float
+    settings: QualitySettings
+
+    @property
+    def is_source(self) -> bool:
+        return not self.layout.operators[self.operator.name].upstream
+
+    def problem(self, kind: ProblemKind, text: str) -> Problem:
+        name = self.operator.name
+        return Problem(operator=name, kind=kind, sentence=f"Operator {name}: {text}.")
+
+
+def _clock(
+    app: AppMeasurement, previous: AppMeasurement | None, now: float, settings: QualitySettings
+) -> Iterator[Problem]:
+    if app.newest > now + settings.clock_tolerance:
+        ahead = app.newest - now
+        yield Problem(
+            operator=None,
+            kind=ProblemKind.CLOCK_JUMP,
+            sentence=f"The newest sample lies {ahead:.1f} s in the future: a clock jumped.",
+        )
+    if previous is not None and app.end < previous.end:
+        back = previous.end - app.end
+        yield Problem(
+            operator=None,
+            kind=ProblemKind.CLOCK_JUMP,
+            sentence=f"The window ends {back:.1f} s before the last one did: a clock jumped back.",
+        )
+
+
+def _silence(app: AppMeasurement, now: float, settings: QualitySettings) -> Problem:
+    age = "none" if math.isnan(app.newest) else f"the newest {now - app.newest:.1f} s old"
+    return Problem(
+        operator=None,
+        kind=ProblemKind.STALE,
+        sentence=f"Expected samples not older than {settings.stale_after:g} s, got {age}.",
+    )
+
+
+def _partial(case: _Case) -> Iterator[Problem]:
+    """A replica that is silent, or was heard too seldom for a rate."""
+    silent = [
+        replica.tm_id
+        for replica in case.operator.replicas
+        if not replica.reports or case.now - replica.last_sample > case.settings.stale_after
+    ]
+    if not case.operator.replicas or silent:
+        expected = case.operator.expected
+        text = f"{expected - len(silent)} of {expected} replicas report"
+        waiting = f", silent: {', '.join(silent)}" if silent else ""
+        yield case.problem(ProblemKind.PARTIAL, text + waiting)
+
+
+def _not_a_number(case: _Case) -> Iterator[Problem]:
+    for replica in case.operator.replicas:
+        if not replica.reports:
+            continue
+        if replica.poisoned:
+            series = ", ".join(replica.poisoned)
+            yield case.problem(
+                ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no number for {series}"
+            )
+        elif math.isnan(replica.utilisation) and not case.is_source:
+            yield case.problem(
+                ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no usable busy time"
+            )
+
+
+def _records_from_nothing(case: _Case) -> Iterator[Problem]:
+    operator = case.operator
+    if not case.is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
+        yield case.problem(
+            ProblemKind.IMPOSSIBLE,
+            f"gives out {operator.emitted_rate:.3g} records/s but takes in none",
+        )
+
+
+def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
+    """Zero input while busy.
+
+    An idle task looks busy for up to `BUSY_TIME_LAG`, so busy time alone is believed only when it
+    is longer; in a shorter window somebody else must witness the records: the helper's counters,
+    or a feeder that feeds nobody else.
+    """
+    operator = case.operator
+    if case.is_source or operator.processed_rate != 0:
+        return
+    fed = any(
+        case.app.operators[feeder].emitted_rate > 0 and len(case.layout.downstream(feeder)) == 1
+        for feeder in case.layout.operators[operator.name].upstream
+    )
+    for replica in operator.replicas:
+        served = replica.service_from is ServiceFrom.HELPER and replica.served > 0
+        longer = replica.utilisation * replica.span > BUSY_TIME_LAG
+        if replica.utilisation > case.settings.busy and (fed or served or longer):
+            yield case.problem(
+                ProblemKind.IMPOSSIBLE,
+                f"{replica.tm_id} is {replica.utilisation:.0%} busy but takes in no record",
+            )
+
+
+def _out_of_range(case: _Case) -> Iterator[Problem]:
+    most = case.settings.max_utilisation
+    for replica in case.operator.replicas:
+        if replica.utilisation > most:
+            yield case.problem(
+                ProblemKind.IMPOSSIBLE,
+                f"{replica.tm_id} is {replica.utilisation:.0%} busy, at most {most:.0%} can be",
+            )
+        for what, value in (
+            ("processed rate", replica.processed_rate),
+            ("emitted rate", replica.emitted_rate),
+            ("utilisation", replica.utilisation),
+            ("service time", replica.service_mean),
+            ("input queue", replica.queue_buffers),
+        ):
+            if value < 0:
+                yield case.problem(
+                    ProblemKind.IMPOSSIBLE, f"{replica.tm_id} has a negative {what}, {value:.3g}"
+                )
+    if case.operator.backlog < 0:
+        yield case.problem(
+            ProblemKind.IMPOSSIBLE, f"reports a negative backlog, {case.operator.backlog:.3g}"
+        )
+
+
+def _garbage_collection(case: _Case) -> Iterator[Problem]:
+    for replica in case.operator.replicas:
+        if replica.gc_share > case.settings.max_gc_share:
+            yield case.problem(
+                ProblemKind.GARBAGE_COLLECTION,
+                f"{replica.tm_id} spends {replica.gc_share:.0%} of its time collecting garbage; "
+                "give its TaskManagers more memory",
+            )
+
+
+def _source_busy_time(case: _Case) -> Iterator[Problem]:
+    operator = case.operator
+    if not case.is_source or not operator.backlog_growth > 0:
+        return
+    busiest = max(operator.utilisation, default=math.nan)
+    # A source that waits for room downstream is idle for a good reason.
+    if busiest < case.settings.busy and not operator.back_pressure > case.settings.busy:
+        yield case.problem(
+            ProblemKind.SOURCE_BUSY_TIME,
+            f"falls behind by {operator.backlog_growth:.3g} records/s while {busiest:.0%} busy; "
+            "its busy time is not trusted",
+        )
+
+
+_CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
+    _partial,
+    _not_a_number,
+    _records_from_nothing,
+    _busy_with_nothing,
+    _out_of_range,
+    _garbage_collection,
+    _source_busy_time,
+)
