@@ -12,9 +12,14 @@ final class Trace {
     /**
      * Returns the rates in the file.
      *
-     * @throws IllegalArgumentException a line is not a number >= 0, or there is none at all
+     * @throws IllegalArgumentException a line is not a number >= 0, or there is none at all, or no file
      */
     static double[] read(Path file) throws IOException {
+        if (!Files.isRegularFile(file)) {
+            // A relative path starts where the JobManager runs, which the message has to show.
+            throw new IllegalArgumentException(
+                    "Trace " + file + ": expected a file, got none at " + file.toAbsolutePath());
+        }
         List<String> lines = Files.readAllLines(file);
         double[] rates = new double[lines.size()];
         for (int i = 0; i < rates.length; i++) {

@@ -126,3 +126,9 @@ def test_a_reader_that_fails_after_a_checkpoint_is_not_given_the_trace_again(
     ask, start, failure, assignments
 ):
     assert ask("enumerator", start, failure) == [f"{assignments} true"]
+
+
+def test_a_trace_that_is_not_there_is_refused_with_the_whole_path(run_java):
+    answer = run_java("Probe", "trace", "absent.txt")
+
+    assert "Trace absent.txt: expected a file, got none at /" in answer.stderr
