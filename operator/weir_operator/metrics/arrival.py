@@ -35,6 +35,7 @@ def arrival_rates(
         backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
             reports no backlog, which takes what it took in for what there was.
     """
+    downstream = layout.downstream()
     arrivals: dict[str, float] = {}
     for name in layout.downstream_order():
         upstream = layout.operators[name].upstream
@@ -49,17 +50,12 @@ def arrival_rates(
                 arrivals[feeder],
                 processed[feeder],
                 received=processed[name]
-                if _measured_there(layout, feeder, name)
+                if len(upstream) == 1 and len(downstream[feeder]) > 1
                 else emitted[feeder],
             )
             for feeder in upstream
         )
     return arrivals
-
-
-def _measured_there(layout: JobLayout, feeder: str, name: str) -> bool:
-    """Whether the share of an edge can and must be measured at its receiver."""
-    return len(layout.downstream(feeder)) > 1 and len(layout.operators[name].upstream) == 1
 
 
 def _along(arriving: float, processed: float, *, received: float) -> float:

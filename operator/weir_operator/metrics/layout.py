@@ -72,13 +72,15 @@ class JobLayout:
     @property
     def sinks(self) -> tuple[str, ...]:
         """Operators that feed nothing."""
-        return tuple(name for name in self.operators if not self.downstream(name))
+        return tuple(name for name, fed in self.downstream().items() if not fed)
 
-    def downstream(self, name: str) -> tuple[str, ...]:
-        """Return the operators that `name` feeds."""
-        return tuple(
-            other for other, operator in self.operators.items() if name in operator.upstream
-        )
+    def downstream(self) -> dict[str, tuple[str, ...]]:
+        """Return, by operator, the operators that it feeds."""
+        fed: dict[str, list[str]] = {name: [] for name in self.operators}
+        for name, operator in self.operators.items():
+            for feeder in operator.upstream:
+                fed[feeder].append(name)
+        return {name: tuple(receivers) for name, receivers in fed.items()}
 
     def downstream_order(self) -> tuple[str, ...]:
         """Return all operators, each after everything that feeds it."""

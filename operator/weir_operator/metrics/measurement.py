@@ -96,9 +96,10 @@ def _job_value(job: Scope, name: str) -> float:
 def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
     """Name the optional metrics that no replica of an operator reports, and the job's."""
     missing: list[str] = []
+    sinks = layout.sinks
     for name, operator in layout.operators.items():
         optional = [names.SERVICE_N, names.AGE_N] if operator.upstream else [names.PENDING_RECORDS]
-        if name in layout.sinks:
+        if name in sinks:
             optional += [names.LATENCY_N, names.LATENCY_BUCKET]
         scopes = series.of_operator(layout, name)
         missing += [

@@ -202,7 +202,7 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
     if case.is_source or operator.processed_rate != 0:
         return
     fed = any(
-        case.app.operators[feeder].emitted_rate > 0 and len(case.layout.downstream(feeder)) == 1
+        case.app.operators[feeder].emitted_rate > 0 and len(case.layout.downstream()[feeder]) == 1
         for feeder in case.layout.operators[operator.name].upstream
     )
     for replica in operator.replicas:

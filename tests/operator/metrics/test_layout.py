@@ -13,7 +13,7 @@ def test_sources_are_fed_by_nothing_and_sinks_feed_nothing():
 
     assert layout.sources == ("gen",)
     assert layout.sinks == ("out",)
-    assert layout.downstream("gen") == ("match",)
+    assert layout.downstream()["gen"] == ("match",)
 
 
 def test_a_job_of_a_single_operator_is_source_and_sink():
