@@ -93,7 +93,7 @@ def _tiles(summary: RunSummary, run: Run) -> list[Tile]:
         Tile(
             label="Restarts",
             value=str(summary.restarts),
-            note=f"beside resizes in place: {summary.resizes}",
+            note=f"beside {wording.counted(summary.resizes, 'resize')} in place",
         ),
         Tile(
             label="Longest gap",

@@ -73,6 +73,26 @@ def change(before: Deployments, after: Deployments) -> str:
     )
 
 
+def difference(before: Deployments, after: Deployments) -> str:
+    """Return only the counts that differ: enrich small/500m 4 → 6, large/1 0 → 1."""
+    parts = []
+    for name in dict.fromkeys((*before, *after)):
+        then, now = before.get(name, {}), after.get(name, {})
+        counts = [
+            f"{kind} {then.get(kind, 0)} → {now.get(kind, 0)}"
+            for kind in dict.fromkeys((*then, *now))
+            if then.get(kind, 0) != now.get(kind, 0)
+        ]
+        if counts:
+            parts.append(f"{name} {', '.join(counts)}")
+    return "; ".join(parts)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 restart, 2 restarts."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def outcome(record: RescaleRecord) -> str:
     """Return how a change ended, for people: `rolledBack` reads rolled back."""
     return "".join(

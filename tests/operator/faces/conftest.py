@@ -59,8 +59,6 @@ class Page:
         """Tell the page that its reader prefers dark or light."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.send("Emulation.setEmulatedMedia", features=[feature])
-        # The page's own listeners hear of it with the next frame; they come first in line.
-        await self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
 
     async def evaluate(self, expression: str):
         """Return the value of a JavaScript expression; promises are awaited."""
@@ -69,6 +67,15 @@ class Page:
         )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    async def wait_until(self, condition: str):
+        """Wait until a JavaScript expression is true; fails after a minute."""
+        await self.evaluate(
+            f"""new Promise(done => {{
+              const look = () => ({condition}) ? done() : setTimeout(look, 20);
+              look();
+            }})"""
+        )
 
     async def screenshot(self, path: Path):
         """Write a picture of the whole page, for people to look at."""

@@ -55,7 +55,7 @@ async def test_charts_change_their_colours_with_the_readers_mode(page, report):
     await page.emulate_mode(dark=True)
 
     assert light == "rgb(91, 104, 120)"
-    assert await page.evaluate(colour) == "rgb(154, 168, 184)"
+    await page.wait_until(f"{colour} === 'rgb(154, 168, 184)'")
 
 
 async def test_all_charts_follow_the_zoom_of_one(page, report):
