@@ -1,0 +1,289 @@
+"""Flink's REST interface, the part that steers one session cluster with one job.
+
+Verified on Flink 2.3.0:
+
+- `jobId` of a submission and `triggerId` of a stop are chosen by the caller, so a request whose
+  answer was lost is found again. A second stop under one trigger changes nothing; a second
+  submission under one job id is refused as a duplicate, also after that job has ended.
+- A stop for a job that Flink does not know is accepted; only the savepoint's status tells.
+- `formatType: NATIVE` is accepted for a stop and reported back by the checkpoint statistics.
+- After the JobManager was lost, its jars, jobs and triggers are unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import aiohttp
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink import parsing
+from weir_operator.flink.answers import (
+    Checkpoints,
+    Job,
+    JobSummary,
+    SavepointProgress,
+    Subtask,
+    TaskManager,
+)
+from weir_operator.flink.transport import (
+    FlinkTransport,
+    Json,
+    NotKnownToFlinkError,
+    RefusedByFlinkError,
+)
+
+UPLOAD_LIMIT = 120.0
+"""Seconds for a jar of some hundred MB on a busy machine."""
+SUBMIT_LIMIT = 60.0
+"""Seconds for a submission: the job's `main` runs inside the request."""
+DISPOSAL_PERIOD = 0.1
+"""Seconds between two questions after a disposal."""
+
+
+class FlinkRest:
+    """A client of one JobManager; every call has a time limit."""
+
+    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
+        """Prepare a client; the first call connects.
+
+        Args:
+            base_url: Such as `http://127.0.0.1:8081`.
+            timeout: Seconds for every call but uploads and submissions, which may take longer.
+        """
+        self._timeout = timeout
+        self._transport = FlinkTransport(base_url, timeout=timeout)
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._transport.close()
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    async def version(self, *, timeout: float | None = None) -> str:
+        """Return Flink's version; the cheapest proof that the JobManager answers."""
+        return await self._transport.ask(
+            "GET", "/overview", lambda answer: str(answer["flink-version"]), timeout=timeout
+        )
+
+    async def task_managers(self) -> tuple[TaskManager, ...]:
+        """Return the TaskManagers that are registered now."""
+        return await self._transport.ask("GET", "/taskmanagers", parsing.read_task_managers)
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    async def jobs(self) -> tuple[JobSummary, ...]:
+        """Return all jobs that the JobManager remembers, ended ones included."""
+        return await self._transport.ask("GET", "/jobs/overview", parsing.read_jobs)
+
+    async def job(self, job_id: str) -> Job | None:
+        """Return a job with its vertices and edges, `None` where Flink does not know it."""
+        try:
+            return await self._transport.ask("GET", f"/jobs/{job_id}", parsing.read_job)
+        except NotKnownToFlinkError:
+            return None
+
+    async def subtasks(self, job_id: str, vertex_id: str) -> tuple[Subtask, ...]:
+        """Return where the subtasks of a vertex run."""
+        return await self._transport.ask(
+            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", parsing.read_subtasks
+        )
+
+    async def root_exception(self, job_id: str) -> str | None:
+        """Return the newest reason why the job failed or restarted, one line."""
+        return await self._transport.ask(
+            "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", parsing.read_root_exception
+        )
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for cancellation; a job that has ended or is unknown is left alone."""
+        try:
+            await self._transport.ask("PATCH", f"/jobs/{job_id}?mode=cancel", _nothing)
+        except NotKnownToFlinkError:
+            return
+        except RefusedByFlinkError as refusal:
+            if "terminal state" not in refusal.trace:
+                raise
+
+    # -- jars -------------------------------------------------------------------------------------
+
+    async def upload_jar(self, path: str) -> str:
+        """Upload a jar and return the id under which it can be run.
+
+        Raises:
+            PermanentError: The file cannot be read.
+        """
+        try:
+            content = await asyncio.to_thread(Path(path).read_bytes)
+        except OSError as error:
+            raise PermanentError(f"Expected a readable jar at {path}, got: {error}") from error
+        form = aiohttp.FormData()
+        form.add_field(
+            "jarfile",
+            content,
+            filename=Path(path).name,
+            content_type="application/x-java-archive",
+        )
+        stored = await self._transport.ask(
+            "POST",
+            "/jars/upload",
+            lambda answer: str(answer["filename"]),
+            form=form,
+            timeout=UPLOAD_LIMIT,
+        )
+        return stored.rsplit("/", 1)[-1]
+
+    async def jars(self) -> tuple[str, ...]:
+        """Return the ids of the jars that the JobManager holds."""
+        return await self._transport.ask(
+            "GET", "/jars", lambda answer: tuple(str(jar["id"]) for jar in answer["files"])
+        )
+
+    async def delete_jar(self, jar_id: str) -> None:
+        """Delete an uploaded jar; an unknown one is already gone."""
+        # Flink answers 400 for a jar that it does not have, so look first.
+        if jar_id in await self.jars():
+            await self._transport.ask("DELETE", f"/jars/{quote(jar_id)}", _nothing)
+
+    async def run_jar(
+        self,
+        jar_id: str,
+        *,
+        job_id: str,
+        entry_class: str | None = None,
+        arguments: Sequence[str] = (),
+        parallelism: int | None = None,
+        savepoint_path: str | None = None,
+    ) -> None:
+        """Submit a job under an id of the caller's; a second submission changes nothing.
+
+        Args:
+            jar_id: As `upload_jar` returned it.
+            job_id: 32 hexadecimal digits.
+            entry_class: `None` takes the class that the jar's manifest names.
+            arguments: Program arguments, one per element.
+            parallelism: Default parallelism; `None` takes the cluster's.
+            savepoint_path: Savepoint or retained checkpoint to start from. State that no operator
+                takes is an error, never dropped.
+
+        Raises:
+            PermanentError: The program or its savepoint is at fault.
+            TemporaryError: No answer in time; the job may have been started all the same.
+        """
+        body: dict[str, Json] = {
+            "jobId": job_id,
+            "programArgsList": list(arguments),
+            "allowNonRestoredState": False,
+        }
+        if entry_class is not None:
+            body["entryClass"] = entry_class
+        if parallelism is not None:
+            body["parallelism"] = parallelism
+        if savepoint_path is not None:
+            # Flink must neither own nor delete what Weir may have to go back to.
+            body |= {"savepointPath": savepoint_path, "claimMode": "NO_CLAIM"}
+        try:
+            await self._transport.ask(
+                "POST", f"/jars/{quote(jar_id)}/run", _nothing, body=body, timeout=SUBMIT_LIMIT
+            )
+        except RefusedByFlinkError as refusal:
+            if not _is_duplicate(refusal.trace):
+                raise
+
+    # -- savepoints and checkpoints ---------------------------------------------------------------
+
+    async def stop_with_savepoint(
+        self, job_id: str, *, trigger_id: str, directory: str | None = None
+    ) -> None:
+        """Ask for a stop with a savepoint in native format; a second call changes nothing.
+
+        Args:
+            job_id: The job.
+            trigger_id: 32 hexadecimal digits, under which `savepoint_status` answers.
+            directory: Folder or URI in which Flink makes a folder for the savepoint; `None` takes
+                the cluster's own.
+        """
+        body: dict[str, Json] = {"triggerId": trigger_id, "drain": False, "formatType": "NATIVE"}
+        if directory is not None:
+            body["targetDirectory"] = directory
+        await self._transport.ask(
+            "POST",
+            f"/jobs/{job_id}/stop",
+            _nothing,
+            body=body,
+        )
+
+    async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointProgress | None:
+        """Return where a savepoint stands, `None` where Flink does not know the trigger."""
+        try:
+            return await self._transport.ask(
+                "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", parsing.read_savepoint
+            )
+        except NotKnownToFlinkError:
+            return None
+
+    async def checkpoints(self, job_id: str) -> Checkpoints | None:
+        """Return the job's checkpoints, `None` where Flink does not know the job."""
+        try:
+            return await self._transport.ask(
+                "GET", f"/jobs/{job_id}/checkpoints", parsing.read_checkpoints
+            )
+        except NotKnownToFlinkError:
+            return None
+
+    async def dispose_savepoint(self, path: str) -> None:
+        """Delete a savepoint and wait until it is gone; a missing one is already gone.
+
+        Raises:
+            PermanentError: Flink could not delete it, for the reason given.
+            TemporaryError: It took longer than the client's time limit.
+        """
+        trigger = await self._transport.ask(
+            "POST",
+            "/savepoint-disposal",
+            lambda answer: str(answer["request-id"]),
+            body={"savepoint-path": path},
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                while (progress := await self._disposal(trigger)).in_progress:
+                    await asyncio.sleep(DISPOSAL_PERIOD)
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"Flink did not delete savepoint {path} within {self._timeout:g} s"
+            ) from error
+        if progress.failure is not None and "FileNotFoundException" not in progress.failure:
+            raise PermanentError(f"Flink cannot delete savepoint {path}: {progress.failure}")
+
+    async def _disposal(self, trigger: str) -> SavepointProgress:
+        return await self._transport.ask(
+            "GET", f"/savepoint-disposal/{trigger}", parsing.read_disposal
+        )
+
+
+def _nothing(answer: Json) -> None:
+    """Take an answer that says nothing but that the request was accepted."""
+
+
+def _is_duplicate(trace: str) -> bool:
+    return "DuplicateApplicationSubmissionException" in trace or (
+        "DuplicateJobSubmissionException" in trace
+    )

@@ -1,0 +1,61 @@
+"""Small files that survive a crash: each is there whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from weir_operator.errors import PermanentError, TemporaryError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextmanager
+def storing(where: Path) -> Iterator[None]:
+    """Turn the operating system's errors about `where` into Weir's.
+
+    Raises:
+        TemporaryError: The disk or the quota is full.
+        PermanentError: Anything else, such as missing rights.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise TemporaryError(f"The disk of {where} is full; free some space there") from error
+        raise PermanentError(
+            f"Expected {where} to be writable, got: {error.strerror or error}; change its rights,"
+            " or choose another state folder"
+        ) from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file in one step; readers see the old text or the new, never a part.
+
+    Raises:
+        TemporaryError: The disk is full; the old file is untouched.
+        PermanentError: The folder cannot be written.
+    """
+    with storing(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def read_if_present(path: Path) -> str | None:
+    """Return a file's text, `None` where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

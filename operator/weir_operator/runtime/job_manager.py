@@ -1,0 +1,183 @@
+"""The JobManager of one StreamApp as a process of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.causes import root_cause
+from weir_operator.flink.commands import (
+    flink_environment,
+    java_options,
+    job_manager_command,
+    render_log4j,
+)
+from weir_operator.flink.configuration import (
+    ClusterAddress,
+    Storage,
+    job_manager_configuration,
+    render_yaml,
+)
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime import processes
+from weir_operator.runtime.folders import AppFolder, JobManagerPorts
+from weir_operator.runtime.ports import LOOPBACK, free_ports
+from weir_operator.runtime.processes import ProcessIdentity
+from weir_operator.runtime.settings import LocalSettings
+
+METRIC_PORTS = 3
+"""Candidates per reporter: another program may take a free port before a JVM has started."""
+_ATTEMPTS = 3  # starts, each with other ports, before giving up
+_POLL = 0.05  # seconds between two questions while it starts
+_PORT_TAKEN = re.compile(r"BindException|Address already in use|Could not start rest endpoint on")
+
+
+class LocalJobManager:
+    """Starts, finds and ends the one JobManager of a StreamApp.
+
+    Its ports stay the same over restarts, so that TaskManagers find it again; only when another
+    program has taken one of them are new ones chosen.
+    """
+
+    def __init__(self, settings: LocalSettings, app: AppFolder) -> None:
+        self._settings = settings
+        self._app = app
+        self._folder = app.job_manager
+        self._ports = self._folder.ports() or self._choose_ports()
+
+    @property
+    def address(self) -> ClusterAddress:
+        """Where it is to be found."""
+        return ClusterAddress(host=LOOPBACK, rpc_port=self._ports.rpc, rest_port=self._ports.rest)
+
+    @property
+    def storage(self) -> Storage:
+        """Where state goes."""
+        return Storage(
+            checkpoints=self._app.checkpoints.as_uri(), savepoints=self._app.savepoints.as_uri()
+        )
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address."""
+        return f"http://{LOOPBACK}:{self._ports.rest}"
+
+    def metrics_port(self) -> int:
+        """Return the port of its reporter: the candidate that it listens on."""
+        return metrics_port(self._folder.alive(), self._ports.metrics)
+
+    def alive(self) -> ProcessIdentity | None:
+        """Return its process, `None` where none runs."""
+        return self._folder.alive()
+
+    async def ensure(self) -> bool:
+        """Start it where none runs and wait until it answers; return whether it was started.
+
+        Raises:
+            TemporaryError: It does not answer in time, and was ended.
+            PermanentError: It cannot start, for the reason that its log gives.
+        """
+        identity = self._folder.alive()
+        if identity is not None:
+            await self._wait_until_it_answers(identity)
+            return False
+        for _ in range(_ATTEMPTS):
+            identity = self._start()
+            if await self._wait_until_it_answers(identity):
+                return True
+            # Whoever took the port may keep it, and TaskManagers that know the old one are lost.
+            self._ports = self._choose_ports()
+        raise TemporaryError(
+            f"The JobManager of {self._settings.app} found its ports taken {_ATTEMPTS} times;"
+            " another program takes ports as fast as they become free"
+        )
+
+    async def end(self) -> None:
+        """End it and wait until it is gone."""
+        identity = self._folder.alive()
+        if identity is not None:
+            await processes.end(
+                {self._folder.configuration: identity}, grace=self._settings.stop_grace
+            )
+
+    def _choose_ports(self) -> JobManagerPorts:
+        rpc, rest, *metrics = free_ports(2 + METRIC_PORTS)
+        ports = JobManagerPorts(rpc=rpc, rest=rest, metrics=tuple(metrics))
+        self._folder.record_ports(ports)
+        return ports
+
+    def _start(self) -> ProcessIdentity:
+        settings, folder = self._settings, self._folder
+        configuration = job_manager_configuration(
+            app=settings.app,
+            address=self.address,
+            storage=self.storage,
+            metrics_ports=self._ports.metrics,
+            max_parallelism=settings.max_parallelism,
+            user=settings.config,
+            place={
+                "jobmanager.bind-host": LOOPBACK,
+                "rest.bind-address": LOOPBACK,
+                # The range has one port only: another would not be where Weir looks.
+                "rest.bind-port": str(self._ports.rest),
+                "io.tmp.dirs": str(folder.temporary),
+                "web.upload.dir": str(self._app.jars),
+            },
+        )
+        folder.clear_log()
+        folder.prepare(
+            configuration=render_yaml(configuration),
+            log4j=render_log4j(folder.log / "flink.log"),
+        )
+        identity = processes.spawn(
+            job_manager_command(
+                settings.installation,
+                configuration_dir=folder.configuration,
+                heap_mib=settings.job_manager_heap,
+                user_options=java_options(settings.config, "jobmanager"),
+            ),
+            environment=flink_environment(settings.installation),
+            output=folder.output,
+        )
+        folder.record(identity)
+        return identity
+
+    async def _wait_until_it_answers(self, identity: ProcessIdentity) -> bool:
+        """Wait until it answers; return False where it ended because a port was taken."""
+        limit = self._settings.start_limit
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit
+        async with FlinkRest(self.rest_url) as rest:
+            while processes.is_alive(identity, self._folder.configuration):
+                # Asking the port alone might reach a stranger that took it.
+                if self._ports.rest in processes.listening_ports(identity.pid):
+                    try:
+                        await rest.version(timeout=max(deadline - loop.time(), 1.0))
+                        return True
+                    except TemporaryError:
+                        pass  # it listens before it has elected itself
+                if loop.time() >= deadline:
+                    await self.end()
+                    raise TemporaryError(
+                        f"The JobManager of {self._settings.app} did not answer within {limit:g} s"
+                        f" and was ended; its log is {self._folder.log}"
+                    )
+                await asyncio.sleep(_POLL)
+        log = self._folder.tail()
+        if _PORT_TAKEN.search(log):
+            return False
+        raise PermanentError(
+            f"The JobManager of {self._settings.app} ended at once: {root_cause(log)};"
+            f" its log is {self._folder.log}"
+        )
+
+
+def metrics_port(identity: ProcessIdentity | None, candidates: tuple[int, ...]) -> int:
+    """Return on which of its candidate ports a process reports; the first before it listens."""
+    if identity is not None:
+        listening = processes.listening_ports(identity.pid)
+        for port in candidates:
+            if port in listening:
+                return port
+    return candidates[0]

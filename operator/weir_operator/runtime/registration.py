@@ -1,0 +1,73 @@
+"""Whether TaskManagers that were started have joined the cluster, with the right pin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from weir_operator.clock import Clock
+from weir_operator.errors import TemporaryError
+from weir_operator.flink.rest import FlinkRest
+
+_POLL = 0.1  # seconds between two questions
+
+
+async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset[str]:
+    """Return which TaskManagers are registered and advertise their operator's resource.
+
+    Whether the slot is still free is not asked: a job that waits takes it at once.
+
+    Args:
+        rest: The cluster.
+        operators: Operator by TaskManager id.
+    """
+    return frozenset(
+        each.id
+        for each in await rest.task_managers()
+        if each.id in operators
+        and each.slots > 0
+        and each.extended_resources.get(f"op-{operators[each.id]}", 0.0) >= 1.0
+    )
+
+
+async def wait_registered(
+    rest: FlinkRest, operators: Mapping[str, str], *, timeout: float, clock: Clock
+) -> frozenset[str]:
+    """Wait until all of these are registered, or the time is over; return those that are.
+
+    A JobManager that is too busy to answer is asked again.
+    """
+    deadline = clock.now() + timeout
+    while True:
+        try:
+            found = await registered(rest, operators)
+        except TemporaryError:
+            found = frozenset()
+        if len(found) == len(operators) or clock.now() >= deadline:
+            return found
+        await clock.sleep(_POLL)
+
+
+async def wait_unregistered(rest: FlinkRest, ids: Collection[str], *, timeout: float) -> None:
+    """Wait until Flink has forgotten these TaskManagers.
+
+    A JobManager that does not answer knows nobody: whoever starts it again begins afresh.
+
+    Raises:
+        TemporaryError: It still lists one of them after the time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while True:
+        try:
+            known = {each.id for each in await rest.task_managers()}
+        except TemporaryError:
+            return
+        left = sorted(known & set(ids))
+        if not left:
+            return
+        if loop.time() >= deadline:
+            raise TemporaryError(
+                f"Flink still lists TaskManagers {left}, which ended {timeout:g} s ago"
+            )
+        await asyncio.sleep(_POLL)

@@ -1,0 +1,58 @@
+"""How one StreamApp runs as processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.configuration import DEFAULT_PROCESS_MEMORY, TaskManagerMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings:
+    """What a `LocalRuntime` needs to know."""
+
+    root: Path
+    """Folder of all StreamApps' state; this one's is `<root>/<namespace>.<name>`."""
+    namespace: str
+    name: str
+    installation: Installation
+    job_jar: Path
+    cache: Path
+    """Folder of what can be made again, shared by all StreamApps: memory arguments, archives."""
+    speeds: Mapping[str, float]
+    """Speed per node type (`pool/size`), relative to 1; replicas read it from their speed file."""
+    pool_memory: Mapping[str, int] = field(default_factory=dict)
+    """MiB of a TaskManager's process per pool; pools left out take 512."""
+    managed_memory: Mapping[str, int] = field(default_factory=dict)
+    """MiB of it that are managed by Flink, per operator; operators left out take none."""
+    job_manager_heap: int = 400
+    """MiB. 300 were enough for one job of six TaskManagers, with little to spare."""
+    max_parallelism: int | None = None
+    """Key groups of the job; `None` leaves it to the job."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The user's keys for Flink; Weir's own win."""
+    max_processes: int = 64
+    """JVMs that may exist at once, the JobManager included: a guard against a runaway."""
+    start_limit: float = 60.0
+    """Seconds in which a JobManager must answer."""
+    stop_grace: float = 10.0
+    """Seconds between the polite signal and the one that cannot be refused."""
+    kept_folders: int = 5
+    """Folders of ended TaskManagers that stay, for their logs."""
+    archive: bool = True
+    """Whether TaskManagers start from an archive of classes, made once per cache folder."""
+
+    @property
+    def app(self) -> str:
+        """The StreamApp as metrics and folders name it."""
+        return f"{self.namespace}.{self.name}"
+
+    def memory_of(self, operator: str, pool: str) -> TaskManagerMemory:
+        """Return the memory of a replica."""
+        return TaskManagerMemory(
+            process=self.pool_memory.get(pool, DEFAULT_PROCESS_MEMORY),
+            managed=self.managed_memory.get(operator, 0),
+        )
