@@ -8,7 +8,9 @@ LONGEST = 300
 """Characters of a sentence; conditions and events are read in narrow columns."""
 
 _WRAPPED = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<name>[\w$]+)(?:: (?P<message>.*))?$")
-# Wrappers say nothing by themselves; where one of them is the last cause, its message still does.
+# The JVM gives the reason first and these two lines after it.
+_EPILOGUE = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has")
+_ERROR = re.compile(r"Error|ERROR|FATAL|Exception")
 _CAUSED_BY = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
 
 
@@ -20,6 +22,22 @@ def root_cause(text: str) -> str:
     causes = [match["cause"] for match in _CAUSED_BY.finditer(text)]
     line = causes[-1] if causes else _first_telling_line(text)
     return _shorten(_without_package(line.strip()))
+
+
+def cause_in_log(text: str) -> str:
+    """Return the last cause that a log tells of, as one line.
+
+    Where it has no stack trace, the last line that speaks of an error, else its last line.
+    """
+    if _CAUSED_BY.search(text):
+        return root_cause(text)
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.strip() and not line.startswith((*_EPILOGUE, "\tat ", "\t... "))
+    ]
+    telling = [line for line in lines if _ERROR.search(line)] or lines
+    return _shorten(_without_package(telling[-1].strip())) if telling else "its log is empty"
 
 
 def _first_telling_line(text: str) -> str:

@@ -64,11 +64,10 @@ class ProcessFolder:
                 if (self.log / name).exists():
                     (self.log / name).replace(self.log / f"{name}.before")
 
-    def tail(self, lines: int = 200) -> str:
-        """Return the last lines of its log and output, to look for a cause."""
+    def logged(self) -> str:
+        """Return what the process wrote since it was started, to look for a cause."""
         files = (self.log / "flink.log", self.output)
-        texts = [read_if_present(file) or "" for file in files]
-        return "\n".join("\n".join(text.splitlines()[-lines:]) for text in texts)
+        return "\n".join(read_if_present(file) or "" for file in files)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

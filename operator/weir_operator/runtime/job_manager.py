@@ -6,7 +6,7 @@ import asyncio
 import re
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.causes import root_cause
+from weir_operator.flink.causes import cause_in_log
 from weir_operator.flink.commands import (
     flink_environment,
     java_options,
@@ -79,13 +79,17 @@ class LocalJobManager:
             PermanentError: It cannot start, for the reason that its log gives.
         """
         identity = self._folder.alive()
-        if identity is not None:
-            await self._wait_until_it_answers(identity)
+        if identity is not None and await self._answers(identity):
             return False
         for _ in range(_ATTEMPTS):
-            identity = self._start()
-            if await self._wait_until_it_answers(identity):
+            if await self._answers(self._start()):
                 return True
+            log = self._folder.logged()
+            if _PORT_TAKEN.search(log) is None:
+                raise PermanentError(
+                    f"The JobManager of {self._settings.app} ended at once: {cause_in_log(log)};"
+                    f" its log is in {self._folder.log}"
+                )
             # Whoever took the port may keep it, and TaskManagers that know the old one are lost.
             self._ports = self._choose_ports()
         raise TemporaryError(
@@ -143,34 +147,37 @@ class LocalJobManager:
         folder.record(identity)
         return identity
 
-    async def _wait_until_it_answers(self, identity: ProcessIdentity) -> bool:
-        """Wait until it answers; return False where it ended because a port was taken."""
+    async def _answers(self, identity: ProcessIdentity) -> bool:
+        """Wait until it answers; return False where it has ended instead.
+
+        Raises:
+            TemporaryError: It did neither in time, and was ended.
+        """
         limit = self._settings.start_limit
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit
         async with FlinkRest(self.rest_url) as rest:
             while processes.is_alive(identity, self._folder.configuration):
-                # Asking the port alone might reach a stranger that took it.
-                if self._ports.rest in processes.listening_ports(identity.pid):
-                    try:
-                        await rest.version(timeout=max(deadline - loop.time(), 1.0))
-                        return True
-                    except TemporaryError:
-                        pass  # it listens before it has elected itself
+                if await self._serves(identity, rest, deadline - loop.time()):
+                    return True
                 if loop.time() >= deadline:
                     await self.end()
                     raise TemporaryError(
                         f"The JobManager of {self._settings.app} did not answer within {limit:g} s"
-                        f" and was ended; its log is {self._folder.log}"
+                        f" and was ended; its log is in {self._folder.log}"
                     )
                 await asyncio.sleep(_POLL)
-        log = self._folder.tail()
-        if _PORT_TAKEN.search(log):
+        return False
+
+    async def _serves(self, identity: ProcessIdentity, rest: FlinkRest, left: float) -> bool:
+        # Asking the port alone might reach a stranger that took it.
+        if self._ports.rest not in processes.listening_ports(identity.pid):
             return False
-        raise PermanentError(
-            f"The JobManager of {self._settings.app} ended at once: {root_cause(log)};"
-            f" its log is {self._folder.log}"
-        )
+        try:
+            await rest.version(timeout=max(left, 1.0))
+        except TemporaryError:
+            return False  # it listens before it has elected itself
+        return True
 
 
 def metrics_port(identity: ProcessIdentity | None, candidates: tuple[int, ...]) -> int:

@@ -32,6 +32,7 @@ from weir_operator.flink.configuration import (
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime import processes
 from weir_operator.runtime.app_lock import AppLock
+from weir_operator.runtime.class_archive import ClassArchive
 from weir_operator.runtime.folders import AppFolder, ReplicaRecord, TaskManagerFolder
 from weir_operator.runtime.job_manager import METRIC_PORTS, LocalJobManager, metrics_port
 from weir_operator.runtime.jvm_cache import memory_arguments
@@ -63,6 +64,9 @@ class LocalRuntime:
         self._job_manager = LocalJobManager(settings, app)
         # One change at a time: numbers, folders and ports are read and then written.
         self._changing = asyncio.Lock()
+        self._archive = ClassArchive(
+            settings.installation, cache=settings.cache, workshop=app.path / "archive"
+        )
         self._metrics_ports: dict[str, int] = {}
 
     @classmethod
@@ -271,6 +275,7 @@ class LocalRuntime:
                 settings.installation,
                 configuration_dir=folder.configuration,
                 memory=memory,
+                archive_options=await self._archive.options(memory),
                 user_options=java_options(settings.config, "taskmanager"),
             ),
             environment={

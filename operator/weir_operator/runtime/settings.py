@@ -42,8 +42,6 @@ class LocalSettings:
     """Seconds between the polite signal and the one that cannot be refused."""
     kept_folders: int = 5
     """Folders of ended TaskManagers that stay, for their logs."""
-    archive: bool = True
-    """Whether TaskManagers start from an archive of classes, made once per cache folder."""
 
     @property
     def app(self) -> str:

@@ -1,0 +1,206 @@
+"""Which operators a running job has, found by where its tasks run.
+
+Flink's REST interface gives slot sharing groups as numbers without names. But every operator has
+TaskManagers of its own, so the TaskManager under a subtask names the operator of its vertex. A
+vertex that runs on the TaskManagers of several operators was not pinned by the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.answers import Job, Subtask, Vertex
+from weir_operator.flink.rest import FlinkRest
+
+KEYED = "HASH"
+BALANCED = frozenset({"REBALANCE", "RESCALE"})
+
+_REMEDY = (
+    'call Weir.pin(stream, "<operator>") on every operator of spec.operators and take its'
+    " parallelism from the argument --weir.parallelism.<operator>, or leave out spec.operators"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorEdge:
+    """Streams from one operator to another."""
+
+    source: str
+    target: str
+    keyed: bool
+    """At least one of them is dealt by key."""
+    balanced: bool
+    """At least one of them is dealt by turn, and follows speed under backlog."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Topology:
+    """The job as a graph of operators, in topological order."""
+
+    operators: tuple[str, ...]
+    vertices: Mapping[str, tuple[Vertex, ...]]
+    """Job vertices per operator."""
+    edges: tuple[OperatorEdge, ...]
+    sources: tuple[str, ...]
+    """Operators with a vertex that nothing flows into."""
+    sinks: tuple[str, ...]
+    """Operators with a vertex that nothing flows out of."""
+
+    def keyed_into(self, operator: str) -> bool:
+        """Return whether records reach the operator by key."""
+        return any(edge.keyed for edge in self.edges if edge.target == operator)
+
+
+async def discover(
+    rest: FlinkRest, job_id: str, operator_of_task_manager: Mapping[str, str]
+) -> Topology:
+    """Return the operators of a job whose tasks all have a TaskManager.
+
+    Args:
+        rest: The cluster.
+        job_id: The job.
+        operator_of_task_manager: Operator by TaskManager id.
+
+    Raises:
+        TemporaryError: The job is unknown, or a subtask has no TaskManager yet.
+        PermanentError: A vertex is spread over TaskManagers of several operators.
+    """
+    job = await rest.job(job_id)
+    if job is None:
+        raise TemporaryError(f"Flink does not know job {job_id} yet")
+    subtasks = {vertex.id: await rest.subtasks(job_id, vertex.id) for vertex in job.vertices}
+    return build_topology(job, subtasks, operator_of_task_manager)
+
+
+async def misplaced(
+    rest: FlinkRest, job_id: str, operator_of_task_manager: Mapping[str, str]
+) -> str | None:
+    """Return a sentence where tasks do not run where they should, `None` where all do.
+
+    Raises:
+        TemporaryError: A subtask has no TaskManager yet.
+    """
+    try:
+        found = await discover(rest, job_id, operator_of_task_manager)
+    except PermanentError as error:
+        return str(error)
+    return idle_operators(found, operator_of_task_manager.values())
+
+
+def idle_operators(topology: Topology, expected: Iterable[str]) -> str | None:
+    """Return a sentence naming operators that have TaskManagers but no task, `None` without.
+
+    Either the job does not have them, or it does not pin them: all its vertices then share slots.
+    """
+    idle = sorted(set(expected) - set(topology.operators))
+    if not idle:
+        return None
+    return (
+        f"Expected tasks of operators {idle}, but the job's vertices run on the TaskManagers of"
+        f" {list(topology.operators)} alone; {_REMEDY}"
+    )
+
+
+async def waiting(rest: FlinkRest, job_id: str) -> str | None:
+    """Return a sentence naming the vertices that wait for a TaskManager, `None` without."""
+    job = await rest.job(job_id)
+    if job is None:
+        return None
+    names = [
+        vertex.name
+        for vertex in job.vertices
+        if any(task.task_manager is None for task in await rest.subtasks(job_id, vertex.id))
+    ]
+    if not names:
+        return None
+    return (
+        f"Vertices {names} wait for TaskManagers; where none of their operator were started, list"
+        " the operator in spec.operators under the name that the job gives to Weir.pin"
+    )
+
+
+def build_topology(
+    job: Job,
+    subtasks: Mapping[str, Iterable[Subtask]],
+    operator_of_task_manager: Mapping[str, str],
+) -> Topology:
+    """Return the operators of a job, from what Flink said of it.
+
+    Args:
+        job: The job.
+        subtasks: Its subtasks by vertex id.
+        operator_of_task_manager: Operator by TaskManager id.
+
+    Raises:
+        TemporaryError: A subtask has no TaskManager that is known.
+        PermanentError: A vertex is spread over TaskManagers of several operators.
+    """
+    operator_of = {
+        vertex.id: _operator_of(vertex, subtasks[vertex.id], operator_of_task_manager)
+        for vertex in job.vertices
+    }
+    operators = tuple(dict.fromkeys(operator_of[vertex.id] for vertex in job.vertices))
+    fed = {edge.target for edge in job.edges}
+    feeding = {edge.source for edge in job.edges}
+    return Topology(
+        operators=operators,
+        vertices={
+            operator: tuple(v for v in job.vertices if operator_of[v.id] == operator)
+            for operator in operators
+        },
+        edges=_edges_between(job, operator_of),
+        sources=tuple(
+            operator
+            for operator in operators
+            if any(v.id not in fed and operator_of[v.id] == operator for v in job.vertices)
+        ),
+        sinks=tuple(
+            operator
+            for operator in operators
+            if any(v.id not in feeding and operator_of[v.id] == operator for v in job.vertices)
+        ),
+    )
+
+
+def _edges_between(job: Job, operator_of: Mapping[str, str]) -> tuple[OperatorEdge, ...]:
+    strategies: dict[tuple[str, str], set[str]] = {}
+    for edge in job.edges:
+        source, target = operator_of[edge.source], operator_of[edge.target]
+        if source != target:
+            strategies.setdefault((source, target), set()).add(edge.ship_strategy)
+    return tuple(
+        OperatorEdge(
+            source=source,
+            target=target,
+            keyed=KEYED in found,
+            balanced=bool(BALANCED & found),
+        )
+        for (source, target), found in strategies.items()
+    )
+
+
+def _operator_of(
+    vertex: Vertex, subtasks: Iterable[Subtask], operator_of_task_manager: Mapping[str, str]
+) -> str:
+    operators: set[str] = set()
+    for subtask in subtasks:
+        if subtask.task_manager is None:
+            raise TemporaryError(
+                f"Subtask {subtask.index} of {vertex.name!r} has no TaskManager yet"
+                f" ({subtask.status})"
+            )
+        operator = operator_of_task_manager.get(subtask.task_manager)
+        if operator is None:
+            raise TemporaryError(
+                f"Subtask {subtask.index} of {vertex.name!r} runs on {subtask.task_manager}, which"
+                " is none of Weir's TaskManagers; it may just have ended"
+            )
+        operators.add(operator)
+    if len(operators) != 1:
+        raise PermanentError(
+            f"Expected vertex {vertex.name!r} on the TaskManagers of one operator, got"
+            f" {sorted(operators)}: the job lacks the slot sharing groups; {_REMEDY}"
+        )
+    return operators.pop()
