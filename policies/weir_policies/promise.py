@@ -174,15 +174,19 @@ class OperatorPolicy(Protocol):
 
     def decide(self, observation: Observation) -> Decision:
         """Choose a target; missing data gives the present deployment with a reason."""
+        ...
 
     def learn(self, transition: Transition) -> None:
         """Update the learned state from one interval."""
+        ...
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return everything learned, the generator's state included, as plain JSON values."""
+        ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore exactly what `state_dict` returned."""
+        ...
 
 
 @runtime_checkable
@@ -191,3 +195,4 @@ class ApplicationPolicy(Protocol):
 
     def decide(self, observations: Mapping[str, Observation]) -> Mapping[str, Decision]:
         """Choose a target per operator."""
+        ...

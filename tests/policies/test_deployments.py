@@ -28,8 +28,8 @@ def types(pools, limits=None):
 
 
 def deployments(k_max, node_types=3):
-    counts = st.lists(st.integers(0, k_max), min_size=node_types, max_size=node_types)
-    return counts.filter(lambda k: 1 <= sum(k) <= k_max).map(lambda k: Deployment(tuple(k)))
+    on = st.lists(st.integers(0, node_types - 1), min_size=1, max_size=k_max)
+    return on.map(lambda on: Deployment(tuple(on.count(place) for place in range(node_types))))
 
 
 def test_three_types_and_ten_replicas_have_the_285_deployments_of_the_formula():

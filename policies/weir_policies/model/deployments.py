@@ -97,6 +97,17 @@ def within_reach(
     return tuple(reached)
 
 
+def room_for(
+    place: int, deployment: Deployment, *, k_max: int, node_types: Sequence[NodeType]
+) -> int:
+    """Return how many replicas of the node type at `place` could be added."""
+    room = k_max - deployment.size
+    limit = node_types[place].pool_limit
+    if limit is not None:
+        room = min(room, limit - deployment.per_pool(node_types).get(node_types[place].pool, 0))
+    return max(room, 0)
+
+
 def enumerate_resizes(
     deployment: Deployment, node_types: Sequence[NodeType]
 ) -> Iterator[Deployment]:

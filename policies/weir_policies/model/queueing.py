@@ -64,31 +64,35 @@ def predict(model: OperatorModel, deployments: Counts, rate: Floats | float) -> 
     Raises:
         ShapeError: The last axis of `deployments` does not match the node types.
     """
-    column = as_column(rate)
-    groups = group_replicas(model, deployments, column)
-    utilisation = column * groups.share * groups.service_mean  # b x g
-    arrival_scv = thin_arrivals(model, groups)
-    waiting = mean_waiting_time(
-        utilisation=utilisation,
-        service_mean=groups.service_mean,
+    queues = _see_as_queues(model, deployments, rate)
+    waiting_variance = waiting_time_variance(
+        waiting_time=queues.waiting_time,
+        utilisation=queues.utilisation,
         service_scv=model.service_scv,
-        arrival_scv=arrival_scv,
+        arrival_scv=queues.arrival_scv,
     )
-    variance = waiting_time_variance(
-        waiting_time=waiting,
-        utilisation=utilisation,
-        service_scv=model.service_scv,
-        arrival_scv=arrival_scv,
-    )
-    response_time = waiting + groups.service_mean
-    variance = variance + model.service_scv * groups.service_mean**2
-    aggregate = _aggregate_worst if model.aggregation is Aggregation.WORST else _aggregate_average
-    mean, spread = aggregate(groups, response_time, variance)
+    variance = waiting_variance + model.service_scv * queues.groups.service_mean**2
+    if model.aggregation is Aggregation.WORST:
+        mean, spread = _take_worst(queues, variance)
+    else:
+        mean, spread = _take_average(queues, variance)
     return Prediction(
         response_time=mean + model.network_time,
         variance=spread,
-        utilisation=worst_in_use(groups, utilisation),
+        utilisation=worst_in_use(queues.groups, queues.utilisation),
     )
+
+
+def predict_means(
+    model: OperatorModel, deployments: Counts, rate: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return `response_time` and `utilisation` of `predict`, at two thirds of its cost."""
+    queues = _see_as_queues(model, deployments, rate)
+    if model.aggregation is Aggregation.WORST:
+        mean = worst_in_use(queues.groups, queues.response_time)
+    else:
+        mean = _average(queues, queues.response_time)
+    return mean + model.network_time, worst_in_use(queues.groups, queues.utilisation)
 
 
 def mean_waiting_time(
@@ -178,28 +182,53 @@ def _delay_probability(utilisation: Floats, service_scv: float, arrival_scv: Flo
     return utilisation + (arrival_scv - 1) * utilisation * (1 - utilisation) * shape
 
 
-def _aggregate_worst(
-    groups: ReplicaGroups, mean: Floats, variance: Floats
-) -> tuple[Floats, Floats]:
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """The groups of replicas as queues, shapes `(b, g)` or what broadcasts to it."""
+
+    groups: ReplicaGroups
+    utilisation: Floats
+    arrival_scv: Floats
+    waiting_time: Floats
+    response_time: Floats
+
+
+def _see_as_queues(model: OperatorModel, deployments: Counts, rate: Floats | float) -> _Queues:
+    column = as_column(rate)
+    groups = group_replicas(model, deployments, column)
+    utilisation = column * groups.share * groups.service_mean
+    arrival_scv = thin_arrivals(model, groups)
+    waiting_time = mean_waiting_time(
+        utilisation=utilisation,
+        service_mean=groups.service_mean,
+        service_scv=model.service_scv,
+        arrival_scv=arrival_scv,
+    )
+    return _Queues(
+        groups, utilisation, arrival_scv, waiting_time, waiting_time + groups.service_mean
+    )
+
+
+def _take_worst(queues: _Queues, variance: Floats) -> tuple[Floats, Floats]:
     """Return both moments of the replica with the greatest mean, shapes `(b,)`."""
-    in_use = np.where(groups.replicas > 0, mean, -np.inf)
+    in_use = np.where(queues.groups.replicas > 0, queues.response_time, -np.inf)
     worst = in_use.argmax(axis=1)  # NaN counts as the greatest, so it stays
     row = np.arange(worst.size)
     return in_use[row, worst], variance[row, worst]
 
 
-def _aggregate_average(
-    groups: ReplicaGroups, mean: Floats, variance: Floats
-) -> tuple[Floats, Floats]:
+def _take_average(queues: _Queues, variance: Floats) -> tuple[Floats, Floats]:
     """Return both moments of a record's time at whichever replica it goes to, shapes `(b,)`."""
-    weight = groups.replicas * groups.share  # the part of the records that go to the group
-    used = weight > 0
-    # 0 * inf is NaN: groups without records are left out before weighting.
-    first = np.where(used, weight * np.where(used, mean, 0.0), 0.0).sum(axis=1)
+    first = _average(queues, queues.response_time)
+    second = _average(queues, variance + queues.response_time**2)
     with np.errstate(invalid="ignore"):
-        second = np.where(used, weight * np.where(used, variance + mean**2, 0.0), 0.0)
-        spread = second.sum(axis=1) - first**2
-    unknown = np.isnan(weight).any(axis=1)
-    first = np.where(unknown, np.nan, first)
-    spread = np.where(unknown, np.nan, np.maximum(spread, 0.0))
+        spread = np.maximum(second - first**2, 0.0)
     return first, np.where(np.isinf(first), np.inf, spread)
+
+
+def _average(queues: _Queues, value: Floats) -> Floats:
+    """Return the mean over records, each at the replica that it goes to, shape `(b,)`."""
+    weight = queues.groups.replicas * queues.groups.share
+    # 0 * inf is NaN: a group without records has no say. A NaN weight is not 0 and stays NaN.
+    average: Floats = (weight * np.where(weight == 0, 0.0, value)).sum(axis=1)
+    return average

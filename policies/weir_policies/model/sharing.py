@@ -90,8 +90,10 @@ def group_replicas(model: OperatorModel, deployments: Counts, rate: Floats) -> R
 def thin_arrivals(model: OperatorModel, groups: ReplicaGroups) -> Floats:
     """Return the SCV of the times between arrivals at a replica, shape `(b, g)` or `(b, 1)`."""
     if model.keyed:
-        return 1 + (model.arrival_scv - 1) * groups.share
-    return model.arrival_scv / groups.replicas.sum(axis=1, keepdims=True)
+        # By speed, a node type that is not in use has a share that could exceed all records.
+        return 1 + (model.arrival_scv - 1) * np.minimum(groups.share, 1.0)
+    size: Floats = groups.replicas.sum(axis=1, keepdims=True)
+    return model.arrival_scv / size
 
 
 def predict_utilisation(model: OperatorModel, deployments: Counts, rate: Floats | float) -> Floats:

@@ -1,0 +1,31 @@
+"""Figures and deployments in words, for the reasons that people read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from weir_policies.model.node_types import Deployment, NodeType
+
+
+def say_time(seconds: float) -> str:
+    """Return a time such as `4.2 ms`, `350 ms` or `1.5 s`."""
+    if math.isinf(seconds):
+        return "for ever"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+
+
+def say_rate(rate: float) -> str:
+    """Return a rate such as `12.5 records/s`."""
+    return f"{rate:,.0f} records/s" if rate >= 100 else f"{rate:.3g} records/s"
+
+
+def say_share(share: float) -> str:
+    """Return a share such as `85 %`."""
+    return f"{share * 100:.0f} %"
+
+
+def say_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:
+    """Return a deployment such as `2 x small/500m + 1 x large/1`."""
+    named = deployment.named(node_types)
+    return " + ".join(f"{count} x {name}" for name, count in named.items()) or "nothing"

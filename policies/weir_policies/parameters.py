@@ -1,0 +1,65 @@
+"""Parameters of policies: read from plain values by name, refused with a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from weir_policies.errors import ParameterError
+
+Parameters = TypeVar("Parameters")
+
+
+def read_parameters(
+    kind: type[Parameters], values: Mapping[str, Any], *, policy: str
+) -> Parameters:
+    """Build a policy's parameters from plain values, such as a StreamApp's settings.
+
+    Args:
+        kind: A frozen dataclass whose fields are numbers, or `None` where that is their default.
+        values: By the field's name; what is left out keeps its default.
+        policy: Name of the policy, for the error.
+
+    Raises:
+        ParameterError: A name is unknown, or a value is no number or out of its range.
+    """
+    allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    for name, value in values.items():
+        if name not in allowed:
+            raise ParameterError(
+                f"Expected a parameter of {policy} out of {sorted(allowed)}, "
+                f"got {name!r} = {value!r}"
+            )
+        empty_allowed = allowed[name].default is None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not (is_number or (value is None and empty_allowed)):
+            expected = "a number or null" if empty_allowed else "a number"
+            raise ParameterError(f"Expected {expected} for {name} of {policy}, got {value!r}")
+    return kind(**values)
+
+
+def refuse_outside(
+    name: str,
+    value: float | None,
+    *,
+    low: float,
+    high: float = math.inf,
+    low_allowed: bool = True,
+    high_allowed: bool = True,
+) -> None:
+    """Refuse a number outside a range; `None` is inside.
+
+    Raises:
+        ParameterError: It is outside, or NaN.
+    """
+    if value is None:
+        return
+    above = value >= low if low_allowed else value > low
+    below = value <= high if high_allowed else value < high
+    if not (above and below and math.isfinite(value)):
+        bounds = f"{'>=' if low_allowed else '>'} {low:g}"
+        if math.isfinite(high):
+            bounds += f" and {'<=' if high_allowed else '<'} {high:g}"
+        raise ParameterError(f"Expected {name} {bounds}, got {value!r}")
