@@ -153,6 +153,13 @@ def test_a_backlog_is_worked_off_in_the_time_allowed():
     assert "backlog included" in fast.reason
 
 
+def test_a_cap_that_the_rate_alone_exceeds_is_not_blamed_on_a_backlog():
+    # 292 records/s keep the budget on two large nodes, 91 % busy.
+    decision = build().decide(an_observation(deployment=Deployment((0, 0, 2)), rate=265.0))
+
+    assert "at 292 records/s the present deployment would be 91 % busy" in decision.reason
+
+
 def test_nothing_is_taken_from_a_saturated_operator_though_the_model_says_so():
     decision = live(build(), *(100.0,) * 5, deployment=(0, 0, 5), utilisation=(0.3,) * 4 + (0.96,))
 

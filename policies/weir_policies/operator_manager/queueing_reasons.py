@@ -169,8 +169,9 @@ def _say_shortage(weighed: Weighed) -> str:
             f"at {say_rate(plan.rate)} the present deployment would take "
             f"{say_time(response_time)}, over the budget of {_say_budget(weighed)}"
         )
+    backlog = ", backlog included," if plan.catching_up > plan.rate else ""
     return (
-        f"at {say_rate(plan.catching_up)}, backlog included, the present deployment would be "
+        f"at {say_rate(plan.catching_up)}{backlog} the present deployment would be "
         f"{say_share(float(weighed.utilisation[present]))} busy, over the cap of "
         f"{say_share(plan.utilisation_cap)}"
     )

@@ -195,7 +195,7 @@ def _shape(model: OperatorModel) -> Shape:
     )
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)  # operators of one controller; one of 285 rows takes 10 kB
 def _read_menu(shape: Shape, max_replicas: int, present: Deployment) -> Menu:
     """Return the menu of a model's shape, as seen from the present deployment."""
     node_types = tuple(
