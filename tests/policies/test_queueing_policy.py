@@ -154,10 +154,12 @@ def test_a_backlog_is_worked_off_in_the_time_allowed():
 
 
 def test_a_cap_that_the_rate_alone_exceeds_is_not_blamed_on_a_backlog():
-    # 292 records/s keep the budget on two large nodes, 91 % busy.
-    decision = build().decide(an_observation(deployment=Deployment((0, 0, 2)), rate=265.0))
+    # 275 records/s keep the budget on two large nodes, 86 % busy.
+    observation = an_observation(deployment=Deployment((0, 0, 2)), rate=250.0)
 
-    assert "at 292 records/s the present deployment would be 91 % busy" in decision.reason
+    decision = build(utilisation_cap=0.8).decide(observation)
+
+    assert "at 275 records/s the present deployment would be 86 % busy" in decision.reason
 
 
 def test_nothing_is_taken_from_a_saturated_operator_though_the_model_says_so():
