@@ -24,6 +24,9 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "heartbeat.interval": "1000",
         "heartbeat.timeout": "6000",
         "heartbeat.rpc-failure-threshold": "2",
+        # TaskManagers look for a JobManager that was started again every second, not every ten.
+        "cluster.registration.error-delay": "1 s",
+        "cluster.registration.max-timeout": "2 s",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "2147483647",
         "restart-strategy.fixed-delay.delay": "500 ms",

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Self
 
 from weir_operator.errors import PermanentError, ResizeRefusedError
@@ -102,6 +103,11 @@ class LocalRuntime:
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's Prometheus reporter listens."""
         return f"http://{LOOPBACK}:{self._job_manager.metrics_port()}/metrics"
+
+    @property
+    def folder(self) -> Path:
+        """Where the StreamApp's state and logs lie."""
+        return self._app.path
 
     @property
     def savepoints(self) -> str:

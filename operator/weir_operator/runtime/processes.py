@@ -20,6 +20,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 
 _POLL = 0.02  # seconds between two looks at a process that is being ended
 _CONFIGURATION = "--configDir"
+_CLOCK_STEP = 2.0  # seconds by which the system may correct the time of its start meanwhile
 _KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel was told to end it
 
 
@@ -66,13 +67,20 @@ def spawn(
 def is_alive(identity: ProcessIdentity, configuration: Path) -> bool:
     """Return whether the process still runs with this configuration folder.
 
-    A zombie has ended: its command line is empty. One of our own is reaped on the way.
+    One that is on its way out counts as alive: its ports are closed after its memory is gone, and
+    its command line with it. A zombie has ended; one of our own is reaped.
     """
-    _reap(identity.pid)
     try:
-        return configuration_of(psutil.Process(identity.pid)) == str(configuration)
+        process = psutil.Process(identity.pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            words = process.cmdline()
+            if words:
+                return _configuration_in(words) == str(configuration)
+            return abs(process.create_time() - identity.started) < _CLOCK_STEP
     except psutil.Error:
-        return False
+        pass  # it is gone, or became a zombie while we looked
+    _reap(identity.pid)
+    return False
 
 
 def find_under(folder: Path) -> dict[Path, ProcessIdentity]:
@@ -84,7 +92,7 @@ def find_under(folder: Path) -> dict[Path, ProcessIdentity]:
     found: dict[Path, ProcessIdentity] = {}
     for process in psutil.process_iter():
         try:
-            configuration = configuration_of(process)
+            configuration = _configuration_in(process.cmdline())
             if configuration is None or not Path(configuration).is_relative_to(folder):
                 continue
             identity = ProcessIdentity(pid=process.pid, started=process.create_time())
@@ -96,15 +104,6 @@ def find_under(folder: Path) -> dict[Path, ProcessIdentity]:
                 " end the one that Weir did not start"
             )
     return found
-
-
-def configuration_of(process: psutil.Process) -> str | None:
-    """Return the configuration folder in a process's command line, if there is one."""
-    words = process.cmdline()
-    try:
-        return words[words.index(_CONFIGURATION) + 1]
-    except (ValueError, IndexError):
-        return None
 
 
 def listening_ports(pid: int) -> frozenset[int]:
@@ -169,6 +168,14 @@ def _alive(processes: Iterable[tuple[Path, ProcessIdentity]]) -> dict[Path, Proc
         for configuration, identity in processes
         if is_alive(identity, configuration)
     }
+
+
+def _configuration_in(words: Sequence[str]) -> str | None:
+    """Return the configuration folder in a command line, if there is one."""
+    try:
+        return words[words.index(_CONFIGURATION) + 1]
+    except (ValueError, IndexError):
+        return None
 
 
 def _reap(pid: int) -> None:

@@ -54,22 +54,27 @@ class Runtime(Protocol):
     @property
     def rest_url(self) -> str:
         """Flink's REST address, such as `http://127.0.0.1:34567`, without a final slash."""
+        ...
 
     @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's Prometheus reporter listens."""
+        ...
 
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started.
 
         True means that a session that was running before is gone: jobs must be submitted again.
         """
+        ...
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return the TaskManagers that are alive now, ordered by id."""
+        ...
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one TaskManager per spec, return their ids; does not wait for registration."""
+        ...
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until they are gone; unknown ids are already gone."""
@@ -83,6 +88,7 @@ class Runtime(Protocol):
 
     def job_jar(self) -> str:
         """Return the path of the job's jar on this machine, to be uploaded."""
+        ...
 
     def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the path of this job's newest complete checkpoint in storage, if any."""

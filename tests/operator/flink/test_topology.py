@@ -1,0 +1,112 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink import parsing
+from weir_operator.flink.answers import Edge, Job, JobState, Subtask, Vertex
+from weir_operator.flink.topology import OperatorEdge, build_topology, idle_operators
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def a_job(vertices, edges):
+    return Job(
+        id="j",
+        name="job",
+        state=JobState.RUNNING,
+        started=0.0,
+        vertices=tuple(
+            Vertex(
+                id=name,
+                name=name,
+                parallelism=1,
+                max_parallelism=16,
+                slot_sharing_group=None,
+                tasks={"RUNNING": 1},
+            )
+            for name in vertices
+        ),
+        edges=tuple(Edge(source=s, target=t, ship_strategy=how) for s, t, how in edges),
+    )
+
+
+def on(*task_managers):
+    return tuple(
+        Subtask(index=index, status="RUNNING", task_manager=each)
+        for index, each in enumerate(task_managers)
+    )
+
+
+def test_a_recorded_job_is_found_operator_by_operator():
+    job = parsing.read_job(json.loads((RECORDED / "job.json").read_text()))
+    vertices = json.loads((RECORDED / "vertices.json").read_text())
+    subtasks = {id_: parsing.read_subtasks(answer) for id_, answer in vertices.items()}
+    managers = parsing.read_task_managers(json.loads((RECORDED / "taskmanagers.json").read_text()))
+    operator_of = {each.id: each.id.split("-")[1] for each in managers}
+
+    topology = build_topology(job, subtasks, operator_of)
+
+    assert topology.operators == ("numbers", "work")
+    assert topology.sources == ("numbers",)
+    assert topology.sinks == ("work",)
+    assert topology.edges == (
+        OperatorEdge(source="numbers", target="work", keyed=True, balanced=False),
+    )
+    assert topology.keyed_into("work")
+    assert not topology.keyed_into("numbers")
+    assert [vertex.parallelism for vertex in topology.vertices["work"]] == [2]
+
+
+def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
+    job = a_job(
+        ["read", "parse", "count", "write"],
+        [
+            ("read", "parse", "FORWARD"),
+            ("parse", "count", "HASH"),
+            ("read", "count", "REBALANCE"),
+            ("count", "write", "FORWARD"),
+        ],
+    )
+    subtasks = {"read": on("a"), "parse": on("a"), "count": on("b"), "write": on("c")}
+
+    topology = build_topology(job, subtasks, {"a": "in", "b": "work", "c": "out"})
+
+    assert topology.edges == (
+        OperatorEdge(source="in", target="work", keyed=True, balanced=True),
+        OperatorEdge(source="work", target="out", keyed=False, balanced=False),
+    )
+    assert [vertex.name for vertex in topology.vertices["in"]] == ["read", "parse"]
+    assert topology.sinks == ("out",)
+
+
+def test_a_vertex_on_task_managers_of_two_operators_names_the_remedy():
+    job = a_job(["map"], [])
+
+    with pytest.raises(PermanentError, match=r"'map'.*\['in', 'out'\].*Weir\.pin.*parallelism"):
+        build_topology(job, {"map": on("a", "c")}, {"a": "in", "c": "out"})
+
+
+@pytest.mark.parametrize("task_manager", [None, "stranger"])
+def test_a_subtask_without_a_known_task_manager_is_worth_another_look(task_manager):
+    job = a_job(["map"], [])
+
+    with pytest.raises(TemporaryError, match="Subtask 0 of 'map'"):
+        build_topology(job, {"map": on(task_manager)}, {"a": "in"})
+
+
+def test_an_operator_without_tasks_is_named():
+    topology = build_topology(a_job(["map"], []), {"map": on("a")}, {"a": "in"})
+
+    sentence = idle_operators(topology, ["in", "out"])
+
+    assert sentence is not None
+    assert "['out']" in sentence
+    assert "Weir.pin" in sentence
+
+
+def test_a_job_that_uses_all_operators_leaves_none_idle():
+    topology = build_topology(a_job(["map"], []), {"map": on("a")}, {"a": "in"})
+
+    assert idle_operators(topology, ["in", "in"]) is None

@@ -1,0 +1,51 @@
+"""A real Flink cluster of local processes, and a job for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.jars import build_jar, find_java, flink_home
+from weir_operator.runtime.settings import LocalSettings
+
+SPEEDS = {"small/250m": 0.5, "small/500m": 1.0, "large/1": 2.0}
+
+
+@pytest.fixture(scope="module")
+def pinned_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test's own small job, compiled."""
+    return build_jar(
+        [Path(__file__).with_name("PinnedJob.java")],
+        tmp_path_factory.mktemp("jar") / "pinned.jar",
+        entry_class="PinnedJob",
+    )
+
+
+@pytest.fixture(scope="session")
+def jvm_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that all clusters of a run share."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def settings_of(
+    tmp_path_factory: pytest.TempPathFactory, pinned_jar: Path, jvm_cache: Path
+) -> Callable[[str], LocalSettings]:
+    """Make the settings of a StreamApp by its name."""
+    root = tmp_path_factory.mktemp("state")
+
+    def settings(name: str) -> LocalSettings:
+        return LocalSettings(
+            root=root,
+            namespace="streams",
+            name=name,
+            installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+            job_jar=pinned_jar,
+            cache=jvm_cache,
+            speeds=SPEEDS,
+        )
+
+    return settings
