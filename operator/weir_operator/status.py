@@ -7,14 +7,14 @@ status.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.runtime.files import write_atomically
 
 
 class FailedDeployment(BaseModel):
@@ -83,20 +83,10 @@ class FileStatusStore:
             ) from error
 
     def save(self, status: AppStatus) -> None:
-        """Write beside the file, flush to disk, rename over it.
+        """Replace the file in one step.
 
         Raises:
-            TemporaryError: The disk did not take it; the old status stands.
+            TemporaryError: The disk is full; the old status stands.
         """
-        fresh = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w") as file:
-                file.write(status.model_dump_json(indent=1))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except OSError as error:
-            raise TemporaryError(
-                f"Could not write {self._path}: {error.strerror}; free the disk or its permissions"
-            ) from error
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path, status.model_dump_json(indent=1))

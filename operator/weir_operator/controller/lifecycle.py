@@ -110,7 +110,9 @@ class Lifecycle:
                 raise JobFailedError("Expected a job that was started, got none: bring it up first")
             return await self._look(job)
 
-    async def change(self, target: DeploymentMap, reason: str) -> RescaleJournal:
+    async def change(
+        self, target: DeploymentMap, reason: str, change_id: str | None = None
+    ) -> RescaleJournal:
         """Take the job to `target` by one restart; return how it ended."""
         async with self._busy:
             status = self._store.load()
@@ -122,12 +124,14 @@ class Lifecycle:
                     source=status.deployments,
                     target=target,
                     old_job=status.job_id,
+                    change_id=change_id,
                 )
             )
 
-    async def resize(self, target: DeploymentMap) -> bool:
+    async def resize(self, target: DeploymentMap, change_id: str | None = None) -> bool:
         """Give replicas other sizes in place; false where the node refused and nothing changed."""
         async with self._busy:
+            began = self._clock.now()
             changes = size_changes(await self._runtime.replicas(), target)
             try:
                 await self._runtime.resize(changes)
@@ -136,6 +140,17 @@ class Lifecycle:
                 return False
             status = self._store.load()
             self._store.save(status.model_copy(update={"deployments": target}))
+            self._on_change(
+                plan(
+                    kind=Kind.RESIZE,
+                    reason="Other sizes, in place",
+                    now=began,
+                    source=status.deployments,
+                    target=target,
+                    old_job=status.job_id,
+                    change_id=change_id,
+                ).at(Step.DONE, self._clock.now())
+            )
             return True
 
     async def suspend(self) -> RescaleJournal | None:

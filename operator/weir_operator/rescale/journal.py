@@ -28,6 +28,8 @@ class Kind(StrEnum):
 
     START = "Start"
     RESCALE = "Rescale"
+    RESIZE = "Resize"
+    """In place, without a step: recorded, never walked."""
     RECOVER = "Recover"
     SUSPEND = "Suspend"
 
@@ -122,10 +124,11 @@ def plan(
     target: DeploymentMap,
     old_job: str | None,
     restore_path: str | None = None,
+    change_id: str | None = None,
 ) -> RescaleJournal:
     """Return the journal of a change that is about to begin."""
     journal = RescaleJournal(
-        id=new_id()[:12],
+        id=change_id or new_id()[:12],
         kind=kind,
         reason=reason,
         created=now,

@@ -1,0 +1,75 @@
+"""`weir explain`: why a decision was taken, from the decision records."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    app: Annotated[str, typer.Argument(help="The StreamApp, as NAME or NAMESPACE/NAME.")],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="The newest decisions up to this time, such as 2026-05-04T17:05:00 (UTC), "
+            "17:05:00 (today) or -90s (ago). Default: now."
+        ),
+    ] = None,
+    operator: Annotated[str | None, typer.Option(help="Only this operator.")] = None,
+    state: Annotated[Path, typer.Option(help="Where Weir keeps its state.")] = Path(".weir"),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show what was seen, what was weighed, what was expected, and what happened."""
+    from weir_operator.controller.explanation import explain_at, to_plain
+    from weir_operator.controller.local_run import state_directory
+    from weir_operator.controller.records import RecordStore
+    from weir_operator.errors import PermanentError
+
+    path = state_directory(state, app) / "records.sqlite"
+    if not path.exists():
+        raise PermanentError(
+            f"Expected decision records of {app!r} under {state}, found none: "
+            "name the StreamApp as NAMESPACE/NAME and the folder with --state"
+        )
+    now = datetime.now(UTC).timestamp()
+    records = RecordStore(path)
+    try:
+        explanations = explain_at(records, until=_time_of(at, now), operator=operator)
+        if as_json:
+            typer.echo(json.dumps([to_plain(each) for each in explanations], indent=1))
+            return
+        from rich.console import Console
+
+        from weir_operator.faces.explanation_view import render_explanations
+
+        Console().print(render_explanations(app, explanations))
+    finally:
+        records.close()
+
+
+def _time_of(text: str | None, now: float) -> float:
+    """Return Unix seconds for a time as people write it.
+
+    Raises:
+        PermanentError: The text is no time.
+    """
+    from weir_operator.errors import PermanentError
+    from weir_operator.streamapp.quantities import Duration
+
+    if text is None:
+        return now
+    try:
+        if text.startswith("-"):
+            return now - Duration(text[1:]).seconds
+        if len(text) <= len("17:05:00"):
+            text = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}T{text}"
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PermanentError(
+            f"Expected --at as 2026-05-04T17:05:00, 17:05:00 or -90s, got {text!r}"
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,90 @@
+"""`weir local`: a StreamApp on this machine, with a live view, records and a report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def local(
+    manifest: Annotated[Path, typer.Argument(help="The StreamApp's manifest.", show_default=False)],
+    duration: Annotated[
+        str | None, typer.Option(help="End after this time, such as 4m. Default: at Ctrl-C.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Use this policy instead of the manifest's.")
+    ] = None,
+    job_args: Annotated[
+        str, typer.Option(help='More arguments of the job, such as "--trace other.txt".')
+    ] = "",
+    state: Annotated[Path, typer.Option(help="Where Weir keeps its state.")] = Path(".weir"),
+    prometheus: Annotated[
+        str | None,
+        typer.Option(help="Read metrics from this Prometheus server, not from the reporters."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the HTML report here. Default: beside the state.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Folder of the job's ledger, to count its records by.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the job running at the end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, for programs.")
+    ] = False,
+) -> None:
+    """Run a StreamApp on this machine, without a cluster.
+
+    Ctrl-C stops the job with a savepoint, ends every process and writes the report; the next start
+    goes on from there.
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from weir_cli.logs import send_logs_to
+    from weir_operator.controller.local_run import LocalRun, run_local
+    from weir_operator.faces.live_view import LiveView
+    from weir_operator.faces.report import render_report
+    from weir_operator.faces.run_record import Record, Run, to_json_line
+    from weir_operator.streamapp.quantities import Duration
+
+    run = LocalRun(
+        manifest=manifest,
+        state=state,
+        cache=state / "cache",
+        duration=None if duration is None else Duration(duration).seconds,
+        policy=policy,
+        arguments=tuple(shlex.split(job_args)),
+        prometheus=prometheus,
+        ledger=ledger,
+        keep=keep,
+    )
+    state.mkdir(parents=True, exist_ok=True)
+    send_logs_to(state / "weir.log")
+    seen = Run()
+    if as_json:
+
+        def show_json(record: Record) -> None:
+            nonlocal seen
+            seen = seen.with_record(record)
+            typer.echo(to_json_line(record))
+
+        asyncio.run(run_local(run, show=show_json))
+    else:
+        console = Console()
+        with LiveView(console) as view:
+
+            def show(record: Record) -> None:
+                nonlocal seen
+                seen = seen.with_record(record)
+                view.show(record)
+
+            asyncio.run(run_local(run, show=show))
+    path = report or state / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_report(seen), encoding="utf-8")
+    typer.echo(f"Report: {path}", err=as_json)

@@ -1,0 +1,145 @@
+"""What was granted is done, and judged afterwards by what came of it.
+
+An action runs beside the ticks as a task of its own: resizes at once, everything else in one
+restart. A change that did worse than expected, by the verdict of the metrics, is remembered as
+failed, and whoever asked is told to take it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from weir_operator.clock import Clock
+from weir_operator.controller.application_manager import Proposal, Ruling
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.records import Event
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.verdict import ChangeSoFar, Intervals, Verdict, judge_change
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.status import FailedDeployment, StatusStore
+from weir_policies.promise import ChangeKind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """What a tick granted."""
+
+    id: str
+    """Under which the change is found again from its decisions."""
+    ruling: Ruling
+    proposals: Mapping[str, Proposal]
+    expected: float
+    """Response time of the longest path that the change should give, seconds; NaN if unknown."""
+    before: Intervals
+    """What was measured when it was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A change that runs and has not yet been judged."""
+
+    journal: RescaleJournal
+    action: Action
+    since: tuple[Intervals, ...] = ()
+
+
+class Actor:
+    """Does one action at a time for one StreamApp."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        store: StatusStore,
+        settings: LoopSettings,
+        *,
+        on_event: Callable[[Event], None],
+        clock: Clock,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._store = store
+        self._settings = settings
+        self._on_event = on_event
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._judged: _Judged | None = None
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether an action is under way."""
+        return self._task is not None and not self._task.done()
+
+    def begin(self, action: Action) -> None:
+        """Begin an action and return; none may be under way."""
+        self._judged = None  # what it left is gone, so it cannot be judged any more
+        self._task = asyncio.create_task(self._act(action))
+
+    async def finish(self) -> None:
+        """Wait for the action that is under way."""
+        if self._task is not None:
+            await self._task
+
+    def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
+        """Return the last change if the metrics say that it must be taken back."""
+        if self._judged is None:
+            return None
+        self._judged = _Judged(
+            self._judged.journal, self._judged.action, (*self._judged.since, interval)
+        )
+        change = ChangeSoFar(
+            bound=self._settings.bound,
+            expected=self._judged.action.expected,
+            before=self._judged.action.before,
+            since=self._judged.since,
+        )
+        verdict, reason = judge_change(change, self._settings.verdict)
+        if verdict is Verdict.WAIT:
+            return None
+        journal, self._judged = self._judged.journal, None
+        if verdict is Verdict.KEEP:
+            return None
+        self._tell("ChangeDidWorse", reason)
+        status = self._store.load()
+        failed = FailedDeployment(
+            deployment=journal.target, until=now + self._settings.failed_for, reason=reason
+        )
+        self._store.save(status.model_copy(update={"failed": (*status.failed[-9:], failed)}))
+        return journal
+
+    async def _act(self, action: Action) -> None:
+        """Resize what only needs that, then take all the rest in one restart."""
+        ruling = action.ruling
+        try:
+            status = self._store.load()
+            tokens = ruling.tokens.to_dict()
+            self._store.save(status.model_copy(update={"restart_tokens": tokens}))
+            resized = _only_resizes(action, status.deployments)
+            if resized != status.deployments:
+                # A size that is refused becomes part of the restart, or of the next one.
+                await self._lifecycle.resize(resized, action.id)
+            if ruling.restart and ruling.target != self._store.load().deployments:
+                reasons = (
+                    f"{name}: {action.proposals[name].decision.reason}"
+                    for name in ruling.granted
+                    if name in action.proposals
+                )
+                end = await self._lifecycle.change(ruling.target, "; ".join(reasons), action.id)
+                if end.step is Step.DONE:
+                    self._judged = _Judged(end, action)
+        except (TemporaryError, PermanentError) as error:
+            self._tell("ChangeFailed", str(error))
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def _only_resizes(action: Action, current: DeploymentMap) -> DeploymentMap:
+    """Return the deployments with those grants that need no restart."""
+    return {
+        name: action.ruling.target[name]
+        if name in action.proposals and action.proposals[name].kind is ChangeKind.RESIZE
+        else counts
+        for name, counts in current.items()
+    }

@@ -1,0 +1,261 @@
+"""The Application Manager: budgets for the operators, and verdicts on what they propose.
+
+The naive one: budgets are shared along the paths without tuning. Fixed operators keep what they
+need and are taken out of the graph; the rest of the bound belongs to those that can change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.errors import PermanentError
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.status import FailedDeployment
+from weir_policies.application_manager.arbitration import (
+    OperatorState,
+    Request,
+    Verdicts,
+    arbitrate,
+)
+from weir_policies.application_manager.budgets import share_budgets
+from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
+from weir_policies.errors import InfeasibleObjectiveError
+from weir_policies.model.cost import kind_of_change, price_per_hour
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.queueing import least_response_time
+from weir_policies.promise import ChangeKind, Decision, Observation
+
+SATURATED = 0.95
+"""Busy share of the worst replica from which more records do not get through."""
+
+_TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
+"""Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
+_SLOWLY = 0.2
+"""Weight of a new interval in the ratio."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """One operator's observation and what its manager made of it."""
+
+    observation: Observation
+    decision: Decision
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What the proposal takes."""
+        seen = self.observation
+        return kind_of_change(seen.deployment, self.decision.target, seen.model.node_types)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ruling:
+    """What the AM made of a tick's proposals."""
+
+    verdicts: Mapping[str, str]
+    """One sentence per operator that proposed something."""
+    granted: tuple[str, ...]
+    target: DeploymentMap
+    """Deployments of all operators with the granted changes."""
+    restart: bool
+    tokens: RestartTokens
+
+
+class ApplicationManager:
+    """Budgets and arbitration for one StreamApp."""
+
+    def __init__(
+        self,
+        *,
+        bound: float,
+        statistic: str,
+        sink_bounds: Mapping[str, float],
+        pool_limits: Mapping[str, int],
+        restarts: RestartBudget,
+    ) -> None:
+        """Take over the objective.
+
+        Args:
+            bound: Seconds, source to sink.
+            statistic: What of the response time is bounded: `mean`, `p95` or `p99`.
+            sink_bounds: Tighter bounds by sink, seconds.
+            pool_limits: Most replicas over all operators, by pool that has a limit.
+            restarts: The restart budget.
+        """
+        self._bound = bound
+        self._statistic = statistic
+        self._sink_bounds = dict(sink_bounds)
+        self._pool_limits = dict(pool_limits)
+        self.restarts = restarts
+        self._tail = _TYPICAL_TAIL[statistic]
+
+    def see_output(self, *, mean: float, quantile: float) -> None:
+        """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
+
+        Budgets are means; a bound on a quantile is brought to a mean by this ratio.
+        """
+        if self._statistic == "mean" or not (mean > 0 and math.isfinite(quantile)):
+            return
+        ratio = max(1.0, quantile / mean)
+        self._tail += _SLOWLY * (ratio - self._tail)
+
+    def share(
+        self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]
+    ) -> dict[str, float]:
+        """Return seconds of mean response time per operator; fixed ones get what they need.
+
+        Raises:
+            PermanentError: The objective cannot be kept; names the least possible bound.
+        """
+        least = {name: _least(manager) for name, manager in managers.items()}
+        fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
+        scaled = contract(dataflow, fixed)
+        own = {name: least[name] if name in fixed else 0.0 for name in dataflow.operators}
+        reserved = dataflow.response_time(own)
+        budgets = {name: least[name] for name in fixed}
+        if scaled is None:
+            return budgets
+        bound = self._bound / self._tail
+        bounds = {sink: each / self._tail for sink, each in self._sink_bounds.items()}
+        try:
+            if bound <= reserved:
+                raise InfeasibleObjectiveError("", least=dataflow.response_time(least))
+            budgets |= share_budgets(
+                scaled,
+                bound - reserved,
+                least={name: least[name] for name in scaled.operators},
+                sink_bounds={
+                    sink: each - reserved for sink, each in bounds.items() if sink in scaled.sinks
+                },
+            )
+        except InfeasibleObjectiveError as error:
+            possible = dataflow.response_time(least) * self._tail
+            raise PermanentError(
+                f"spec.objective.responseTime: expected more than {possible * 1000:.0f} ms, the "
+                f"least possible on these pools, got {self._bound * 1000:.0f} ms; raise the bound "
+                "or add a faster pool"
+            ) from error
+        return budgets
+
+    def rule(
+        self,
+        proposals: Mapping[str, Proposal],
+        *,
+        dataflow: Dataflow,
+        current: DeploymentMap,
+        failed: tuple[FailedDeployment, ...],
+        tokens: RestartTokens,
+        now: float,
+    ) -> Ruling:
+        """Grant or deny what the operators propose."""
+        wishes = {
+            name: proposal
+            for name, proposal in proposals.items()
+            if proposal.kind is not ChangeKind.NOTHING
+        }
+        verdicts = self._arbitrate(wishes, proposals, dataflow, current, tokens, now)
+        sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts}
+        granted = verdicts.granted
+        target = {name: dict(counts) for name, counts in current.items()}
+        for name in granted:
+            wish = wishes[name]
+            types = wish.observation.model.node_types
+            target[name] = wish.decision.target.named(types)
+        for known in failed:
+            if granted and known.deployment == target and now < known.until:
+                left = (known.until - now) / 60
+                sentence = (
+                    f"Denied: this deployment failed before and is not tried again for {left:.0f} "
+                    f"min ({known.reason})"
+                )
+                return Ruling(
+                    verdicts=sentences | dict.fromkeys(granted, sentence),
+                    granted=(),
+                    target=current,
+                    restart=False,
+                    tokens=tokens,
+                )
+        return Ruling(
+            verdicts=sentences,
+            granted=granted,
+            target=target,
+            restart=verdicts.restart,
+            tokens=verdicts.tokens,
+        )
+
+    def _arbitrate(
+        self,
+        wishes: Mapping[str, Proposal],
+        proposals: Mapping[str, Proposal],
+        dataflow: Dataflow,
+        current: DeploymentMap,
+        tokens: RestartTokens,
+        now: float,
+    ) -> Verdicts:
+        requests = [
+            Request(
+                operator=name,
+                kind=wish.kind,
+                current=wish.observation.deployment.per_pool(wish.observation.model.node_types),
+                target=wish.decision.target.per_pool(wish.observation.model.node_types),
+                urgency=wish.decision.urgency,
+                saving=price_per_hour(
+                    wish.observation.deployment, wish.observation.model.node_types
+                )
+                - wish.decision.expectation.cost_per_hour,
+            )
+            for name, wish in wishes.items()
+        ]
+        states = {
+            name: OperatorState(
+                replicas=_per_pool(current.get(name, {})),
+                saturated=name in proposals
+                and max(proposals[name].observation.utilisation, default=0.0) >= SATURATED,
+                downstream=tuple(edge.target for edge in dataflow.out_of(name)),
+            )
+            for name in dataflow.operators
+        }
+        return arbitrate(
+            requests,
+            operators=states,
+            pool_limits=self._pool_limits,
+            tokens=tokens,
+            budget=self.restarts,
+            now=now,
+        )
+
+
+def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:
+    """Return the graph without some operators, feeders joined to followers; `None` if empty."""
+    edges = {(edge.source, edge.target) for edge in dataflow.edges}
+    for name in removed:
+        feeders = {source for source, target in edges if target == name}
+        followers = {target for source, target in edges if source == name}
+        edges = {edge for edge in edges if name not in edge}
+        edges |= {(feeder, follower) for feeder in feeders for follower in followers}
+    left = tuple(name for name in dataflow.operators if name not in removed)
+    if not left:
+        return None
+    return Dataflow(operators=left, edges=tuple(Edge(source=a, target=b) for a, b in sorted(edges)))
+
+
+def _least(manager: OperatorManager) -> float:
+    """Seconds that the operator needs at least; zero where its service time is not known yet."""
+    model = manager.model
+    if math.isnan(model.service_mean):
+        return model.network_time
+    if manager.fixed is None:
+        return least_response_time(model)
+    used = [t.speedup for count, t in zip(manager.fixed, model.node_types, strict=True) if count]
+    return model.service_mean / min(used) + model.network_time
+
+
+def _per_pool(counts: Mapping[str, int]) -> dict[str, int]:
+    pools: dict[str, int] = {}
+    for node_type, count in counts.items():
+        pool = node_type.split("/", 1)[0]
+        pools[pool] = pools.get(pool, 0) + count
+    return pools

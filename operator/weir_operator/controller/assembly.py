@@ -1,0 +1,140 @@
+"""From a StreamApp to the values that its loops, its job and its managers are made of. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.metrics.quality import QualitySettings
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_policies import registry
+from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.promise import OperatorModel
+
+SILENT_TICKS = 2.5
+"""Control intervals after which a sample is stale, where that is longer than ten seconds."""
+
+
+def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobSpec:
+    """Return how the job is submitted.
+
+    Args:
+        app: The StreamApp.
+        beside: Folder of the manifest; an argument that names a file there is passed on as its
+            absolute path, because the JobManager runs elsewhere.
+        extra: More arguments of the job, after the manifest's.
+    """
+    job = app.spec.flink.job
+    operators = world.operators(app)
+    arguments = tuple(
+        str((beside / each).resolve()) if not each.startswith("-") and (beside / each).is_file()
+        else each
+        for each in (job.args if job else ())
+    )  # fmt: skip
+    return JobSpec(
+        entry_class=job.entry_class if job else None,
+        arguments=(*arguments, *extra),
+        parallelism_arguments={
+            each.name: each.parallelism_argument or f"--weir.parallelism.{each.name}"
+            for each in operators
+        },
+        max_parallelism=app.spec.flink.max_parallelism,
+        whole_job=None if app.spec.operators else world.WHOLE_JOB,
+    )
+
+
+def rescale_settings(app: StreamApp) -> RescaleSettings:
+    """Return how long each step may take."""
+    rescale = app.spec.rescale
+    return RescaleSettings(
+        via=rescale.via.value,
+        savepoint_deadline=rescale.savepoint_deadline.seconds,
+        start_deadline=rescale.start_deadline.seconds,
+        submit_deadline=rescale.submit_deadline.seconds,
+        keep_savepoints=app.spec.savepoints.keep,
+    )
+
+
+def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
+    """Return how the loops run; `policy` overrides the manifest's."""
+    interval = app.spec.operator_manager.interval.seconds
+    objective = app.spec.objective.response_time
+    return LoopSettings(
+        app=f"{app.metadata.namespace}/{app.metadata.name}",
+        mode=app.spec.mode,
+        interval=interval,
+        bound=objective.bound.seconds,
+        statistic=objective.statistic.value,
+        policy=policy or app.spec.operator_manager.policy.name,
+        job_manager_price=world.job_manager_price(app),
+        max_parallelism=app.spec.flink.max_parallelism,
+        quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
+    )
+
+
+def initial_deployments(app: StreamApp) -> DeploymentMap:
+    """Return what the first start uses."""
+    return {
+        name: world.initial_deployment(app, name).named(world.node_types(app, name))
+        for name in world.operator_names(app)
+    }
+
+
+def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str, OperatorManager]:
+    """Return one manager per operator; `policy` overrides the manifest's.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: One of its settings is unknown or out of range.
+    """
+    chosen = app.spec.operator_manager.policy
+    name = policy or chosen.name
+    parameters = dict(chosen.settings) if name == chosen.name else {}
+    if name == "queueing":
+        parameters.setdefault("catch_up", app.spec.objective.catch_up.seconds)
+    managers = {}
+    for place, operator in enumerate(world.operators(app)):
+        types = world.node_types(app, operator.name)
+        managers[operator.name] = OperatorManager(
+            model=OperatorModel(
+                name=operator.name,
+                node_types=types,
+                max_replicas=operator.max_replicas,
+                service_mean=math.nan,
+                service_scv=1.0,
+            ),
+            given=[each.name for each in types if world.speedup_is_given(app, each.pool)],
+            policy=registry.build(name, rng=np.random.default_rng(place), parameters=parameters),
+            fixed=world.fixed_deployment(app, operator.name),
+        )
+    return managers
+
+
+def application_manager(app: StreamApp) -> ApplicationManager:
+    """Return the manager of the whole."""
+    objective = app.spec.objective
+    budget = app.spec.application_manager.restart_budget
+    return ApplicationManager(
+        bound=objective.response_time.bound.seconds,
+        statistic=objective.response_time.statistic.value,
+        sink_bounds={each.sink: each.response_time.bound.seconds for each in objective.paths},
+        pool_limits={
+            pool.name: pool.max_replicas
+            for pool in app.spec.node_pools
+            if pool.max_replicas is not None
+        },
+        restarts=RestartBudget(
+            size=budget.size,
+            refill_every=budget.refill_every.seconds,
+            max_per_day=objective.max_restarts_per_day,
+        ),
+    )

@@ -1,0 +1,58 @@
+"""What the managers have learned, kept in a file that outlives the controller.
+
+A file that cannot be read is no reason not to run: what was learned is learned again, and the file
+is kept beside the new one, because nothing that was learned is thrown away unseen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.runtime.files import read_if_present, write_atomically
+
+log = structlog.get_logger()
+
+VERSION = 1
+
+
+class LearnedStore:
+    """The learned state of all operators of a StreamApp, one JSON file.
+
+    State of another policy than the one in use, or of before `resetNonce` changed, is not loaded.
+    """
+
+    def __init__(self, path: Path, *, policy: str, reset_nonce: int) -> None:
+        self._path = path
+        self._key = {"version": VERSION, "policy": policy, "resetNonce": reset_nonce}
+
+    def save(self, managers: Mapping[str, OperatorManager]) -> None:
+        """Replace the file in one step.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        states = {name: manager.state_dict() for name, manager in managers.items()}
+        write_atomically(self._path, json.dumps({**self._key, "operators": states}))
+
+    def load(self) -> dict[str, dict[str, Any]]:
+        """Return the state per operator; empty where there is none that fits."""
+        text = read_if_present(self._path)
+        if text is None:
+            return {}
+        try:
+            kept = json.loads(text)
+            if {name: kept[name] for name in self._key} != self._key:
+                return {}
+            states: dict[str, dict[str, Any]] = kept["operators"]
+        except (ValueError, KeyError, TypeError) as error:
+            aside = self._path.with_suffix(".unreadable")
+            self._path.replace(aside)
+            log.warning("learned state cannot be read", kept=str(aside), failure=str(error))
+            return {}
+        return states

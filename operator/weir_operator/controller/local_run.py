@@ -1,0 +1,247 @@
+"""One StreamApp on this machine, from manifest to end: what `weir local` does."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import SystemClock
+from weir_operator.controller import assembly
+from weir_operator.controller.application import ApplicationController
+from weir_operator.controller.learned import LearnedStore
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.recording import Recorder
+from weir_operator.controller.records import Event, RecordStore
+from weir_operator.errors import PermanentError
+from weir_operator.faces.run_record import Record, RunSummary
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.seam import MetricsSource
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.settings import LocalSettings
+from weir_operator.status import FileStatusStore
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import find_jar, load_manifest
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.quantities import Memory
+
+MIB = 2**20
+RETENTION = 900.0
+"""Seconds of samples that the direct source keeps, for the summary's quantile."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalRun:
+    """What is to be run, and how."""
+
+    manifest: Path
+    state: Path
+    """Folder of all StreamApps' state."""
+    cache: Path
+    """Folder of what can be made again."""
+    duration: float | None = None
+    """Seconds after which the run ends by itself; `None` goes on until it is told to."""
+    policy: str | None = None
+    """Overrides the manifest's."""
+    arguments: tuple[str, ...] = ()
+    """More arguments of the job, after the manifest's."""
+    prometheus: str | None = None
+    """URL of the Prometheus server to read; `None` scrapes the reporters directly."""
+    ledger: Path | None = None
+    """Folder in which the job keeps its ledger."""
+    keep: bool = False
+    """Leave the job running at the end, for the next start to adopt."""
+
+
+def state_directory(state: Path, app: str) -> Path:
+    """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
+    namespace, _, name = app.rpartition("/")
+    return state / f"{namespace or 'default'}.{name}"
+
+
+async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
+    """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
+
+    Args:
+        run: What and how.
+        show: Takes every record of the run, in order of time.
+
+    Raises:
+        InvalidStreamAppError: The manifest cannot be right.
+        WeirError: Java or Flink is missing, the job does not come to run, or the like; every
+            process that was started has been ended.
+    """
+    app = load_manifest(run.manifest)
+    settings = _runtime_settings(app, run)
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        runtime = await LocalRuntime.open(settings)
+        # Before anything else can fail: whatever happens next, no process is left behind.
+        stack.push_async_callback(runtime.detach if run.keep else runtime.close)
+        stop = _stop_on_signals(stack)
+        folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
+        records = RecordStore(folder / "records.sqlite")
+        stack.callback(records.close)
+        store = FileStatusStore(folder / "status.json")
+        loops = assembly.loop_settings(app, policy=run.policy)
+        recorder = Recorder(loops, _prices(app), began=clock.now(), show=show)
+
+        def on_event(event: Event) -> None:
+            records.write((), events=[event])
+            recorder.event(event)
+
+        def on_change(journal: RescaleJournal) -> None:
+            records.write((), change=journal)
+            recorder.change(journal)
+
+        jobs = FlinkJobs(runtime)
+        stack.push_async_callback(jobs.close)
+        rescaler = Rescaler(
+            runtime=runtime,
+            jobs=jobs,
+            spec=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
+            store=store,
+            settings=assembly.rescale_settings(app),
+            clock=clock,
+        )
+        job = app.spec.flink.job
+        lifecycle = Lifecycle(
+            runtime=runtime,
+            jobs=jobs,
+            rescaler=rescaler,
+            store=store,
+            initial=assembly.initial_deployments(app),
+            initial_savepoint=job.initial_savepoint if job else None,
+            clock=clock,
+            on_event=on_event,
+            on_change=on_change,
+        )
+        source = _source(run, settings.app, runtime)
+        stack.push_async_callback(source.close)
+        controller = ApplicationController(
+            settings=loops,
+            operators={each.name: each for each in world.operators(app)},
+            runtime=runtime,
+            jobs=jobs,
+            lifecycle=lifecycle,
+            source=source,
+            managers=assembly.operator_managers(app, policy=run.policy),
+            application_manager=assembly.application_manager(app),
+            store=store,
+            records=records,
+            learned=LearnedStore(
+                folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
+            ),
+            clock=clock,
+            on_tick=recorder.tick,
+            on_event=on_event,
+        )
+        bringing_up = asyncio.create_task(lifecycle.bring_up())
+        await _first(bringing_up, stop)
+        if not stop.is_set():
+            await _steer(controller, stop, run.duration)
+        if not run.keep:
+            await lifecycle.suspend()
+        now = clock.now()
+        window = await source.window(start=now - RETENTION, end=now)
+        return recorder.summary(now, p95=measure_output(window).p95, ledger=run.ledger)
+
+
+async def _steer(
+    controller: ApplicationController, stop: asyncio.Event, duration: float | None
+) -> None:
+    """Run the loops until the end of the time, a signal, or the job's own end."""
+    timer = None
+    if duration is not None:
+        timer = asyncio.get_running_loop().call_later(duration, stop.set)
+    try:
+        await controller.run(stop)
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _first(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Wait for the task, or cancel it where the user has had enough."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    finally:
+        stopping.cancel()
+
+
+def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set; the job is then stopped in order."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+        stack.callback(loop.remove_signal_handler, number)
+    return stop
+
+
+def _source(run: LocalRun, app: str, runtime: LocalRuntime) -> MetricsSource:
+    if run.prometheus is not None:
+        return PrometheusSource(run.prometheus, app)
+
+    async def targets() -> list[str]:
+        replicas = await runtime.replicas()
+        return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
+
+    source = DirectSource(targets, app, keep=RETENTION)
+    source.start()
+    return source
+
+
+def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
+    if app.spec.flink.ref is not None:
+        raise PermanentError(
+            "spec.flink.ref: expected a job of its own for a run on this machine, got a reference; "
+            "give flink.job.jar instead"
+        )
+    names = world.operator_names(app)
+    speeds = {each.name: each.speedup for name in names for each in world.node_types(app, name)}
+    return LocalSettings(
+        root=run.state,
+        namespace=app.metadata.namespace,
+        name=app.metadata.name,
+        installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+        job_jar=find_jar(app, run.manifest),
+        cache=run.cache,
+        speeds=speeds,
+        pool_memory={pool.name: _mib(pool.memory) for pool in app.spec.node_pools},
+        managed_memory={
+            each.name: _mib(each.managed_memory)
+            for each in world.operators(app)
+            if each.managed_memory
+        },
+        max_parallelism=app.spec.flink.max_parallelism,
+        config=app.spec.flink.config or {},
+    )
+
+
+def _prices(app: StreamApp) -> dict[str, float]:
+    return {
+        each.name: each.price
+        for name in world.operator_names(app)
+        for each in world.node_types(app, name)
+    }
+
+
+def _mib(memory: Memory) -> int:
+    return math.floor(memory.bytes / MIB)

@@ -1,0 +1,192 @@
+"""The Operator Manager: one operator's beliefs, policy and memory between two ticks.
+
+It observes, learns from the last interval, and proposes. It grants nothing and touches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weir_operator.metrics.values import OperatorMeasurement
+from weir_operator.runtime.seam import Replica
+from weir_policies.model.cost import kind_of_change, normalised_cost
+from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
+from weir_policies.model.node_types import Deployment
+from weir_policies.promise import (
+    ChangeKind,
+    CostParts,
+    Decision,
+    Observation,
+    OperatorModel,
+    OperatorPolicy,
+    Sharing,
+    Transition,
+)
+
+WEEK = 7 * 86_400.0
+_MONDAY = 4 * 86_400.0  # the Unix epoch was a Thursday
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """What one tick brings to every operator."""
+
+    now: float
+    """Unix seconds."""
+    length: float
+    """Seconds that the measurement averages over."""
+    source_backlog: float
+    """Records that wait at the sources; NaN where none reports it."""
+
+
+class OperatorManager:
+    """The loop of one operator."""
+
+    def __init__(
+        self,
+        *,
+        model: OperatorModel,
+        given: Collection[str],
+        policy: OperatorPolicy,
+        fixed: Deployment | None,
+    ) -> None:
+        """Begin without any belief.
+
+        Args:
+            model: The operator as the manifest has it.
+            given: Names of the node types whose speedup the manifest gives.
+            policy: What decides.
+            fixed: The deployment that never changes; `None` where the operator is scaled.
+        """
+        self.name = model.name
+        self.fixed = fixed
+        self._specified = model
+        self._given = frozenset(given)
+        self._policy = policy
+        self._belief = OperatorBelief()
+        self._last: tuple[Observation, Decision] | None = None
+
+    @property
+    def model(self) -> OperatorModel:
+        """The operator with everything in it that was measured."""
+        return believe(self._belief, self._specified, given=self._given)
+
+    def see_edges(
+        self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
+    ) -> None:
+        """Take over from the job's plan how records reach the operator."""
+        follows_load = balanced and not keyed
+        default = Sharing.BY_LOAD if follows_load else Sharing.EQUAL
+        self._specified = replace(
+            self._specified,
+            keyed=keyed,
+            sharing=sharing or default,
+            key_groups=key_groups if keyed else None,
+        )
+
+    def observe(
+        self,
+        measurement: OperatorMeasurement,
+        replicas: Sequence[Replica],
+        *,
+        deployment: Deployment,
+        budget: float,
+        first: bool,
+        interval: Interval,
+    ) -> Observation:
+        """Learn the beliefs of a healthy interval and return what is known now.
+
+        Args:
+            measurement: The operator in the interval.
+            replicas: Its replicas.
+            deployment: The same as counts.
+            budget: Seconds of response time granted by the AM.
+            first: Whether a source feeds it, so that what waits there waits for it.
+            interval: What is common to all operators.
+        """
+        self._belief = update(
+            self._belief,
+            self._specified,
+            given=self._given,
+            services=[
+                ServiceMeasurement(
+                    node_type=replica.node_type,
+                    records=replica.served,
+                    mean=replica.service_mean,
+                    variance=replica.service_variance,
+                )
+                for replica in measurement.replicas
+                if replica.served > 0
+            ],
+            deployment=deployment,
+            rate=measurement.arrival_rate,
+            response_time=measurement.response_time,
+        )
+        order = {t.name: place for place, t in enumerate(self._specified.node_types)}
+        ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
+        busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}
+        waiting = measurement.queue_records
+        if first and not math.isnan(interval.source_backlog):
+            waiting = max(interval.source_backlog, 0.0 if math.isnan(waiting) else waiting)
+        return Observation(
+            time=interval.now,
+            time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
+            interval=interval.length,
+            model=self.model,
+            deployment=deployment,
+            rate=measurement.arrival_rate,
+            processed=measurement.processed_rate,
+            response_time=measurement.response_time,
+            utilisation=tuple(busy.get(replica.id, math.nan) for replica in ranked),
+            backlog=waiting,
+            replica_ages=tuple(interval.now - replica.started for replica in ranked),
+            budget=budget,
+        )
+
+    def propose(self, observation: Observation) -> Decision:
+        """Learn from the last interval, then decide."""
+        if self._last is not None:
+            before, decision = self._last
+            self._policy.learn(_transition(before, decision, observation))
+        decision = self._policy.decide(observation)
+        self._last = (observation, decision)
+        return decision
+
+    def skip(self) -> None:
+        """Forget the last interval: what follows it was not observed, so nothing is learned."""
+        self._last = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything learned as plain JSON values."""
+        return {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned.
+
+        Raises:
+            StateError: It is of another version.
+        """
+        self._belief = OperatorBelief.from_dict(state["belief"])
+        self._policy.load_state_dict(state["policy"])
+
+
+def _transition(before: Observation, decision: Decision, after: Observation) -> Transition:
+    types = before.model.node_types
+    change = kind_of_change(before.deployment, after.deployment, types)
+    late = after.response_time > after.budget
+    return Transition(
+        observation=before,
+        proposed=decision.target,
+        enacted=after.deployment,
+        cost=CostParts(
+            violation=math.nan if math.isnan(after.response_time) else float(late),
+            resources=normalised_cost(
+                after.deployment, types, max_replicas=before.model.max_replicas
+            ),
+            reconfiguration=float(change is ChangeKind.RESCALE),
+        ),
+        next_observation=after,
+    )

@@ -1,0 +1,38 @@
+"""What the loops of one StreamApp need of its manifest, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weir_operator.controller.verdict import VerdictSettings
+from weir_operator.metrics.quality import QualitySettings
+from weir_operator.streamapp.models import Mode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopSettings:
+    """How the loops of one StreamApp run."""
+
+    app: str
+    """Name for people and records."""
+    mode: Mode
+    interval: float
+    """Seconds between two ticks."""
+    bound: float
+    """The objective, seconds."""
+    statistic: str
+    """What of the response time is bounded: `mean`, `p95` or `p99`."""
+    policy: str
+    """Name under which the policy of the operators is registered."""
+    job_manager_price: float
+    """Currency per hour."""
+    max_parallelism: int
+    failed_for: float = 1800.0
+    """Seconds for which a deployment that did worse is not tried again."""
+    quality: QualitySettings = field(default_factory=QualitySettings)
+    verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    look_every: float = 1.0
+    """Seconds between two looks at whether the job and its processes live."""
+    settle: float = 0.7
+    """Part of an interval that a run of the job must have behind it before it is judged: before
+    that, what is measured is the restart."""

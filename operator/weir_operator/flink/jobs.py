@@ -1,0 +1,123 @@
+"""The engine's questions, asked of Flink's REST interface."""
+
+from __future__ import annotations
+
+from weir_operator.flink.answers import Job
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.topology import Topology, discover, misplaced, waiting
+from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.rescale.jobs import Progress, SavepointState
+from weir_operator.runtime.registration import registered
+from weir_operator.runtime.seam import Runtime
+
+_BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
+"""States of a task that has run, or may already have emitted."""
+
+
+class FlinkJobs:
+    """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._rest: FlinkRest | None = None
+        self._url = ""
+        self._jar: str | None = None
+
+    async def rest(self) -> FlinkRest:
+        """Return a client of the JobManager that the runtime has now."""
+        url = self._runtime.rest_url
+        if self._rest is None or url != self._url:
+            await self.close()
+            self._rest, self._url = FlinkRest(url), url
+        return self._rest
+
+    async def close(self) -> None:
+        """Release the connections."""
+        if self._rest is not None:
+            await self._rest.close()
+        self._rest = None
+
+    async def progress(self, job_id: str) -> Progress | None:
+        """Return how far the job has come, `None` where Flink does not know it."""
+        job = await (await self.rest()).job(job_id)
+        if job is None:
+            return None
+        return Progress(state=job.state.value, running=job.runs, ran=_has_begun(job))
+
+    async def stop(self, job_id: str, trigger: str) -> None:
+        """Ask for a stop with savepoint under this trigger id."""
+        await (await self.rest()).stop_with_savepoint(job_id, trigger_id=trigger)
+
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
+        """Return what became of the savepoint."""
+        found = await (await self.rest()).savepoint_status(job_id, trigger)
+        return None if found is None else SavepointState(path=found.path, failure=found.failure)
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for cancellation."""
+        await (await self.rest()).cancel(job_id)
+
+    async def prepare(self) -> None:
+        """Upload the job's jar, unless the JobManager still holds it."""
+        rest = await self.rest()
+        if self._jar is None or self._jar not in await rest.jars():
+            self._jar = await rest.upload_jar(self._runtime.job_jar())
+
+    async def submit(
+        self,
+        job_id: str,
+        *,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        entry_class: str | None,
+        restore_path: str | None,
+    ) -> None:
+        """Submit the job under this id."""
+        if self._jar is None:
+            await self.prepare()
+        await (await self.rest()).run_jar(
+            self._jar or "",
+            job_id=job_id,
+            entry_class=entry_class,
+            arguments=arguments,
+            parallelism=parallelism,
+            savepoint_path=restore_path,
+        )
+
+    async def failure(self, job_id: str) -> str:
+        """Return why the job failed, or what it waits for."""
+        rest = await self.rest()
+        try:
+            cause = await rest.root_exception(job_id)
+        except NotKnownToFlinkError:
+            return "Flink does not know it any more"
+        return cause or await waiting(rest, job_id) or "its tasks did not all start in time"
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint."""
+        await (await self.rest()).dispose_savepoint(path)
+
+    async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which TaskManagers are not registered with their operator's resource."""
+        operators = {each: op for each, op in (await self._operators()).items() if each in ids}
+        known = await registered(await self.rest(), operators)
+        return tuple(each for each in ids if each not in known)
+
+    async def misplaced(self, job_id: str) -> str | None:
+        """Return a sentence where tasks do not run on their operator's TaskManagers."""
+        return await misplaced(await self.rest(), job_id, await self._operators())
+
+    async def topology(self, job_id: str) -> Topology:
+        """Return the job as a graph of operators.
+
+        Raises:
+            TemporaryError: Tasks have no TaskManager yet.
+        """
+        return await discover(await self.rest(), job_id, await self._operators())
+
+    async def _operators(self) -> dict[str, str]:
+        return {replica.id: replica.operator for replica in await self._runtime.replicas()}
+
+
+def _has_begun(job: Job) -> bool:
+    return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)
