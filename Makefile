@@ -30,10 +30,26 @@ jars: $(READY) ## Compile the Java helper and the example jobs
 	scripts/require java
 	$(BIN)/python -m weir_operator.flink.jars
 
+# A real evening, night and morning where the traces lie beside the project, else a made-up one.
+TAXI := ../shared/traces/taxi.txt
+
+build/demo/trace.txt: $(READY)
+	mkdir -p build/demo
+	if [ -f $(TAXI) ]; then \
+		$(BIN)/weir traces cut $(TAXI) build/demo/night.txt --start 14100 --slots 960; \
+	else \
+		$(BIN)/weir traces synth taxi build/demo/week.txt --slots 10080 --seed 5; \
+		$(BIN)/weir traces cut build/demo/week.txt build/demo/night.txt --start 1140 --slots 960; \
+	fi
+	$(BIN)/weir traces compress build/demo/night.txt build/demo/quarters.txt --slots 15
+	$(BIN)/weir traces scale build/demo/quarters.txt $@ --max 70
+
 .PHONY: demo
-demo: jars ## Scale a real Flink job over a compressed day of taxi trips; report in build/demo
-	$(BIN)/python -m weir_cli.main local examples/trips/streamapp.yaml --trace examples/trips/trace.txt \
-		--report build/demo/report.html --summary build/demo/summary.json
+demo: jars build/demo/trace.txt ## Scale a real Flink job through a night of taxi trips; report in build/demo
+	rm -rf build/demo/out
+	$(BIN)/weir local examples/trips/streamapp.yaml --duration 280s --fresh --state build/demo/state \
+		--job-args "--trace $(CURDIR)/build/demo/trace.txt --out $(CURDIR)/build/demo/out" \
+		--ledger build/demo/out --report build/demo/report.html --summary build/demo/summary.json
 
 .PHONY: test
 test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)

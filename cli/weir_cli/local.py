@@ -31,6 +31,15 @@ def local(
     ledger: Annotated[
         Path | None, typer.Option(help="Folder of the job's ledger, to count its records by.")
     ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write the run's figures here, as JSON.")
+    ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", help="End what an earlier run left and start without its state, kept aside."
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the job running at the end.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, for programs.")
@@ -47,9 +56,11 @@ def local(
 
     from weir_cli.logs import send_logs_to
     from weir_operator.controller.local_run import LocalRun, run_local
+    from weir_operator.faces.figures import write_figures
     from weir_operator.faces.live_view import LiveView
     from weir_operator.faces.report import render_report
     from weir_operator.faces.run_record import Record, Run, to_json_line
+    from weir_operator.streamapp.loading import load_manifest
     from weir_operator.streamapp.quantities import Duration
 
     run = LocalRun(
@@ -62,6 +73,7 @@ def local(
         prometheus=prometheus,
         ledger=ledger,
         keep=keep,
+        fresh=fresh,
     )
     state.mkdir(parents=True, exist_ok=True)
     send_logs_to(state / "weir.log")
@@ -84,6 +96,9 @@ def local(
                 view.show(record)
 
             asyncio.run(run_local(run, show=show))
+    if summary is not None and seen.summary is not None:
+        allowed = load_manifest(manifest).spec.objective.max_violations.share
+        write_figures(seen.summary, summary, most_violations=allowed)
     path = report or state / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render_report(seen), encoding="utf-8")

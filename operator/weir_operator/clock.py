@@ -15,6 +15,7 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return Unix time in seconds."""
+        ...
 
     async def sleep(self, seconds: float) -> None:
         """Let `seconds` pass."""

@@ -55,6 +55,7 @@ class StatusStore(Protocol):
 
     def load(self) -> AppStatus:
         """Return the last status saved, or a fresh one."""
+        ...
 
     def save(self, status: AppStatus) -> None:
         """Keep `status`; when this returns, it outlives the process."""

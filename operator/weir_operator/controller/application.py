@@ -140,6 +140,7 @@ class ApplicationController:
             window,
             layout,
             run_since=self._run_since,
+            settled=self._is_settled(now),
             previous=self._previous,
             now=now,
             quality=self._settings.quality,
@@ -287,10 +288,13 @@ class ApplicationController:
             return "A change is under way"
         if sight.app is None:
             return "It is not known yet where the tasks run"
-        if now - self._run_since < self._settings.settle * self._settings.interval:
+        if not self._is_settled(now):
             return "The job has just been restarted"
         holding = [problem.sentence for problem in sight.problems if problem.kind.holds]
         return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
+
+    def _is_settled(self, now: float) -> bool:
+        return now - self._run_since >= self._settings.settle * self._settings.interval
 
     def _propose(
         self,

@@ -60,6 +60,8 @@ class LocalRun:
     """URL of the Prometheus server to read; `None` scrapes the reporters directly."""
     ledger: Path | None = None
     """Folder in which the job keeps its ledger."""
+    fresh: bool = False
+    """End what an earlier run left, and put its state aside."""
     keep: bool = False
     """Leave the job running at the end, for the next start to adopt."""
 
@@ -85,12 +87,14 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
     app = load_manifest(run.manifest)
     settings = _runtime_settings(app, run)
     clock = SystemClock()
+    folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
     async with AsyncExitStack() as stack:
+        if run.fresh:
+            await _clear_away(settings, folder)
         runtime = await LocalRuntime.open(settings)
         # Before anything else can fail: whatever happens next, no process is left behind.
         stack.push_async_callback(runtime.detach if run.keep else runtime.close)
         stop = _stop_on_signals(stack)
-        folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
         records = RecordStore(folder / "records.sqlite")
         stack.callback(records.close)
         store = FileStatusStore(folder / "status.json")
@@ -156,6 +160,15 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         now = clock.now()
         window = await source.window(start=now - RETENTION, end=now)
         return recorder.summary(now, p95=measure_output(window).p95, ledger=run.ledger)
+
+
+async def _clear_away(settings: LocalSettings, folder: Path) -> None:
+    """End an earlier run's processes; its state keeps its content under another name."""
+    await (await LocalRuntime.open(settings)).close()
+    for name in ("status.json", "learned.json"):
+        kept = folder / name
+        if kept.exists():
+            kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))
 
 
 async def _steer(

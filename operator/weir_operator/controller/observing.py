@@ -29,8 +29,8 @@ class Sight:
 
     @property
     def healthy(self) -> bool:
-        """Whether the measurement may be decided on and learned from."""
-        return self.app is not None and not any(p.kind.holds for p in self.problems)
+        """Whether nothing speaks against the measurement; a restart is no fault of the metrics."""
+        return not any(problem.kind.holds for problem in self.problems)
 
     def response(self, statistic: str) -> float:
         """Return the bounded statistic of what users saw, seconds."""
@@ -90,6 +90,7 @@ def see(
     layout: JobLayout | None,
     *,
     run_since: float,
+    settled: bool,
     previous: AppMeasurement | None,
     now: float,
     quality: QualitySettings,
@@ -101,6 +102,7 @@ def see(
         layout: The present run; `None` where there is none, or it is not known yet.
         run_since: Unix time since when the present run processes records; what its replicas did
             before (restoring, working off the gap's first moment) does not tell how they serve.
+        settled: Whether the run is old enough to be judged; before, samples are naturally few.
         previous: The last measurement judged.
         now: Unix seconds.
         quality: Where the gate draws its lines.
@@ -112,7 +114,7 @@ def see(
     return Sight(
         output=output,
         app=measured,
-        problems=judge(measured, previous, layout, now, quality),
+        problems=judge(measured, previous, layout, now, quality) if settled else (),
     )
 
 

@@ -106,7 +106,7 @@ class Recorder:
                 cost_per_hour=hourly,
                 cost=self._cost,
                 healthy=tick.sight.healthy,
-                problems=problems or ((tick.held,) if tick.held else ()),
+                problems=problems,
                 restarts=self._restarts,
                 operators=tuple(self._operator(tick, name) for name in order),
             )

@@ -33,6 +33,6 @@ class LoopSettings:
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
     look_every: float = 1.0
     """Seconds between two looks at whether the job and its processes live."""
-    settle: float = 0.7
+    settle: float = 0.5
     """Part of an interval that a run of the job must have behind it before it is judged: before
     that, what is measured is the restart."""

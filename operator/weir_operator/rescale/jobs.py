@@ -59,12 +59,14 @@ class Jobs(Protocol):
 
     async def failure(self, job_id: str) -> str:
         """Return why the job failed or does not come to run, one sentence."""
+        ...
 
     async def dispose(self, path: str) -> None:
         """Delete a savepoint."""
 
     async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of these TaskManagers are not registered."""
+        ...
 
     async def misplaced(self, job_id: str) -> str | None:
         """Return a sentence where tasks do not run on their operator's TaskManagers."""
