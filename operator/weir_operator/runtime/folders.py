@@ -207,6 +207,12 @@ class AppFolder:
         for folder in ended[keep:]:
             shutil.rmtree(folder.path, ignore_errors=True)
 
+    def forget_jars(self) -> None:
+        """Delete what was uploaded to an earlier JobManager: a new one gets the jar anew."""
+        shutil.rmtree(self.jars, ignore_errors=True)
+        with storing(self.jars):
+            self.jars.mkdir()
+
     def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the newest complete checkpoint of a job."""
         complete = [

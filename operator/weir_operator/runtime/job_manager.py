@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.causes import cause_in_log
@@ -22,12 +24,16 @@ from weir_operator.flink.configuration import (
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime import processes
 from weir_operator.runtime.folders import AppFolder, JobManagerPorts
-from weir_operator.runtime.ports import LOOPBACK, free_ports
+from weir_operator.runtime.ports import (
+    LOOPBACK,
+    METRIC_PORTS,
+    free_ports,
+    metrics_url,
+    reporting_port,
+)
 from weir_operator.runtime.processes import ProcessIdentity
 from weir_operator.runtime.settings import LocalSettings
 
-METRIC_PORTS = 3
-"""Candidates per reporter: another program may take a free port before a JVM has started."""
 _ATTEMPTS = 3  # starts, each with other ports, before giving up
 _POLL = 0.05  # seconds between two questions while it starts
 _PORT_TAKEN = re.compile(r"BindException|Address already in use|Could not start rest endpoint on")
@@ -63,13 +69,23 @@ class LocalJobManager:
         """Flink's REST address."""
         return f"http://{LOOPBACK}:{self._ports.rest}"
 
-    def metrics_port(self) -> int:
-        """Return the port of its reporter: the candidate that it listens on."""
-        return metrics_port(self._folder.alive(), self._ports.metrics)
+    @property
+    def metrics_url(self) -> str:
+        """Where its reporter answers, or will once it is up."""
+        ports = self._ports.metrics
+        return metrics_url(reporting_port(self._folder.alive(), ports) or ports[0])
 
     def alive(self) -> ProcessIdentity | None:
         """Return its process, `None` where none runs."""
         return self._folder.alive()
+
+    def adopt(self, found: Mapping[Path, ProcessIdentity]) -> set[Path]:
+        """Claim the one that an earlier Weir left running; return its configuration folder."""
+        identity = found.get(self._folder.configuration)
+        if identity is None:
+            return set()
+        self._folder.record(identity)
+        return {self._folder.configuration}
 
     async def ensure(self) -> bool:
         """Start it where none runs and wait until it answers; return whether it was started.
@@ -130,6 +146,7 @@ class LocalJobManager:
             },
         )
         folder.clear_log()
+        self._app.forget_jars()
         folder.prepare(
             configuration=render_yaml(configuration),
             log4j=render_log4j(folder.log / "flink.log"),
@@ -178,13 +195,3 @@ class LocalJobManager:
         except TemporaryError:
             return False  # it listens before it has elected itself
         return True
-
-
-def metrics_port(identity: ProcessIdentity | None, candidates: tuple[int, ...]) -> int:
-    """Return on which of its candidate ports a process reports; the first before it listens."""
-    if identity is not None:
-        listening = processes.listening_ports(identity.pid)
-        for port in candidates:
-            if port in listening:
-                return port
-    return candidates[0]

@@ -11,40 +11,23 @@ Known limit: Flink's metric reporter listens on all interfaces; everything else 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from weir_operator.errors import PermanentError, ResizeRefusedError
-from weir_operator.flink.commands import (
-    flink_environment,
-    java_options,
-    render_log4j,
-    task_manager_command,
-)
-from weir_operator.flink.configuration import (
-    TaskManagerIdentity,
-    render_yaml,
-    task_manager_configuration,
-)
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime import processes
 from weir_operator.runtime.app_lock import AppLock
-from weir_operator.runtime.class_archive import ClassArchive
-from weir_operator.runtime.folders import AppFolder, ReplicaRecord, TaskManagerFolder
-from weir_operator.runtime.job_manager import METRIC_PORTS, LocalJobManager, metrics_port
-from weir_operator.runtime.jvm_cache import memory_arguments
-from weir_operator.runtime.ports import LOOPBACK, free_ports
+from weir_operator.runtime.folders import AppFolder
+from weir_operator.runtime.job_manager import LocalJobManager
 from weir_operator.runtime.registration import wait_unregistered
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
+from weir_operator.runtime.task_managers import LocalTaskManagers
 
 UNREGISTER_LIMIT = 15.0
 """Seconds until Flink forgets a TaskManager: 0.2 if it left politely, a heartbeat's if not."""
-_FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class LocalRuntime:
@@ -61,14 +44,10 @@ class LocalRuntime:
         self._settings = settings
         self._app = app
         self._lock = lock
-        self._now = now
         self._job_manager = LocalJobManager(settings, app)
+        self._task_managers = LocalTaskManagers(settings, app, now=now)
         # One change at a time: numbers, folders and ports are read and then written.
         self._changing = asyncio.Lock()
-        self._archive = ClassArchive(
-            settings.installation, cache=settings.cache, workshop=app.path / "archive"
-        )
-        self._metrics_ports: dict[str, int] = {}
 
     @classmethod
     async def open(cls, settings: LocalSettings, *, now: Callable[[], float] = time.time) -> Self:
@@ -84,15 +63,28 @@ class LocalRuntime:
         """
         app = AppFolder((settings.root / settings.app).absolute())
         app.create()
-        runtime = cls(
-            settings, app=app, lock=AppLock(app.path / "weir.lock", app=settings.app), now=now
-        )
+        lock = AppLock(app.path / "weir.lock", app=settings.app)
         try:
+            runtime = cls(settings, app=app, lock=lock, now=now)
             await runtime._adopt()
         except BaseException:
-            runtime._lock.release()
+            lock.release()
             raise
         return runtime
+
+    async def _adopt(self) -> None:
+        found = processes.find_under(self._app.path)
+        claimed = self._job_manager.adopt(found) | self._task_managers.adopt(found)
+        await processes.end(
+            {folder: identity for folder, identity in found.items() if folder not in claimed},
+            grace=self._settings.stop_grace,
+        )
+        self._app.prune(keep=self._settings.kept_folders)
+
+    @property
+    def folder(self) -> Path:
+        """Where the StreamApp's state and logs lie."""
+        return self._app.path
 
     @property
     def rest_url(self) -> str:
@@ -102,12 +94,7 @@ class LocalRuntime:
     @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's Prometheus reporter listens."""
-        return f"http://{LOOPBACK}:{self._job_manager.metrics_port()}/metrics"
-
-    @property
-    def folder(self) -> Path:
-        """Where the StreamApp's state and logs lie."""
-        return self._app.path
+        return self._job_manager.metrics_url
 
     @property
     def savepoints(self) -> str:
@@ -118,25 +105,16 @@ class LocalRuntime:
         """Start the JobManager where none runs, wait for REST; return whether it was started."""
         async with self._changing:
             before = self._job_manager.address
-            started = await self._job_manager.ensure()
-            if self._job_manager.address != before:
-                # They look for a JobManager where none will ever be again.
-                await self._end(self._alive())
-            return started
+            try:
+                return await self._job_manager.ensure()
+            finally:
+                if self._job_manager.address != before:
+                    # They look for a JobManager where none will ever be again.
+                    await self._task_managers.end_all()
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return the TaskManagers that are alive now, ordered by id."""
-        return tuple(
-            Replica(
-                id=folder.id,
-                operator=record.operator,
-                pool=record.pool,
-                size=record.size,
-                started=record.started,
-                metrics_url=self._metrics_url(folder, record),
-            )
-            for folder, record in self._claimed()
-        )
+        return self._task_managers.replicas()
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one TaskManager per spec, return their ids; does not wait for registration.
@@ -144,19 +122,9 @@ class LocalRuntime:
         Raises:
             PermanentError: A node type is unknown, or there would be too many processes.
         """
-        for spec in wanted:
-            self._check(spec)
         async with self._changing:
-            running = len(self._alive())
-            limit = self._settings.max_processes
-            if 1 + running + len(wanted) > limit:
-                raise PermanentError(
-                    f"Expected at most {limit} processes, got a JobManager, {running} TaskManagers"
-                    f" and {len(wanted)} more to start; lower maxReplicas of the operators"
-                )
-            numbers = self._app.take_numbers(len(wanted))
-            return tuple(
-                [await self._start(spec, n) for spec, n in zip(wanted, numbers, strict=True)]
+            return await self._task_managers.start(
+                wanted, address=self._job_manager.address, storage=self._job_manager.storage
             )
 
     async def stop(self, ids: Sequence[str]) -> None:
@@ -166,8 +134,7 @@ class LocalRuntime:
             TemporaryError: One did not end, or Flink does not forget it.
         """
         async with self._changing:
-            alive = {folder.id: folder for folder in self._alive()}
-            await self._end([alive[each] for each in ids if each in alive])
+            await self._task_managers.end(ids)
         if self._job_manager.alive() is not None:
             async with FlinkRest(self.rest_url) as rest:
                 await wait_unregistered(rest, ids, timeout=UNREGISTER_LIMIT)
@@ -180,17 +147,7 @@ class LocalRuntime:
             PermanentError: A pool has no such size; nothing was changed.
         """
         async with self._changing:
-            claimed = {folder.id: (folder, record) for folder, record in self._claimed()}
-            missing = sorted(set(sizes) - set(claimed))
-            if missing:
-                raise ResizeRefusedError(f"Expected running TaskManagers, got {missing}")
-            changed = [
-                (claimed[each][0], replace(claimed[each][1], size=size))
-                for each, size in sizes.items()
-            ]
-            speeds = [self._speed(record.pool, record.size) for _, record in changed]
-            for (folder, record), speed in zip(changed, speeds, strict=True):
-                folder.record_replica(record, speed=speed)
+            self._task_managers.resize(sizes)
 
     def job_jar(self) -> str:
         """Return the path of the job's jar on this machine, to be uploaded."""
@@ -203,131 +160,10 @@ class LocalRuntime:
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""
         async with self._changing:
-            await self._end(self._alive())
+            await self._task_managers.end_all()
             await self._job_manager.end()
         self._lock.release()
 
     async def detach(self) -> None:
         """Let go without ending anything: the job runs on and the next start adopts it."""
         self._lock.release()
-
-    # -- TaskManagers -----------------------------------------------------------------------------
-
-    async def _adopt(self) -> None:
-        found = processes.find_under(self._app.path)
-        unclaimed = dict(found)
-        for folder in (self._app.job_manager, *self._app.task_managers()):
-            identity = found.get(folder.configuration)
-            if identity is None:
-                continue
-            if isinstance(folder, TaskManagerFolder):
-                record = folder.replica()
-                if record is None or folder.removed:
-                    continue
-                # A Weir that died between record and speed file is put right here.
-                folder.record_replica(record, speed=self._speed(record.pool, record.size))
-            folder.record(identity)
-            del unclaimed[folder.configuration]
-        await processes.end(unclaimed, grace=self._settings.stop_grace)
-        self._app.prune(keep=self._settings.kept_folders)
-
-    def _alive(self) -> list[TaskManagerFolder]:
-        return [folder for folder in self._app.task_managers() if folder.alive() is not None]
-
-    def _claimed(self) -> list[tuple[TaskManagerFolder, ReplicaRecord]]:
-        return [
-            (folder, record)
-            for folder in self._alive()
-            if not folder.removed and (record := folder.replica()) is not None
-        ]
-
-    async def _start(self, spec: ReplicaSpec, number: int) -> str:
-        settings = self._settings
-        id_ = f"tm-{spec.operator}-{spec.pool}-{number}"
-        folder = self._app.task_manager(id_)
-        ports = free_ports(METRIC_PORTS)
-        configuration = task_manager_configuration(
-            identity=TaskManagerIdentity(
-                app=settings.app, id=id_, operator=spec.operator, pool=spec.pool
-            ),
-            address=self._job_manager.address,
-            storage=self._job_manager.storage,
-            memory=settings.memory_of(spec.operator, spec.pool),
-            metrics_ports=ports,
-            user=settings.config,
-            place={
-                "taskmanager.host": LOOPBACK,
-                "taskmanager.bind-host": LOOPBACK,
-                "io.tmp.dirs": str(folder.temporary),
-            },
-        )
-        memory = await memory_arguments(
-            settings.installation, cache=settings.cache, configuration=configuration
-        )
-        record = ReplicaRecord(
-            operator=spec.operator,
-            pool=spec.pool,
-            size=spec.size,
-            started=self._now(),
-            metrics=ports,
-        )
-        folder.record_replica(record, speed=self._speed(spec.pool, spec.size))
-        folder.prepare(
-            configuration=render_yaml(configuration),
-            log4j=render_log4j(folder.log / "flink.log"),
-        )
-        identity = processes.spawn(
-            task_manager_command(
-                settings.installation,
-                configuration_dir=folder.configuration,
-                memory=memory,
-                archive_options=await self._archive.options(memory),
-                user_options=java_options(settings.config, "taskmanager"),
-            ),
-            environment={
-                **flink_environment(settings.installation),
-                "WEIR_OPERATOR": spec.operator,
-                "WEIR_POOL": spec.pool,
-                "WEIR_SPEED_FILE": str(folder.speed),
-            },
-            output=folder.output,
-        )
-        folder.record(identity)
-        return id_
-
-    async def _end(self, folders: Iterable[TaskManagerFolder]) -> None:
-        ending = {}
-        for folder in folders:
-            folder.mark_removed()
-            self._metrics_ports.pop(folder.id, None)
-            if (identity := folder.alive()) is not None:
-                ending[folder.configuration] = identity
-        await processes.end(ending, grace=self._settings.stop_grace)
-        self._app.prune(keep=self._settings.kept_folders)
-
-    def _metrics_url(self, folder: TaskManagerFolder, record: ReplicaRecord) -> str:
-        port = self._metrics_ports.get(folder.id)
-        if port is None:
-            identity = folder.alive()
-            port = metrics_port(identity, record.metrics)
-            if identity is not None and port in processes.listening_ports(identity.pid):
-                self._metrics_ports[folder.id] = port  # it listens: this does not change any more
-        return f"http://{LOOPBACK}:{port}/metrics"
-
-    def _check(self, spec: ReplicaSpec) -> None:
-        self._speed(spec.pool, spec.size)
-        for name in (spec.operator, spec.pool):
-            if _FILE_NAME.fullmatch(name) is None:
-                raise PermanentError(
-                    f"Expected a name of letters, digits, `_`, `.` and `-`, got {name!r}; rename it"
-                )
-
-    def _speed(self, pool: str, size: str) -> float:
-        node_type = f"{pool}/{size}"
-        try:
-            return self._settings.speeds[node_type]
-        except KeyError:
-            known = sorted(self._settings.speeds)
-            raise PermanentError(
-                f"Expected a node type out of {known}, got {node_type!r}"
-            ) from None

@@ -86,6 +86,19 @@ async def test_replicas_are_alive_and_advertise_their_operator_alone(runtime, re
     assert resources == {id_: {f"op-{each.operator}": 1.0} for id_, each in replicas.items()}
 
 
+async def test_task_managers_start_from_the_archive_of_classes(settings_of, runtime):
+    (archive,) = settings_of("shared").cache.glob("*.jsa")
+
+    commands = [
+        psutil.Process(identity.pid).cmdline()
+        for configuration, identity in processes.find_under(runtime.folder).items()
+        if configuration.parent.name != "jm"
+    ]
+
+    assert len(commands) == len(SPECS)
+    assert all(f"-XX:SharedArchiveFile={archive}" in command for command in commands)
+
+
 async def test_a_task_manager_with_another_pin_does_not_count_as_registered(runtime, rest):
     operators = await operators_of(runtime)
 
