@@ -1,5 +1,6 @@
 """What a Weir takes over from an earlier one, with Python standing in for Flink's JVMs."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from weir_operator.runtime.folders import AppFolder, ReplicaRecord
 from weir_operator.runtime.local import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 
-SLEEP = "import time; time.sleep(600)"
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 RECORD = ReplicaRecord(operator="match", pool="small", size="250m", started=7.0, metrics=(1, 2))
 
 
@@ -39,17 +40,19 @@ async def app(settings):
     await processes.end(processes.find_under(app.path), grace=5.0)
 
 
-def left_running(folder, *, recorded=True):
-    """Leave a process that runs from a folder, as an earlier Weir did."""
+async def left_running(folder, *, recorded=True):
+    """Leave a process that runs from a folder, as an earlier Weir did some time ago."""
     folder.prepare(configuration="", log4j="")
     identity = processes.spawn(
         [sys.executable, "-c", SLEEP, "--configDir", str(folder.configuration)],
         environment={},
         output=folder.output,
     )
+    async with asyncio.timeout(30):
+        while not folder.output.exists() or not folder.output.read_text():
+            await asyncio.sleep(0.01)
     if recorded:
         folder.record(identity)
-    return identity
 
 
 async def test_a_claimed_task_manager_is_adopted_though_its_process_was_never_recorded(
@@ -57,7 +60,7 @@ async def test_a_claimed_task_manager_is_adopted_though_its_process_was_never_re
 ):
     folder = app.task_manager("tm-match-small-1")
     folder.record_replica(RECORD, speed=0.5)
-    left_running(folder, recorded=False)
+    await left_running(folder, recorded=False)
 
     runtime = await LocalRuntime.open(settings)
 
@@ -69,7 +72,7 @@ async def test_a_claimed_task_manager_is_adopted_though_its_process_was_never_re
 async def test_a_resize_that_was_cut_short_is_finished(app, settings):
     folder = app.task_manager("tm-match-small-1")
     folder.record_replica(RECORD, speed=0.25)
-    left_running(folder)
+    await left_running(folder)
 
     runtime = await LocalRuntime.open(settings)
 
@@ -83,7 +86,7 @@ async def test_a_size_that_the_manifest_dropped_is_adopted_as_it_is(app, setting
         ReplicaRecord(operator="match", pool="small", size="2", started=7.0, metrics=(1,)),
         speed=3.0,
     )
-    left_running(folder)
+    await left_running(folder)
 
     runtime = await LocalRuntime.open(settings)
 
@@ -97,11 +100,11 @@ async def test_only_what_nobody_claims_is_ended(app, settings):
     for folder in (claimed, removed):
         folder.record_replica(RECORD, speed=0.5)
     for folder in (claimed, removed, nameless, app.job_manager):
-        left_running(folder)
+        await left_running(folder)
     removed.mark_removed()
     neighbour = AppFolder(settings.root / "streams.trips-2")
     neighbour.create()
-    left_running(neighbour.task_manager("tm-match-small-1"))
+    await left_running(neighbour.task_manager("tm-match-small-1"))
 
     runtime = await LocalRuntime.open(settings)
 
@@ -118,7 +121,7 @@ async def test_only_what_nobody_claims_is_ended(app, settings):
 async def test_detaching_leaves_all_running_and_lets_the_next_weir_in(app, settings):
     folder = app.task_manager("tm-match-small-1")
     folder.record_replica(RECORD, speed=0.5)
-    left_running(folder)
+    await left_running(folder)
     first = await LocalRuntime.open(settings)
 
     await first.detach()
@@ -131,8 +134,8 @@ async def test_detaching_leaves_all_running_and_lets_the_next_weir_in(app, setti
 async def test_closing_ends_all(app, settings):
     folder = app.task_manager("tm-match-small-1")
     folder.record_replica(RECORD, speed=0.5)
-    left_running(folder)
-    left_running(app.job_manager)
+    await left_running(folder)
+    await left_running(app.job_manager)
     runtime = await LocalRuntime.open(settings)
 
     await runtime.close()

@@ -55,6 +55,7 @@ async def spawner(tmp_path):
 
 async def test_a_spawned_process_is_known_by_its_configuration_folder(spawner):
     configuration, identity = spawner.spawn("a", POLITE)
+    await spawner.up("a")
 
     assert processes.is_alive(identity, configuration)
     assert processes.find_under(spawner.root) == {configuration: identity}
@@ -62,6 +63,7 @@ async def test_a_spawned_process_is_known_by_its_configuration_folder(spawner):
 
 async def test_an_id_that_was_used_again_is_not_the_same_process(spawner):
     configuration, identity = spawner.spawn("a", POLITE)
+    await spawner.up("a")
 
     assert not processes.is_alive(identity, configuration.parent / "other")
 
