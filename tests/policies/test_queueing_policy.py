@@ -40,20 +40,37 @@ def test_the_target_is_the_cheapest_of_all_that_keep_the_budget():
     observation = an_observation(deployment=Deployment((0, 1, 0)), rate=600.0)
     model = observation.model
     everything = enumerate_deployments(model.node_types, max_replicas=10)
-    prediction = predict(model, everything, 660.0)
+    prediction = predict(model, everything, 600.0 * 1.1 * 1.1)  # headroom, then a restart's margin
     keeps = (prediction.response_time <= 0.05) & (prediction.utilisation <= 0.9)
     prices = [price_per_hour(Deployment(tuple(k)), model.node_types) for k in everything[keeps]]
 
     decision = build().decide(observation)
 
     assert price_per_hour(decision.target, model.node_types) == pytest.approx(min(prices))
-    assert decision.target == Deployment((0, 0, 5))
+    assert decision.target == Deployment((0, 0, 6))
+
+
+def test_a_restart_that_is_needed_goes_to_what_some_growth_does_not_outgrow():
+    observation = an_observation(deployment=Deployment((0, 1, 0)), rate=600.0)
+
+    tight, lasting = build(margin=0.0).decide(observation), build(margin=0.4).decide(observation)
+
+    assert tight.target == Deployment((0, 0, 5))
+    assert lasting.target == Deployment((0, 0, 7))
+
+
+def test_a_margin_that_nothing_has_is_no_reason_to_stay():
+    observation = an_observation(deployment=Deployment((1, 0, 0)), rate=1200.0)
+
+    decision = build(margin=5.0).decide(observation)
+
+    assert decision.target == build(margin=0.0).decide(observation).target
 
 
 def test_it_jumps_however_far_it_is():
     decision = build().decide(an_observation(deployment=Deployment((1, 0, 0)), rate=900.0))
 
-    assert decision.target == Deployment((0, 0, 7))
+    assert decision.target == Deployment((0, 0, 8))
     assert decision.urgency >= NEEDED
     assert "one restart" in decision.reason
     assert "cannot keep up with 990 records/s" in decision.reason
@@ -64,10 +81,10 @@ def test_what_is_expected_is_predicted_at_the_measured_rate():
 
     expected = build().decide(observation).expectation
 
-    prediction = predict(observation.model, np.array([[0, 0, 5]]), 600.0)
+    prediction = predict(observation.model, np.array([[0, 0, 6]]), 600.0)
     assert expected.response_time == pytest.approx(prediction.response_time[0])
-    assert expected.utilisation == pytest.approx(600 / 5 / 160)
-    assert expected.cost_per_hour == pytest.approx(0.25)
+    assert expected.utilisation == pytest.approx(600 / 6 / 160)
+    assert expected.cost_per_hour == pytest.approx(0.3)
 
 
 def test_a_resize_is_taken_where_a_rescale_would_save_too_little():
@@ -125,7 +142,7 @@ def test_the_margin_keeps_a_deployment_that_would_only_just_do():
     rates = (250.0,) * 4
 
     with_margin = live(build(), *rates, deployment=(0, 0, 3))
-    without = live(build(scale_in_margin=0.0), *rates, deployment=(0, 0, 3))
+    without = live(build(margin=0.0), *rates, deployment=(0, 0, 3))
 
     assert with_margin.target == Deployment((0, 0, 3))
     assert without.target == Deployment((0, 0, 2))

@@ -62,11 +62,12 @@ class Lifecycle:
         self._on_event = on_event
         self._on_change = on_change
         self._busy = asyncio.Lock()
+        self._changing = False
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change is under way."""
-        return self._busy.locked()
+        """Whether a change is under way; a mere look is none."""
+        return self._changing
 
     async def bring_up(self) -> None:
         """Resume what an earlier controller left half-done, or start, or find the job running.
@@ -102,7 +103,7 @@ class Lifecycle:
         Raises:
             JobFailedError: The job could not be recovered.
         """
-        if self._busy.locked():
+        if self._changing:
             return Health.CHANGING
         async with self._busy:
             job = self._store.load().job_id
@@ -214,7 +215,11 @@ class Lifecycle:
 
     async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
         self._on_change(journal)
-        end = await self._rescaler.walk(journal)
+        self._changing = True
+        try:
+            end = await self._rescaler.walk(journal)
+        finally:
+            self._changing = False
         self._on_change(end)
         match end.step:
             case Step.DONE:

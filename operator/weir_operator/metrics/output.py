@@ -8,9 +8,11 @@ the window began at zero.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from weir_operator.metrics import names
+from weir_operator.metrics.rates import counter_rise
 from weir_operator.metrics.seam import Series, Window
 from weir_operator.metrics.sinks import measure_sinks
 from weir_operator.metrics.values import SinkMeasurement
@@ -28,11 +30,12 @@ def measure_output(window: Window) -> SinkMeasurement:
     Returns:
         NaN throughout where no sink counts latencies, or no record arrived.
     """
-    scopes = []
-    for series in window.series:
-        if series.name in _LATENCIES:
-            scopes.append({series.name: (_from_zero(series, window),)})
-    return measure_sinks([], scopes)
+    counted = [_from_zero(each, window) for each in window.series if each.name in _LATENCIES]
+    arrived = [counter_rise(each).amount for each in counted if each.name == names.LATENCY_N]
+    output = measure_sinks([], [{each.name: (each,)} for each in counted])
+    length = window.end - window.start
+    known = [records for records in arrived if not math.isnan(records)]
+    return replace(output, throughput=sum(known) / length if known and length else math.nan)
 
 
 def _from_zero(series: Series, window: Window) -> Series:

@@ -4,7 +4,8 @@ Every deployment is judged by the queueing model at the rate planned for (the me
 headroom): it *fits* if it keeps the budget and if no replica would be busier than a cap while the
 backlog is worked off. Then:
 
-1. Present deployment does not fit: go to the cheapest that does, at once.
+1. Present deployment does not fit: go to the cheapest that does, at once; by a restart only to
+   one that would still do with a margin of growth, where there is one.
 2. It fits, but something cheaper does too, and would have for the largest rate of the last
    intervals and a margin: go there, unless the operator is saturated or behind.
 3. Nothing fits: the least response time, or the most capacity where that is what is lacking.
@@ -61,8 +62,9 @@ class QueueingParameters:
     scale_in_window: int = 3
     """Intervals whose largest rate a cheaper deployment must be able to carry. Until so many were
     seen, nothing is taken away."""
-    scale_in_margin: float = 0.1
-    """Part by which the rate that it must carry exceeds the largest one."""
+    margin: float = 0.1
+    """Part by which the rate that the target of a restart must carry exceeds the one planned for,
+    and for a cheaper one the largest of the window: a restart should last."""
     quantile: float | None = None
     """Percentile of the operator's response time that must keep the budget, such as 0.95. `None`
     judges the mean."""
@@ -85,7 +87,7 @@ class QueueingParameters:
             raise ParameterError(
                 f"Expected a whole number for scale_in_window, got {self.scale_in_window}"
             )
-        refuse_outside("scale_in_margin", self.scale_in_margin, low=0)
+        refuse_outside("margin", self.margin, low=0)
         refuse_outside(
             "quantile", self.quantile, low=0, high=1, low_allowed=False, high_allowed=False
         )
@@ -147,7 +149,8 @@ class QueueingPolicy:
         return Plan(
             rate=planned,
             catching_up=planned + observation.backlog / parameters.catch_up,
-            peak=largest * (1 + parameters.headroom) * (1 + parameters.scale_in_margin),
+            peak=largest * (1 + parameters.headroom) * (1 + parameters.margin),
+            lasting=planned * (1 + parameters.margin),
             budget=observation.budget,
             quantile=parameters.quantile,
             utilisation_cap=parameters.utilisation_cap,

@@ -50,6 +50,8 @@ class Plan:
     """Records/s that must be carried while the backlog is worked off."""
     peak: float
     """Records/s that a cheaper deployment must carry."""
+    lasting: float
+    """Records/s that a deployment must carry to be worth a restart that is needed."""
     budget: float
     quantile: float | None
     utilisation_cap: float
@@ -125,7 +127,8 @@ def weigh(observation: Observation, plan: Plan) -> Weighed:
         case = Case.KEEP if chosen == present else Case.SAVE
     elif (fits & ~too_little).any():
         case = Case.NEED
-        score = _score_price(menu, fits & ~too_little, plan)
+        lasting = _drop_short_lived(model, menu, fits & ~too_little, plan)
+        score = _score_price(menu, lasting, plan)
         chosen = _choose(score, response_time, present)
     else:
         usable = ~too_little
@@ -169,6 +172,18 @@ def _fail_at_peak(model: OperatorModel, menu: Menu, cheaper: Flags, plan: Plan) 
         response_time, utilisation = _judge(model, menu.counts[rows], plan.peak, plan)
         fails[rows] = ~((response_time <= plan.budget) & (utilisation <= plan.utilisation_cap))
     return fails
+
+
+def _drop_short_lived(model: OperatorModel, menu: Menu, able: Flags, plan: Plan) -> Flags:
+    """Leave out restarts to what a little growth would outgrow, unless all that is able is that.
+
+    The same margin keeps what is too tight from being scaled in to, so neither undoes the other.
+    """
+    lasting = able.copy()
+    rows = np.flatnonzero(able & menu.restarts)
+    response_time, utilisation = _judge(model, menu.counts[rows], plan.lasting, plan)
+    lasting[rows] = (response_time <= plan.budget) & (utilisation <= plan.utilisation_cap)
+    return lasting if lasting.any() else able
 
 
 def _score_price(menu: Menu, admissible: Flags, plan: Plan) -> Floats:
