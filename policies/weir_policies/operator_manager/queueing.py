@@ -7,7 +7,7 @@ backlog is worked off. Then:
 1. Present deployment does not fit: go to the cheapest that does, at once; by a restart only to
    one that would still do with a margin of growth, where there is one.
 2. It fits, but something cheaper does too, and would have for the largest rate of the last
-   intervals and a margin: go there, unless the operator is saturated or behind.
+   intervals and a margin: go there, unless the operator is saturated or behind, or the rate rises.
 3. Nothing fits: the least response time, or the most capacity where that is what is lacking.
 4. Otherwise stay.
 
@@ -30,7 +30,7 @@ from weir_policies.errors import ParameterError, StateError
 from weir_policies.operator_manager.queueing_reasons import explain
 from weir_policies.operator_manager.queueing_weighing import Plan, weigh
 from weir_policies.operator_manager.staying import find_unknown, hold
-from weir_policies.operator_manager.wording import say_share
+from weir_policies.operator_manager.wording import say_rate, say_share
 from weir_policies.parameters import refuse_outside
 from weir_policies.promise import Decision, Neighbourhood, Observation, Transition
 
@@ -145,6 +145,8 @@ class QueueingPolicy:
         strain = self._find_strain(observation)
         seen, window = len(self._rates), parameters.scale_in_window
         late = "the measured response time exceeds the budget"
+        rising = f"the rate is rising, to {say_rate(observation.rate)}"
+        risen = observation.rate > min(self._rates, default=math.inf) * (1 + parameters.headroom)
         unseen = f"only {seen} of the {window} intervals that a saving must have carried were seen"
         return Plan(
             rate=planned,
@@ -158,6 +160,7 @@ class QueueingPolicy:
             strain=strain,
             obstacle=strain
             or (late if observation.response_time > observation.budget else None)
+            or (rising if risen else None)
             or (unseen if seen < window else None),
         )
 
