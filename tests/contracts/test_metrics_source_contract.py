@@ -20,7 +20,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
@@ -384,27 +383,3 @@ async def test_more_matchers_narrow_what_prometheus_gives(prometheus_source, app
     window = await last_minute(prometheus_source(trips, matchers={"weir_pool": "large"}))
 
     assert [each.labels["tm_id"] for each in window.series] == ["b_0"]
-
-
-def unreachable_direct():
-    async def list_targets():
-        raise TemporaryError("the runtime does not answer")
-
-    return DirectSource(list_targets, "app")
-
-
-def unreachable_prometheus():
-    return PrometheusSource(f"http://user:secret@127.0.0.1:{a_free_port()}", "app")
-
-
-@pytest.mark.parametrize("build", [unreachable_direct, unreachable_prometheus])
-async def test_a_source_that_cannot_be_asked_raises_a_temporary_error(build):
-    source = build()
-    if isinstance(source, DirectSource):
-        await source.scrape()
-
-    with pytest.raises(TemporaryError) as raised:
-        await last_minute(source)
-
-    await source.close()
-    assert "secret" not in str(raised.value)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.seam import Series, Window
 from weir_operator.metrics.testing import (
@@ -340,65 +339,6 @@ def test_before_the_first_checkpoint_its_size_is_unknown():
     assert math.isnan(measured.checkpoint_size)
     assert math.isnan(measured.checkpoint_duration)
     assert measured.restarts == 0
-
-
-def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_its_busiest():
-    layout = JobLayout(
-        job_id="job1",
-        operators={
-            "gen": OperatorLayout(replicas=()),
-            "work": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="tm-0", node_type="small/250m"),),
-                upstream=("gen",),
-                entry_vertices=frozenset({"v1"}),
-                exit_vertices=frozenset({"v2"}),
-            ),
-        },
-    )
-    times = (0.0, 10.0)
-    series = [
-        a_counter(name, {"job_id": "job1", "task_id": vertex, "tm_id": "tm_0"}, rate, times)
-        for name, vertex, rate in (
-            (names.RECORDS_IN, "v1", 100),
-            (names.RECORDS_OUT, "v1", 300),
-            (names.BUSY_MS, "v1", 200),
-            (names.RECORDS_IN, "v2", 300),
-            (names.RECORDS_OUT, "v2", 30),
-            (names.BUSY_MS, "v2", 900),
-        )
-    ]
-
-    work = measure(Window(start=0, end=10, series=tuple(series)), layout).operators["work"]
-
-    assert work.processed_rate == 100
-    assert work.emitted_rate == 30
-    assert work.utilisation == pytest.approx((0.9,))
-
-
-def test_a_source_whose_input_flink_does_not_count_is_measured_by_its_output():
-    layout = a_layout()
-
-    gen = measure(a_window(layout, STEADY), layout).operators["gen"]
-
-    assert gen.processed_rate == pytest.approx(100)
-
-
-def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():
-    layout = JobLayout(
-        job_id="job1",
-        operators={"job": OperatorLayout(replicas=(PlacedReplica(tm_id="tm-0", node_type="p/1"),))},
-    )
-    labels = {"job_id": "job1", "task_id": "v1", "tm_id": "tm_0"}
-    times = (0.0, 10.0)
-    series = (
-        a_counter(names.RECORDS_IN, labels, 0, times),
-        a_counter(names.RECORDS_OUT, labels, 0, times),
-        a_counter(names.OPERATOR_RECORDS_IN, labels | {"operator_id": "sink"}, 40, times),
-    )
-
-    job = measure(Window(start=0, end=10, series=series), layout).operators["job"]
-
-    assert job.arrival_rate == 40
 
 
 @given(factor=st.floats(0.001, 1000))

@@ -1,0 +1,40 @@
+"""A source that cannot be asked says so, whichever it is."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.prometheus import PrometheusSource
+
+
+async def unreachable_direct():
+    async def list_targets():
+        raise TemporaryError("the runtime does not answer")
+
+    source = DirectSource(list_targets, "app")
+    await source.scrape()
+    return source
+
+
+async def unreachable_prometheus():
+    with socket.socket() as taken:  # bound and never listening: whoever connects is refused
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    return PrometheusSource(f"http://user:secret@127.0.0.1:{port}", "app")
+
+
+@pytest.mark.parametrize("build", [unreachable_direct, unreachable_prometheus])
+async def test_a_source_that_cannot_be_asked_raises_a_temporary_error(build):
+    source = await build()
+    now = time.time()
+
+    with pytest.raises(TemporaryError) as raised:
+        await source.window(start=now - 60, end=now)
+
+    await source.close()
+    assert "secret" not in str(raised.value)

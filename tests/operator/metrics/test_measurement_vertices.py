@@ -1,0 +1,82 @@
+"""Operators of several vertices, and jobs whose input Flink does not count, are measured right."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.seam import Window
+from weir_operator.metrics.testing import (
+    Load,
+    a_counter,
+    a_layout,
+    a_window,
+)
+
+STEADY = {
+    "gen": Load(rate=100, busy=0.1, pending=500),
+    "match": Load(rate=100, busy=0.8, service_mean=0.015, service_scv=0.5, age=0.040),
+    "count": Load(rate=100, busy=0.3, service_mean=0.003, service_scv=0.0, age=0.075),
+    "out": Load(rate=100, busy=0.1, service_mean=0.001, age=0.085, latency=0.09),
+}
+
+
+def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_its_busiest():
+    layout = JobLayout(
+        job_id="job1",
+        operators={
+            "gen": OperatorLayout(replicas=()),
+            "work": OperatorLayout(
+                replicas=(PlacedReplica(tm_id="tm-0", node_type="small/250m"),),
+                upstream=("gen",),
+                entry_vertices=frozenset({"v1"}),
+                exit_vertices=frozenset({"v2"}),
+            ),
+        },
+    )
+    times = (0.0, 10.0)
+    series = [
+        a_counter(name, {"job_id": "job1", "task_id": vertex, "tm_id": "tm_0"}, rate, times)
+        for name, vertex, rate in (
+            (names.RECORDS_IN, "v1", 100),
+            (names.RECORDS_OUT, "v1", 300),
+            (names.BUSY_MS, "v1", 200),
+            (names.RECORDS_IN, "v2", 300),
+            (names.RECORDS_OUT, "v2", 30),
+            (names.BUSY_MS, "v2", 900),
+        )
+    ]
+
+    work = measure(Window(start=0, end=10, series=tuple(series)), layout).operators["work"]
+
+    assert work.processed_rate == 100
+    assert work.emitted_rate == 30
+    assert work.utilisation == pytest.approx((0.9,))
+
+
+def test_a_source_whose_input_flink_does_not_count_is_measured_by_its_output():
+    layout = a_layout()
+
+    gen = measure(a_window(layout, STEADY), layout).operators["gen"]
+
+    assert gen.processed_rate == pytest.approx(100)
+
+
+def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():
+    layout = JobLayout(
+        job_id="job1",
+        operators={"job": OperatorLayout(replicas=(PlacedReplica(tm_id="tm-0", node_type="p/1"),))},
+    )
+    labels = {"job_id": "job1", "task_id": "v1", "tm_id": "tm_0"}
+    times = (0.0, 10.0)
+    series = (
+        a_counter(names.RECORDS_IN, labels, 0, times),
+        a_counter(names.RECORDS_OUT, labels, 0, times),
+        a_counter(names.OPERATOR_RECORDS_IN, labels | {"operator_id": "sink"}, 40, times),
+    )
+
+    job = measure(Window(start=0, end=10, series=series), layout).operators["job"]
+
+    assert job.arrival_rate == 40
