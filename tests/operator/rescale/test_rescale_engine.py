@@ -123,6 +123,7 @@ async def test_a_target_that_does_not_run_is_rolled_back_from_the_same_savepoint
     end = await bench.change(TWO)
 
     assert end.step is Step.ROLLED_BACK
+    assert end.failure is not None
     assert "it broke" in end.failure
     assert bench.store.load().deployments == ONE
     assert bench.exact()
@@ -209,6 +210,7 @@ async def test_a_controller_that_dies_after_any_write_is_resumed_without_loss(di
         died = True
     bench.store.die_after = None
     journal = bench.store.load().rescale
+    assert journal is not None
     end = journal if journal.step.is_end else await bench.engine().walk(journal)
 
     # A rescale writes six times, one that turns back eleven: later deaths meet nobody.
