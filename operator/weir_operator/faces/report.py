@@ -53,7 +53,9 @@ def _subtitle(run: Run) -> str:
     if not run.ticks:
         return "No control interval was recorded."
     first, last = run.ticks[0], run.ticks[-1]
-    policies = ", ".join(dict.fromkeys(operator.policy for operator in last.operators))
+    # Fixed operators have none, and a tick that held has none of any: look at all ticks.
+    used = (operator.policy for tick in run.ticks for operator in tick.operators)
+    policies = ", ".join(dict.fromkeys(policy for policy in used if policy)) or "none decided"
     return (
         f"{datetime.fromtimestamp(first.time, UTC):%d %B %Y, %H:%M:%S} to "
         f"{wording.time_of_day(last.time)} UTC · mode {last.mode} · policy {policies} · "

@@ -214,3 +214,13 @@ def test_a_short_trace_is_drawn_slot_by_slot_and_a_long_one_as_mean_and_range():
 
     assert "The line is the mean of" not in short
     assert "The line is the mean of 5 slots each, the band their range." in long
+
+
+def test_the_policy_is_named_though_the_last_tick_held():
+    run = a_run(ticks=3)
+    held = [replace(operator, policy="") for operator in run.ticks[-1].operators]
+    last = replace(run.ticks[-1], operators=tuple(held))
+
+    page = render_report(replace(run, ticks=(*run.ticks[:-1], last)))
+
+    assert "policy queueing" in page
