@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from types import ModuleType
 
 import pytest
@@ -12,8 +13,12 @@ from weir_policies.promise import Observation, OperatorModel, OperatorPolicy
 
 
 @pytest.fixture
-def block(root):
-    page = (root / "CONTRIBUTING.md").read_text()
+def page(root):
+    return (root / "CONTRIBUTING.md").read_text()
+
+
+@pytest.fixture
+def block(page):
     [shown] = re.findall(r"test_worked_example.*?```python\n(.*?)```", page, flags=re.DOTALL)
     return shown
 
@@ -22,7 +27,7 @@ def block(root):
 def policy(block):
     module = ModuleType("hold")
     exec(compile(block, "CONTRIBUTING.md", "exec"), module.__dict__)
-    return module.Hold()
+    return module.Hold(module.HoldParameters())
 
 
 def test_it_is_an_operator_policy(policy):
@@ -50,6 +55,28 @@ def test_it_passes_the_checks_of_the_folder_it_goes_to(block, run, bin_folder, t
 
     assert (linted.returncode, formatted.returncode) == (0, 0), linted.stdout + formatted.stdout
     assert typed.returncode == 0, typed.stdout
+
+
+def test_registered_by_its_line_it_passes_the_contract_suite(block, run, root, tmp_path, page):
+    [line] = re.findall(r'("hold": Registered.*?),\n   ```', page, flags=re.DOTALL)
+    (tmp_path / "hold.py").write_text(block)
+    (tmp_path / "registered.py").write_text(
+        "from hold import Hold, HoldParameters\n"
+        "from weir_policies import registry\n"
+        "from weir_policies.parameters import read_parameters\n"
+        "from weir_policies.promise import Neighbourhood\n"
+        "from weir_policies.registry import Registered\n"
+        f"registry.POLICIES = {{**registry.POLICIES, {line}}}\n"
+    )
+
+    suite = run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "registered", "-p", "no:cacheprovider",
+         "-k", "hold", root / "tests/contracts/test_policy_contract.py"],
+        PYTHONPATH=str(tmp_path),
+    )  # fmt: skip
+
+    assert suite.returncode == 0, suite.stdout
+    assert "passed" in suite.stdout
 
 
 def an_observation(*, deployment):
