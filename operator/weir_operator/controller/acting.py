@@ -8,6 +8,7 @@ failed, and whoever asked is told to take it back.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,8 +19,10 @@ from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import ChangeSoFar, Intervals, Verdict, judge_change
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.status import FailedDeployment, StatusStore
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import ChangeKind
 
 
@@ -133,6 +136,23 @@ class Actor:
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def expect_response(
+    proposals: Mapping[str, Proposal], ruling: Ruling, flow: Dataflow, measured: AppMeasurement
+) -> float:
+    """Return the response time of the longest path that the granted change should give, seconds.
+
+    Operators that do not change are expected to go on as they were measured.
+    """
+    times = {}
+    for name in flow.operators:
+        if name in ruling.granted and name in proposals:
+            times[name] = proposals[name].decision.expectation.response_time
+        else:
+            known = measured.operators[name].response_time
+            times[name] = 0.0 if math.isnan(known) else known  # a source has none
+    return flow.response_time(times)
 
 
 def _only_resizes(action: Action, current: DeploymentMap) -> DeploymentMap:

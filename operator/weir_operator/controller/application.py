@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.controller.acting import Action, Actor
+from weir_operator.controller.acting import Action, Actor, expect_response
 from weir_operator.controller.application_manager import ApplicationManager, Proposal, Ruling
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Health, Lifecycle
@@ -31,6 +31,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import Topology
 from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.output import Counted, measure_output
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
@@ -102,6 +103,7 @@ class ApplicationController:
         self._topology_of: str | None = None
         self._run_since = math.inf
         self._previous: AppMeasurement | None = None
+        self._counted: Counted | None = None
         self._last_tick = clock.now()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -136,12 +138,14 @@ class ApplicationController:
         replicas = await self._runtime.replicas()
         window = await self._source.window(start=start, end=now)
         layout = await self._find_layout(replicas)
+        output, self._counted = measure_output(window, self._counted)
         sight = see(
             window,
             layout,
             run_since=self._run_since,
             settled=self._is_settled(now),
             previous=self._previous,
+            output=output,
             now=now,
             quality=self._settings.quality,
         )
@@ -267,7 +271,7 @@ class ApplicationController:
                     id=tick_id,
                     ruling=ruling,
                     proposals=proposals,
-                    expected=self._expect(proposals, ruling),
+                    expected=expect_response(proposals, ruling, flow, sight.app),
                     before=self._interval_of(sight),
                 )
             )
@@ -334,24 +338,6 @@ class ApplicationController:
             restart=True,
             tokens=self._tokens(self._clock.now()),
         )
-
-    def _expect(self, proposals: Mapping[str, Proposal], ruling: Ruling) -> float:
-        """Return the response time of the longest path that the granted change should give."""
-        if self._topology is None:
-            return math.nan
-        flow = dataflow_of(self._topology, self._previous)
-        times = {}
-        for name in flow.operators:
-            proposal = proposals.get(name)
-            if proposal is None:
-                measured = self._previous.operators[name] if self._previous else None
-                known = math.nan if measured is None else measured.response_time
-                times[name] = 0.0 if math.isnan(known) else known
-            elif name in ruling.granted:
-                times[name] = proposal.decision.expectation.response_time
-            else:
-                times[name] = proposal.observation.response_time
-        return flow.response_time(times)
 
     def _interval_of(self, sight: Sight) -> Intervals:
         rate = math.nan if sight.app is None else sum_of_sources(sight.app, self._topology)

@@ -159,7 +159,8 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             await lifecycle.suspend()
         now = clock.now()
         window = await source.window(start=now - RETENTION, end=now)
-        return recorder.summary(now, p95=measure_output(window).p95, ledger=run.ledger)
+        whole, _ = measure_output(window)
+        return recorder.summary(now, p95=whole.p95, ledger=run.ledger)
 
 
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from weir_operator.flink.topology import Topology
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.quality import Problem, QualitySettings, judge
 from weir_operator.metrics.seam import Window
 from weir_operator.metrics.values import AppMeasurement, SinkMeasurement
@@ -92,6 +91,7 @@ def see(
     run_since: float,
     settled: bool,
     previous: AppMeasurement | None,
+    output: SinkMeasurement,
     now: float,
     quality: QualitySettings,
 ) -> Sight:
@@ -104,10 +104,10 @@ def see(
             before (restoring, working off the gap's first moment) does not tell how they serve.
         settled: Whether the run is old enough to be judged; before, samples are naturally few.
         previous: The last measurement judged.
+        output: What users saw in the interval.
         now: Unix seconds.
         quality: Where the gate draws its lines.
     """
-    output = measure_output(window)
     if layout is None:
         return Sight(output=output, app=None, problems=())
     measured = measure(_cut(window, run_since), layout)
