@@ -7,9 +7,11 @@ when a goal was missed, 2 when the name is unknown.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterable, Sequence
 
+import structlog
 from rich.console import Console
 from rich.table import Table
 
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
 def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     """Run one benchmark, print and write its figures; return 1 when a goal was missed."""
     console.print(f"{benchmark.name}: {benchmark.about} ({benchmark.duration})", markup=False)
+    # A benchmark prints figures; what the controller logs on the way is noise beside them.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     figures = benchmark.run()
     path = RESULTS / f"{benchmark.name}.json"
     write_figures(figures, path)

@@ -68,11 +68,14 @@ class OperatorManager:
         self._policy = policy
         self._belief = OperatorBelief()
         self._last: tuple[Observation, Decision] | None = None
+        self._believed: OperatorModel | None = None
 
     @property
     def model(self) -> OperatorModel:
         """The operator with everything in it that was measured."""
-        return believe(self._belief, self._specified, given=self._given)
+        if self._believed is None:
+            self._believed = believe(self._belief, self._specified, given=self._given)
+        return self._believed
 
     def see_edges(
         self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
@@ -86,6 +89,7 @@ class OperatorManager:
             sharing=sharing or default,
             key_groups=key_groups if keyed else None,
         )
+        self._believed = None
 
     def observe(
         self,
@@ -125,6 +129,7 @@ class OperatorManager:
             rate=measurement.arrival_rate,
             response_time=measurement.response_time,
         )
+        self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
         ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
         busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}
@@ -170,6 +175,7 @@ class OperatorManager:
             StateError: It is of another version.
         """
         self._belief = OperatorBelief.from_dict(state["belief"])
+        self._believed = None
         self._policy.load_state_dict(state["policy"])
 
 

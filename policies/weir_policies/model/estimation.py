@@ -26,7 +26,7 @@ import numpy as np
 
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import predict
+from weir_policies.model.queueing import predict_means
 from weir_policies.promise import Aggregation, OperatorModel
 
 MEMORY = 20_000.0
@@ -157,10 +157,10 @@ def update(
         network_time=0.0,
         aggregation=Aggregation.AVERAGE,  # what is measured is a mean over records
     )
-    prediction = predict(believed, np.array([deployment.counts]), rate)
-    residual = response_time - float(prediction.response_time[0])
+    predicted, utilisation = predict_means(believed, np.array([deployment.counts]), rate)
+    residual = response_time - float(predicted[0])
     # Written so that NaN anywhere learns nothing.
-    if not (prediction.utilisation[0] < CALM and math.isfinite(residual)):
+    if not (utilisation[0] < CALM and math.isfinite(residual)):
         return belief
     weight = max(SLOWLY, 1 / (belief.calm_intervals + 1))
     network_time = belief.network_time + weight * (residual - belief.network_time)

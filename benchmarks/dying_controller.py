@@ -1,0 +1,75 @@
+"""A controller killed right after it wrote a step: `python -m benchmarks.dying_controller`.
+
+Run by the benchmark `crash` as a process of its own, because only a process can die of `kill -9`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.trips_cluster import Trips, TripsCluster, deployments
+from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.journal import Direction, Step
+from weir_operator.runtime.seam import Deployments
+from weir_operator.status import AppStatus, FileStatusStore
+
+SOURCE = deployments({"small/500m": 1}, {"small/500m": 1})
+TARGET = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1})
+
+
+class BrokenTarget(JobSpec):
+    """A job whose `main` throws at the target and nowhere else."""
+
+    def program_arguments(self, deployments: Deployments) -> tuple[str, ...]:
+        """Return arguments that name a trace that is not there, at the target."""
+        arguments = super().program_arguments(deployments)
+        return (*arguments, "--trace", "missing.txt") if deployments == TARGET else arguments
+
+
+def break_target(spec: JobSpec) -> JobSpec:
+    """Return the same job, broken at the target."""
+    return BrokenTarget(
+        entry_class=spec.entry_class,
+        arguments=spec.arguments,
+        parallelism_arguments=spec.parallelism_arguments,
+        max_parallelism=spec.max_parallelism,
+    )
+
+
+def the_job(*, broken: bool) -> Trips:
+    """Return the job that the crash benchmark runs."""
+    job = Trips(name="crash", rates=[20.0], initial=SOURCE)
+    return replace(job, job_spec=break_target) if broken else job
+
+
+class DyingStore(FileStatusStore):
+    """Kills its own process right after it wrote one step in one direction."""
+
+    def __init__(self, path: Path, *, step: Step, direction: Direction) -> None:
+        super().__init__(path)
+        self._step = step
+        self._direction = direction
+
+    def save(self, status: AppStatus) -> None:
+        """Keep the status, then die if this is the step."""
+        super().save(status)
+        journal = status.rescale
+        if journal and (journal.step, journal.direction) == (self._step, self._direction):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _main(step: Step, direction: Direction, *, broken: bool) -> None:
+    job = the_job(broken=broken)
+    store = DyingStore(job.status_path, step=step, direction=direction)
+    async with TripsCluster(job, store=store) as cluster:
+        cluster.detach()  # whatever happens, the job is left for the next controller
+        await cluster.change(TARGET)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Step(sys.argv[1]), Direction(sys.argv[2]), broken=sys.argv[3] == "broken"))

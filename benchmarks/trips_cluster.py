@@ -1,0 +1,253 @@
+"""The example job trips on a real Flink of its own, steered by hand: what the benchmarks share.
+
+There are no policies here: a benchmark asks for a deployment and looks at what it took. The job's
+ledger says which records arrived, its raw files when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from weir_operator.clock import SystemClock
+from weir_operator.controller import assembly
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.recording import read_ledger
+from weir_operator.controller.records import Event
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.settings import LocalSettings
+from weir_operator.status import FileStatusStore, StatusStore
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.models import StreamApp
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BUILD = REPOSITORY / "build" / "benchmarks"
+FIXED = {"source": {"small/500m": 1}, "sink": {"small/500m": 1}}
+
+
+def deployments(match: dict[str, int], aggregate: dict[str, int]) -> DeploymentMap:
+    """Return the deployments of all four operators; source and sink are fixed."""
+    return {**FIXED, "match": match, "aggregate": aggregate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trips:
+    """The job as a benchmark wants it."""
+
+    name: str
+    rates: Sequence[float]
+    """Records/s per slot of 5 s; the last one is held."""
+    initial: DeploymentMap
+    arguments: tuple[str, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Flink's configuration beside Weir's."""
+    job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
+    """Changes how the job is submitted, to break it."""
+
+    @property
+    def folder(self) -> Path:
+        """Everything of the benchmark's."""
+        return BUILD / self.name
+
+    @property
+    def out(self) -> Path:
+        """The job's ledger and raw files."""
+        return self.folder / "out"
+
+    @property
+    def status_path(self) -> Path:
+        """The status of the StreamApp."""
+        return self.folder / "status.json"
+
+    def clear(self) -> None:
+        """Forget earlier runs; no process of theirs may live."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def app(self) -> StreamApp:
+        """Return the StreamApp: the example's, with room for many replicas."""
+        manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
+        manifest["metadata"]["name"] = self.name
+        for operator in manifest["spec"]["operators"]:
+            if "fixed" not in operator:
+                operator["maxReplicas"] = 12
+                del operator["initial"]
+        self.out.mkdir(parents=True, exist_ok=True)
+        trace = self.folder / "trace.txt"
+        trace.write_text("".join(f"{rate}\n" for rate in self.rates))
+        manifest["spec"]["flink"]["job"]["args"] = [
+            *("--trace", str(trace), "--at-end", "hold", "--out", str(self.out)),
+            *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
+            *self.arguments,
+        ]
+        return parse_manifest(manifest)
+
+
+class TripsCluster:
+    """One controller's hold on the job, without policies; an async context manager.
+
+    Leaving it ends every process; `detach` before leaves them to the next one.
+    """
+
+    def __init__(self, trips: Trips, *, store: StatusStore | None = None) -> None:
+        self.trips = trips
+        self.store = store or FileStatusStore(trips.status_path)
+        self.events: list[Event] = []
+        self.clock = SystemClock()
+        self._detached = False
+
+    async def __aenter__(self) -> Self:
+        """Open the runtime; what an earlier controller left is adopted."""
+        app = self.trips.app()
+        speeds = {
+            each.name: each.speedup
+            for name in world.operator_names(app)
+            for each in world.node_types(app, name)
+        }
+        self.runtime = await LocalRuntime.open(
+            LocalSettings(
+                root=self.trips.folder / "state",
+                namespace="default",
+                name=self.trips.name,
+                installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+                job_jar=REPOSITORY / "build/jars/trips.jar",
+                cache=BUILD / "cache",
+                speeds=speeds,
+                max_parallelism=app.spec.flink.max_parallelism,
+                config=self.trips.config,
+            )
+        )
+        self.jobs = FlinkJobs(self.runtime)
+        self.rescaler = Rescaler(
+            runtime=self.runtime,
+            jobs=self.jobs,
+            spec=self.trips.job_spec(assembly.job_spec(app, beside=self.trips.folder)),
+            store=self.store,
+            settings=assembly.rescale_settings(app),
+            clock=self.clock,
+        )
+        self.lifecycle = Lifecycle(
+            runtime=self.runtime,
+            jobs=self.jobs,
+            rescaler=self.rescaler,
+            store=self.store,
+            initial=self.trips.initial,
+            initial_savepoint=None,
+            clock=self.clock,
+            on_event=self.events.append,
+            on_change=lambda journal: None,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process, unless detached."""
+        await self.jobs.close()
+        if self._detached:
+            await self.runtime.detach()
+        else:
+            await self.runtime.close()
+
+    def detach(self) -> None:
+        """Leave everything running when the context ends."""
+        self._detached = True
+
+    async def change(self, target: DeploymentMap) -> RescaleJournal:
+        """Take the job to `target`."""
+        return await self.lifecycle.change(target, "a benchmark asks for it")
+
+    async def until_running(self, limit: float = 60.0) -> float:
+        """Look after the job until every task runs; return the seconds that took."""
+        began = self.clock.now()
+        while self.clock.now() - began < limit:
+            await self.lifecycle.heal()
+            job = self.store.load().job_id
+            progress = await self.jobs.progress(job) if job else None
+            if progress is not None and progress.running:
+                return self.clock.now() - began
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"The job did not run within {limit:g} s")
+
+    async def finish(self) -> Ledger:
+        """Stop the job with a savepoint and return what its ledger says then."""
+        await self.lifecycle.suspend()
+        return read_proof(self.trips.out)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """Which records arrived, by the job's own checkpointed state."""
+
+    emitted: int
+    lost: int
+    doubled: int
+    sequence_errors: int
+    replayed: int
+    """Records that a plain sink saw again after a failure; the state counts them once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A record at the sink."""
+
+    id: int
+    time: float
+    """Unix seconds."""
+
+
+def read_arrivals(out: Path) -> list[Arrival]:
+    """Return every record that reached the sink, in order of time."""
+    arrivals = []
+    for path in out.glob("raw-*.csv"):
+        with path.open(newline="") as file:
+            for row in csv.reader(file):
+                if len(row) == 5 and row[0].isdigit():  # not the heading, nor a line cut by a crash
+                    arrivals.append(Arrival(int(row[0]), float(row[2]) / 1000))
+    return sorted(arrivals, key=lambda arrival: arrival.time)
+
+
+def longest_gap(arrivals: Sequence[Arrival], start: float, end: float) -> float:
+    """Return the longest time without output that touches [start, end], seconds."""
+    times = [arrival.time for arrival in arrivals]
+    touching = (b - a for a, b in pairwise(times) if b >= start and a <= end)
+    return max(touching, default=float("nan"))
+
+
+def read_proof(out: Path) -> Ledger:
+    """Return the ledger as of the last checkpoint that source and sink share.
+
+    Raises:
+        RuntimeError: There is none: the job was not stopped in order.
+    """
+    emitted, _, lost, doubled = read_ledger(out)
+    if emitted is None or lost is None or doubled is None:
+        raise RuntimeError(f"Expected a ledger of one checkpoint in {out}, got none")
+    ledger = json.loads((out / "ledger.json").read_text())
+    arrivals = read_arrivals(out)
+    return Ledger(
+        emitted=emitted,
+        lost=lost,
+        doubled=doubled,
+        sequence_errors=ledger["sequenceErrors"],
+        replayed=len(arrivals) - len({arrival.id for arrival in arrivals}),
+    )
