@@ -104,6 +104,7 @@ class ApplicationController:
         self._run_since = math.inf
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
+        self._told = ""
         self._last_tick = clock.now()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -219,13 +220,14 @@ class ApplicationController:
         flow = None if self._topology is None else dataflow_of(self._topology, sight.app)
         violated = sight.violates(settings.bound, settings.statistic)
         self._am.see_output(mean=sight.output.mean, quantile=sight.response(settings.statistic))
-        held = self._find_reason_to_hold(sight, now)
+        budgets, infeasible = self._share(flow)
+        held = self._find_reason_to_hold(sight, now) or infeasible
         tick = Tick(
             now=now,
             sight=sight,
             violated=violated,
             deployments=status.deployments,
-            budgets={} if flow is None else self._am.share(flow, self._managers),
+            budgets=budgets,
             proposals={},
             verdicts={},
             held=held,
@@ -238,7 +240,7 @@ class ApplicationController:
         interval = Interval(
             now=now, length=now - max(start, self._run_since), source_backlog=sight.app.backlog
         )
-        proposals = self._propose(sight.app, replicas, status.deployments, tick.budgets, interval)
+        proposals = self._propose(sight.app, replicas, status.deployments, budgets, interval)
         tick_id = uuid.uuid4().hex[:12]
         undone = self._actor.judge(self._interval_of(sight), now)
         if undone is not None:
@@ -280,12 +282,24 @@ class ApplicationController:
             sight=sight,
             violated=violated,
             deployments=status.deployments,
-            budgets=tick.budgets,
+            budgets=budgets,
             proposals=proposals,
             verdicts=ruling.verdicts,
             held="",
             dataflow=flow,
         )
+
+    def _share(self, flow: Dataflow | None) -> tuple[Mapping[str, float], str]:
+        """Return the budgets, or none and why the objective cannot be kept; the job runs on."""
+        if flow is None:
+            return {}, ""
+        try:
+            return self._am.share(flow, self._managers), ""
+        except PermanentError as error:
+            if str(error) != self._told:
+                self._tell("ObjectiveInfeasible", str(error))
+                self._told = str(error)
+            return {}, str(error)
 
     def _find_reason_to_hold(self, sight: Sight, now: float) -> str:
         if self._lifecycle.is_changing or self._actor.is_acting:

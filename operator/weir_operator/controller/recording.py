@@ -32,7 +32,7 @@ _OUTCOMES = {
     Step.ROLLED_BACK: "rolledBack",
     Step.FAILED: "failed",
 }
-_WARNINGS = ("Lost", "Failed", "Worse", "Refused", "Rolled", "Abandoned", "Unclaimed")
+_WARNINGS = ("Lost", "Failed", "Worse", "Refused", "Rolled", "Abandoned", "Unclaimed", "Infeasible")
 
 
 class Recorder:

@@ -1,0 +1,154 @@
+"""Budgets and verdicts of the Application Manager."""
+
+import math
+
+import numpy as np
+import pytest
+
+from weir_operator.controller.application_manager import ApplicationManager, Proposal, contract
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.errors import PermanentError
+from weir_operator.status import FailedDeployment
+from weir_policies import registry
+from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.node_types import Deployment
+from weir_policies.testing import a_decision, a_model, an_observation
+
+CHAIN = Dataflow(
+    operators=("source", "match", "count", "sink"),
+    edges=(
+        Edge(source="source", target="match"),
+        Edge(source="match", target="count"),
+        Edge(source="count", target="sink"),
+    ),
+)
+
+
+def a_manager(name, *, service_mean, fixed=None):
+    return OperatorManager(
+        model=a_model(name=name, service_mean=service_mean),
+        given=[each.name for each in a_model().node_types],
+        policy=registry.build("queueing", rng=np.random.default_rng(1)),
+        fixed=fixed,
+    )
+
+
+def managers(match=0.02, count=0.01):
+    one = Deployment((1, *(0 for _ in a_model().node_types[1:])))
+    return {
+        "source": a_manager("source", service_mean=math.nan, fixed=one),
+        "match": a_manager("match", service_mean=match),
+        "count": a_manager("count", service_mean=count),
+        "sink": a_manager("sink", service_mean=0.004, fixed=one),
+    }
+
+
+def an_am(bound=0.5, *, statistic="mean", size=3):
+    return ApplicationManager(
+        bound=bound,
+        statistic=statistic,
+        sink_bounds={},
+        pool_limits={},
+        restarts=RestartBudget(size=size),
+    )
+
+
+def ruled(am, proposals, *, failed=(), now=0.0):
+    current = {name: {"small": 1} for name in CHAIN.operators}
+    for name, proposal in proposals.items():
+        seen = proposal.observation
+        current[name] = seen.deployment.named(seen.model.node_types)
+    return am.rule(
+        proposals,
+        dataflow=CHAIN,
+        current=current,
+        failed=failed,
+        tokens=am.restarts.fill(0.0),
+        now=now,
+    )
+
+
+def test_operators_that_cannot_change_leave_the_rest_to_those_that_can():
+    budgets = an_am().share(CHAIN, managers())
+
+    least = 0.004 / a_model().node_types[0].speedup
+    assert budgets["sink"] == pytest.approx(least)
+    assert budgets["source"] == 0.0
+    assert sum(budgets.values()) == pytest.approx(0.5)
+    assert budgets["match"] > 0.2
+    assert budgets["count"] > 0.2
+
+
+def test_a_bound_below_the_service_time_is_answered_with_the_least_possible():
+    with pytest.raises(PermanentError, match=r"responseTime: expected more than \d+ ms") as refusal:
+        an_am(bound=0.001).share(CHAIN, managers())
+
+    assert "got 1 ms" in str(refusal.value)
+    assert "raise the bound" in str(refusal.value)
+
+
+def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
+    typical, measured = an_am(statistic="p95"), an_am(statistic="p95")
+    for _ in range(50):
+        measured.see_output(mean=0.1, quantile=0.15)
+
+    short, long = typical.share(CHAIN, managers()), measured.share(CHAIN, managers())
+
+    assert sum(short.values()) == pytest.approx(0.5 / -math.log(0.05))
+    assert sum(long.values()) == pytest.approx(0.5 / 1.5, rel=0.01)
+
+
+def test_what_cannot_be_measured_teaches_nothing_about_the_tail():
+    am = an_am(statistic="p95")
+    before = am.share(CHAIN, managers())
+
+    am.see_output(mean=math.nan, quantile=math.nan)
+    am.see_output(mean=0.1, quantile=math.inf)
+
+    assert am.share(CHAIN, managers()) == before
+
+
+def test_an_operator_taken_out_of_a_graph_joins_its_feeders_to_its_followers():
+    joined = contract(CHAIN, ["match", "sink"])
+
+    assert joined is not None
+    assert joined.operators == ("source", "count")
+    assert [(edge.source, edge.target) for edge in joined.edges] == [("source", "count")]
+    assert contract(CHAIN, list(CHAIN.operators)) is None
+
+
+def a_proposal(name, *, target, urgency=0.9):
+    seen = an_observation(model=a_model(name=name), deployment=Deployment((1, 0, 0)))
+    decision = a_decision(target=Deployment(target), urgency=urgency)
+    return Proposal(observation=seen, decision=decision)
+
+
+def test_all_that_is_granted_in_a_tick_shares_one_restart():
+    am = an_am()
+
+    ruling = ruled(
+        am,
+        {
+            "match": a_proposal("match", target=(2, 0, 0)),
+            "count": a_proposal("count", target=(0, 0, 1)),
+        },
+    )
+
+    assert set(ruling.granted) == {"match", "count"}
+    assert ruling.restart
+    assert ruling.tokens.tokens == am.restarts.size - 1
+
+
+def test_a_deployment_that_failed_before_is_denied_until_its_time_is_over():
+    am = an_am()
+    proposals = {"match": a_proposal("match", target=(2, 0, 0))}
+    target = ruled(am, proposals).target
+    failed = (FailedDeployment(deployment=target, until=100.0, reason="it ran out of memory"),)
+
+    early = ruled(am, proposals, failed=failed, now=10.0)
+    late = ruled(am, proposals, failed=failed, now=101.0)
+
+    assert early.granted == ()
+    assert "it ran out of memory" in early.verdicts["match"]
+    assert late.granted == ("match",)
