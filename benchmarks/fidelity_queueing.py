@@ -55,11 +55,11 @@ JUDGED: tuple[tuple[Counts, Counts], ...] = (
     ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 2}),
     ({"small/250m": 7}, {"large/1": 1}),
     ({"large/1": 1, "small/500m": 2}, {"small/250m": 6}),
-    ({"large/1": 1, "small/250m": 1}, {"small/500m": 3}),
+    ({"large/1": 1, "small/250m": 1}, {"large/1": 2, "small/500m": 1}),
 )
 WITHOUT_ADAPTIVE: tuple[tuple[Counts, Counts], ...] = (
-    ({"small/500m": 4}, {"large/1": 1, "small/500m": 2}),
-    ({"large/1": 1, "small/500m": 3}, {"small/250m": 6}),
+    ({"small/500m": 4}, {"large/1": 1, "small/250m": 5}),
+    ({"large/1": 1, "small/500m": 3}, {"large/1": 2, "small/250m": 4}),
 )
 
 
@@ -89,7 +89,7 @@ class Point:
     @property
     def is_busy(self) -> bool:
         """Whether it is one of those that matter: busy, and more than one replica."""
-        return 0.65 <= self.utilisation < 0.95 and sum(self.counts.values()) >= 2
+        return 0.7 <= self.utilisation <= 0.9 and sum(self.counts.values()) >= 2
 
 
 def run() -> list[Figure]:
@@ -103,7 +103,7 @@ def run() -> list[Figure]:
         Figure(figure="worst error", value=100 * max(errors), unit="%"),
         at_least(figure="points", value=len(points), unit="", limit=12),
         at_least(
-            figure="points at utilisation 0.65-0.95 with 2 or more replicas",
+            figure="points at utilisation 0.7-0.9 with 2 or more replicas",
             value=100 * busy / len(points),
             unit="%",
             limit=50,

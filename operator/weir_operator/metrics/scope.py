@@ -77,16 +77,25 @@ def newest_sample(scope: Scope) -> float:
 
 def _scope(all_series: Iterable[Series]) -> Scope:
     """Group by name, keeping of each task only the attempt that was seen last."""
-    latest: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
+    grouped: dict[str, list[Series]] = {}
+    for series in all_series:
+        grouped.setdefault(series.name, []).append(series)
+    # Most names are there once: only the others need their labels compared, which is slow.
+    return {
+        name: tuple(series if len(series) == 1 else _last_attempts(series))
+        for name, series in grouped.items()
+    }
+
+
+def _last_attempts(all_series: Iterable[Series]) -> Iterable[Series]:
+    """Return the series of one name, of each task only the attempt that was seen last."""
+    latest: dict[frozenset[tuple[str, str]], Series] = {}
     for series in all_series:
         lasting = frozenset(item for item in series.labels.items() if item[0] not in _ATTEMPT)
-        known = latest.get((series.name, lasting))
+        known = latest.get(lasting)
         if known is None or known.times[-1] < series.times[-1]:
-            latest[series.name, lasting] = series
-    grouped: dict[str, list[Series]] = {}
-    for (name, _), series in latest.items():
-        grouped.setdefault(name, []).append(series)
-    return {name: tuple(series) for name, series in grouped.items()}
+            latest[lasting] = series
+    return latest.values()
 
 
 def _all(scope: Scope) -> Iterator[Series]:

@@ -115,12 +115,14 @@ def mean_waiting_time(
         waiting = utilisation / (1 - utilisation) * service_mean * variability / 2
         if (arrival_scv < 1).any():
             # Without variability there is no wait to correct: 0/0 must not make it NaN.
-            weight = np.where(variability == 0, 0, (1 - arrival_scv) ** 2 / variability)
-            exponent = -2 * (1 - utilisation) / (3 * utilisation) * weight
-            waiting = waiting * np.exp(np.where(arrival_scv < 1, exponent, 0))
-            waiting = np.where(utilisation == 0, 0.0, waiting)
+            uncorrected = (arrival_scv >= 1) | (variability == 0)
+            weight = np.where(uncorrected, 0, (1 - arrival_scv) ** 2 / variability)
+            # The weight stands before the division: 0 / tiny is 0, but 1 / tiny * 0 is NaN.
+            waiting *= np.exp(-2 * (1 - utilisation) * weight / (3 * utilisation))
+            np.copyto(waiting, 0.0, where=utilisation == 0)
     # Ask for >= 1, not < 1: every comparison with NaN is False, and NaN must stay NaN.
-    return np.where(utilisation >= 1, np.inf, waiting)
+    np.copyto(waiting, np.inf, where=utilisation >= 1)
+    return waiting
 
 
 def waiting_time_variance(

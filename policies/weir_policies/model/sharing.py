@@ -111,7 +111,9 @@ def predict_utilisation(model: OperatorModel, deployments: Counts, rate: Floats 
 
 def worst_in_use(groups: ReplicaGroups, value: Floats) -> Floats:
     """Return the largest of the groups that have a replica, shape `(b,)`; NaN stays NaN."""
-    worst: Floats = np.where(groups.replicas > 0, value, -np.inf).max(axis=1)
+    in_use = np.where(groups.replicas > 0, value, -np.inf)  # b x g
+    # Few groups, many deployments: NumPy is several times faster down long columns than along rows.
+    worst: Floats = in_use.T.copy().max(axis=0)
     return worst
 
 
