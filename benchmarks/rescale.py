@@ -204,7 +204,7 @@ def _served(url: str) -> tuple[float, float]:
 
 
 async def _overload() -> list[Figure]:
-    """Run `match` at twice its capacity of 53 records/s for 30 s, then scale it out."""
+    """Run `match` at twice its capacity of 53 records/s for 30 s, then triple it."""
     trips = Trips(
         name="rescale-overload",
         rates=[20.0, 20.0, 20.0, 20.0, *[106.0] * 30],
@@ -214,7 +214,7 @@ async def _overload() -> list[Figure]:
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
         await asyncio.sleep(20.0 + 30.0)  # the quiet slots, then 30 s of twice the capacity
-        end = await cluster.change(deployments({"large/1": 4}, {"large/1": 3}))
+        end = await cluster.change(deployments({"large/1": 3}, {"large/1": 3}))
         ledger = await cluster.finish()
     return [
         at_most(
