@@ -13,7 +13,7 @@ import asyncio
 import math
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -22,7 +22,14 @@ from weir_operator.controller.acting import Action, Actor, expect_response
 from weir_operator.controller.application_manager import ApplicationManager, Proposal, Ruling
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Health, Lifecycle
-from weir_operator.controller.observing import Sight, dataflow_of, layout_of, see
+from weir_operator.controller.observing import (
+    Sight,
+    dataflow_of,
+    first_behind_sources,
+    layout_of,
+    see,
+    sum_of_sources,
+)
 from weir_operator.controller.operator_manager import Interval, OperatorManager
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
@@ -42,6 +49,7 @@ from weir_operator.streamapp.operators import Operator
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
+from weir_policies.promise import Observation
 
 log = structlog.get_logger()
 
@@ -115,7 +123,7 @@ class ApplicationController:
         Raises:
             WeirError: The job cannot be kept running, or the objective cannot be kept at all.
         """
-        self._restore()
+        self._learned.restore(self._managers)
         self._last_tick = self._clock.now()
         ending = asyncio.create_task(stop.wait())
         loops = {
@@ -233,14 +241,22 @@ class ApplicationController:
             held=held,
             dataflow=flow,
         )
+        seen = {}
+        if sight.app is not None and (not held or held == infeasible):
+            # An objective out of reach may be a first, wrong belief: it goes on being corrected.
+            interval = Interval(
+                now=now, length=now - max(start, self._run_since), source_backlog=sight.app.backlog
+            )
+            seen = self._observe(sight.app, replicas, status.deployments, budgets, interval)
         if held or sight.app is None or flow is None:
             for manager in self._managers.values():
                 manager.skip()
             return tick
-        interval = Interval(
-            now=now, length=now - max(start, self._run_since), source_backlog=sight.app.backlog
-        )
-        proposals = self._propose(sight.app, replicas, status.deployments, budgets, interval)
+        proposals = {
+            name: Proposal(observation=each, decision=self._managers[name].propose(each))
+            for name, each in seen.items()
+            if self._managers[name].fixed is None
+        }
         tick_id = uuid.uuid4().hex[:12]
         undone = self._actor.judge(self._interval_of(sight), now)
         if undone is not None:
@@ -277,29 +293,21 @@ class ApplicationController:
                     before=self._interval_of(sight),
                 )
             )
-        return Tick(
-            now=now,
-            sight=sight,
-            violated=violated,
-            deployments=status.deployments,
-            budgets=budgets,
-            proposals=proposals,
-            verdicts=ruling.verdicts,
-            held="",
-            dataflow=flow,
-        )
+        return replace(tick, proposals=proposals, verdicts=ruling.verdicts)
 
     def _share(self, flow: Dataflow | None) -> tuple[Mapping[str, float], str]:
         """Return the budgets, or none and why the objective cannot be kept; the job runs on."""
         if flow is None:
             return {}, ""
         try:
-            return self._am.share(flow, self._managers), ""
+            budgets = self._am.share(flow, self._managers)
         except PermanentError as error:
-            if str(error) != self._told:
+            if not self._told:  # once: the figure in it moves with every interval
                 self._tell("ObjectiveInfeasible", str(error))
-                self._told = str(error)
-            return {}, str(error)
+            self._told = str(error)
+            return {}, self._told
+        self._told = ""
+        return budgets, ""
 
     def _find_reason_to_hold(self, sight: Sight, now: float) -> str:
         if self._lifecycle.is_changing or self._actor.is_acting:
@@ -314,33 +322,28 @@ class ApplicationController:
     def _is_settled(self, now: float) -> bool:
         return now - self._run_since >= self._settings.settle * self._settings.interval
 
-    def _propose(
+    def _observe(
         self,
         app: AppMeasurement,
         replicas: tuple[Replica, ...],
         deployments: DeploymentMap,
         budgets: Mapping[str, float],
         interval: Interval,
-    ) -> dict[str, Proposal]:
-        proposals = {}
-        topology = self._topology
-        edges = () if topology is None else topology.edges
-        sources = () if topology is None else topology.sources
-        first = {edge.target for edge in edges if edge.source in sources}
-        for name, measurement in app.operators.items():
-            manager = self._managers[name]
-            observation = manager.observe(
+    ) -> dict[str, Observation]:
+        first = () if self._topology is None else first_behind_sources(self._topology)
+        return {
+            name: self._managers[name].observe(
                 measurement,
                 [replica for replica in replicas if replica.operator == name],
-                deployment=Deployment.from_named(deployments[name], manager.model.node_types),
-                budget=budgets[name],
+                deployment=Deployment.from_named(
+                    deployments[name], self._managers[name].model.node_types
+                ),
+                budget=budgets.get(name, math.nan),
                 first=name in first,
                 interval=interval,
             )
-            if manager.fixed is None:
-                decision = manager.propose(observation)
-                proposals[name] = Proposal(observation=observation, decision=decision)
-        return proposals
+            for name, measurement in app.operators.items()
+        }
 
     def _take_back(self, journal: RescaleJournal, current: DeploymentMap) -> Ruling:
         """Return to where a change came from, by a change with a savepoint of its own."""
@@ -367,11 +370,6 @@ class ApplicationController:
         kept = self._store.load().restart_tokens
         return RestartTokens.from_dict(kept) if kept else self._am.restarts.fill(now)
 
-    def _restore(self) -> None:
-        for name, state in self._learned.load().items():
-            if name in self._managers:
-                self._managers[name].load_state_dict(state)
-
     def _record(
         self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
     ) -> None:
@@ -391,10 +389,3 @@ class ApplicationController:
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
-
-
-def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
-    """Return the records/s that arrive at all sources together."""
-    if topology is None:
-        return math.nan
-    return sum(app.operators[name].arrival_rate for name in topology.sources)

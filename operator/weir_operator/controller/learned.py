@@ -15,6 +15,7 @@ import structlog
 
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_policies.errors import StateError
 
 log = structlog.get_logger()
 
@@ -40,6 +41,21 @@ class LearnedStore:
         states = {name: manager.state_dict() for name, manager in managers.items()}
         write_atomically(self._path, json.dumps({**self._key, "operators": states}))
 
+    def restore(self, managers: Mapping[str, OperatorManager]) -> None:
+        """Give every manager what it had learned; one whose state does not fit begins anew."""
+        for name, state in self.load().items():
+            if name not in managers:
+                continue
+            before = managers[name].state_dict()
+            try:
+                managers[name].load_state_dict(state)
+            except (StateError, KeyError, TypeError, ValueError) as error:
+                managers[name].load_state_dict(before)
+                aside = self._put_aside()
+                log.warning(
+                    "learned state does not fit", operator=name, kept=aside, cause=str(error)
+                )
+
     def load(self) -> dict[str, dict[str, Any]]:
         """Return the state per operator; empty where there is none that fits."""
         text = read_if_present(self._path)
@@ -51,8 +67,13 @@ class LearnedStore:
                 return {}
             states: dict[str, dict[str, Any]] = kept["operators"]
         except (ValueError, KeyError, TypeError) as error:
-            aside = self._path.with_suffix(".unreadable")
-            self._path.replace(aside)
-            log.warning("learned state cannot be read", kept=str(aside), failure=str(error))
+            log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
             return {}
         return states
+
+    def _put_aside(self) -> str:
+        """Give the file another name, because the next tick writes it anew; return its path."""
+        aside = self._path.with_suffix(".unreadable")
+        if self._path.exists():  # a second operator's state that does not fit is in the same file
+            self._path.replace(aside)
+        return str(aside)

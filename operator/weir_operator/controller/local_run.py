@@ -102,11 +102,11 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         recorder = Recorder(loops, _prices(app), began=clock.now(), show=show)
 
         def on_event(event: Event) -> None:
-            records.write((), events=[event])
+            records.note(events=[event])
             recorder.event(event)
 
         def on_change(journal: RescaleJournal) -> None:
-            records.write((), change=journal)
+            records.note(change=journal)
             recorder.change(journal)
 
         jobs = FlinkJobs(runtime)

@@ -118,6 +118,23 @@ def see(
     )
 
 
+def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
+    """Return the records/s that arrive at all sources together."""
+    if topology is None:
+        return math.nan
+    return sum(app.operators[name].arrival_rate for name in topology.sources)
+
+
+def first_behind_sources(topology: Topology) -> frozenset[str]:
+    """Return the operators for which waits what waits at the sources.
+
+    A source that feeds no other operator is the whole job: what waits there waits for it.
+    """
+    feeding = {edge.source for edge in topology.edges}
+    behind = {edge.target for edge in topology.edges if edge.source in topology.sources}
+    return frozenset(behind | (set(topology.sources) - feeding))
+
+
 def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:
     """Entry and exit vertices of an operator that has several; one alone needs no telling."""
     vertices = topology.vertices[name]

@@ -136,6 +136,10 @@ class OperatorManager:
         waiting = measurement.queue_records
         if first and not math.isnan(interval.source_backlog):
             waiting = max(interval.source_backlog, 0.0 if math.isnan(waiting) else waiting)
+        if math.isnan(waiting):
+            # The interval passed the gate, so this is not missing data: the job has no way to tell
+            # (no helper, no latency markers, no backlog at its source), or nothing arrived.
+            waiting = 0.0
         return Observation(
             time=interval.now,
             time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,

@@ -13,11 +13,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 from pydantic import TypeAdapter
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import RescaleJournal
 from weir_policies.promise import Decision, Observation
+
+log = structlog.get_logger()
 
 _OBSERVATION = TypeAdapter(Observation)
 _DECISION = TypeAdapter(Decision)
@@ -136,6 +139,17 @@ class RecordStore:
                     raise
         except sqlite3.OperationalError as error:
             raise TemporaryError(f"Could not write {self._path}: {error}; free the disk") from error
+
+    def note(self, *, events: Iterable[Event] = (), change: RescaleJournal | None = None) -> None:
+        """Write what has happened already; a disk that does not take it stops nobody.
+
+        A decision that cannot be recorded is not taken. But a fact is one whether or not it is
+        written, and the job must not fall because its diary is full.
+        """
+        try:
+            self.write((), events=events, change=change)
+        except TemporaryError as error:
+            log.warning("not recorded", failure=str(error))
 
     def decisions(
         self, *, until: float | None = None, operator: str | None = None, limit: int = 1

@@ -1,0 +1,224 @@
+"""The loops of one StreamApp over a miniature Flink: see, hold, act, take back."""
+
+import math
+
+import pytest
+
+from weir_operator.controller import assembly
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics import names
+from weir_operator.metrics.seam import Window
+from weir_operator.metrics.testing import Load, changed, is_of
+
+CHAIN = ("gen", "match", "count", "out")
+ONE = {"small/1": 1}
+
+
+def without_samples(window: Window) -> Window:
+    return Window(start=window.start, end=window.end, series=())
+
+
+def with_nan_busy_time(window: Window) -> Window:
+    return changed(
+        window,
+        lambda series: type(series)(
+            name=series.name,
+            labels=series.labels,
+            times=series.times,
+            values=(*series.values[:-1], math.nan),
+        ),
+        where=is_of("match", names.BUSY_MS),
+    )
+
+
+def with_records_from_nothing(window: Window) -> Window:
+    return changed(
+        window,
+        lambda series: type(series)(
+            name=series.name,
+            labels=series.labels,
+            times=series.times,
+            values=(0.0,) * len(series.times),
+        ),
+        where=is_of("match", names.RECORDS_IN),
+    )
+
+
+@pytest.mark.parametrize("poison", [without_samples, with_nan_busy_time, with_records_from_nothing])
+async def test_an_unhealthy_measurement_holds_every_operator_and_teaches_nothing(stage_of, poison):
+    stage = await stage_of().started()
+    await stage.ticks(2)
+    before = {name: manager.state_dict() for name, manager in stage.managers.items()}
+    stage.put_under(90, busy=1.0)
+    stage.poison = poison
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.held.startswith("The metrics are not to be trusted")
+    assert tick.proposals == {}
+    assert {name: manager.state_dict() for name, manager in stage.managers.items()} == before
+    assert stage.ends("Rescale") == []
+
+
+async def test_the_first_good_interval_after_a_bad_one_decides_again(stage_of):
+    stage = await stage_of().started()
+    stage.poison = without_samples
+    await stage.ticks(1)
+    stage.poison = None
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.held == ""
+    assert set(tick.proposals) == {"match", "count"}
+
+
+async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+
+    granting = await stage.tick()
+    meanwhile = await stage.tick()
+    await stage.done()
+
+    assert any(verdict.startswith("Granted") for verdict in granting.verdicts.values())
+    assert meanwhile.held == "A change is under way"
+    assert meanwhile.sight.output.mean == pytest.approx(2.0)
+    assert len(stage.ends("Rescale")) == 1
+
+
+async def test_rescales_of_several_operators_take_one_restart(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    await stage.ticks(1)
+
+    [change] = stage.ends("Rescale")
+    changed_operators = {name for name in CHAIN if change.source[name] != change.target[name]}
+    assert changed_operators == {"match", "count"}
+    assert stage.store.load().deployments == change.target
+    assert len(stage.world.running()) == 1
+
+
+async def test_a_resize_needs_no_restart(stage_of):
+    stage = await stage_of(
+        operators=[
+            {"name": "gen", "fixed": ONE},
+            {"name": "match", "maxReplicas": 1, "initial": {"large/1": 1}, "pools": ["large"]},
+            {"name": "count", "fixed": ONE},
+            {"name": "out", "fixed": ONE},
+        ]
+    ).started()
+    [job] = stage.world.running()
+    stage.put_under(75, busy=0.95, latency=2.0)
+
+    await stage.ticks(1)
+
+    assert stage.world.running() == [job]
+    assert stage.store.load().deployments["match"] == {"large/2": 1}
+    assert len(stage.ends("Resize")) == 1
+    assert stage.ends("Rescale") == []
+
+
+async def test_advise_decides_and_records_and_touches_nothing(stage_of):
+    stage = await stage_of(mode="Advise").started()
+    [job] = stage.world.running()
+    before = stage.store.load()
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.proposals["match"].decision.target != tick.proposals["match"].observation.deployment
+    assert set(tick.verdicts.values()) == {"Advised only: spec.mode is Advise"}
+    assert [record.operator for record in stage.records.decisions()] == ["match", "count"]
+    assert stage.store.load() == before
+    assert stage.world.running() == [job]
+
+
+async def test_a_change_that_did_worse_is_taken_back_and_remembered_as_failed(stage_of):
+    never_save = {"name": "queueing", "settings": {"minimum_saving": 0.99}}
+    stage = await stage_of(operatorManager={"interval": "5s", "policy": never_save}).started()
+    stage.put_under(90, busy=1.0, latency=0.9)
+    await stage.ticks(1)
+    [change] = stage.ends("Rescale")
+    stage.put_under(
+        90,
+        latency=3.0,
+        match=Load(rate=90, service_mean=0.0125, age=0.01),  # on the faster pool
+        count=Load(rate=90, service_mean=0.00625, age=0.06),
+    )
+
+    await stage.ticks(7)
+
+    back = stage.ends("Rescale")[1]
+    assert back.target == change.source
+    assert back.restore_path != change.restore_path  # with a savepoint of its own
+    assert stage.store.load().failed[0].deployment == change.target
+    assert "ChangeDidWorse" in stage.reasons
+
+
+async def test_an_infeasible_objective_holds_with_the_least_possible_bound(stage_of):
+    stage = await stage_of(objective={"responseTime": "5ms"}).started()
+    await stage.ticks(2)  # what a record takes is learned first
+    [job] = stage.world.running()
+
+    taken = await stage.ticks(3)
+
+    assert "the least possible on these pools, got 5 ms" in taken[-1].held
+    assert stage.reasons.count("ObjectiveInfeasible") == 1
+    assert stage.world.running() == [job]
+
+
+async def test_an_objective_that_only_a_wrong_belief_put_out_of_reach_comes_back(stage_of):
+    stage = await stage_of(objective={"responseTime": "100ms"}).started()
+    stage.put_under(20, match=Load(rate=20, service_mean=0.9, age=0.01))
+    infeasible = (await stage.ticks(3))[-1]
+    stage.put_under(20)
+
+    taken = await stage.ticks(200)
+
+    assert infeasible.held.startswith("spec.objective.responseTime")
+    assert taken[-1].held == ""
+
+
+async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(stage_of):
+    stage = await stage_of().started()
+    plain = [names.SERVICE_N, names.AGE_N, names.PENDING_RECORDS, names.LATENCY_N]
+    stage.poison = lambda window: changed(
+        window, lambda series: None, where=lambda series: series.name in plain
+    )
+    stage.put_under(90, busy=1.0)
+
+    [tick] = await stage.ticks(1)
+
+    assert math.isnan(tick.proposals["match"].observation.response_time)
+    assert tick.proposals["match"].observation.backlog == 0.0
+    assert stage.store.load().deployments["match"] != ONE
+
+
+async def test_a_decision_that_cannot_be_recorded_is_not_taken(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    stage.put_under(150, busy=1.0, latency=2.0)
+    full = TemporaryError("The disk is full")
+    monkeypatch.setattr(stage.records, "write", _raising(full))
+
+    with pytest.raises(TemporaryError, match="disk is full"):
+        await stage.tick()
+    await stage.done()
+
+    assert stage.store.load().deployments == assembly.initial_deployments(stage.app)
+
+
+async def test_a_fact_that_cannot_be_recorded_stops_nobody(stage_of, monkeypatch):
+    stage = stage_of()
+    monkeypatch.setattr(stage.records, "write", _raising(TemporaryError("The disk is full")))
+
+    await stage.started()
+
+    assert len(stage.world.running()) == 1
+
+
+def _raising(error):
+    def write(*args, **kwargs):
+        raise error
+
+    return write

@@ -1,0 +1,80 @@
+"""What the loops keep: decisions that can be taken again, and what the managers have learned."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from weir_operator.controller import assembly
+from weir_operator.controller.learned import LearnedStore
+from weir_policies import registry
+
+CHAIN = ("gen", "match", "count", "out")
+
+
+async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decision(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(4)
+    stage.put_under(70, busy=0.9, latency=0.4)
+    [tick] = await stage.ticks(1)
+
+    for record in stage.records.decisions():
+        fresh = registry.build(record.policy, rng=np.random.default_rng(99))
+        fresh.load_state_dict(stage.managers[record.operator].state_dict()["policy"])
+
+        decision = fresh.decide(record.observation)
+
+        assert repr(decision) == repr(record.decision)
+    assert {record.operator for record in stage.records.decisions()} == set(tick.proposals)
+
+
+async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    known = {name: manager.state_dict() for name, manager in stage.managers.items()}
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+
+    assert {name: manager.state_dict() for name, manager in fresh.items()} == known
+    assert fresh["match"].model.service_mean == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
+async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_anew(stage_of, text):
+    stage = await stage_of().started()
+    await stage.ticks(3)
+    (stage.folder / "learned.json").write_text(text)
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+    stage.learned.save(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)
+    assert (stage.folder / "learned.unreadable").read_text() == text
+
+
+async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_anew(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    path = stage.folder / "learned.json"
+    kept = json.loads(path.read_text())
+    kept["operators"]["match"]["policy"]["version"] = 99
+    path.write_text(json.dumps(kept))
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)
+    assert not math.isnan(fresh["count"].model.service_mean)
+    assert json.loads((stage.folder / "learned.unreadable").read_text()) == kept
+
+
+async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    again = LearnedStore(stage.folder / "learned.json", policy="queueing", reset_nonce=1)
+
+    assert again.load() == {}
+    assert set(stage.learned.load()) == set(CHAIN)
