@@ -132,9 +132,10 @@ class ApplicationManager:
                 },
             )
         except InfeasibleObjectiveError as error:
-            possible = dataflow.response_time(least) * self._tail
+            # Rounded up: a bound just above what is named must be possible.
+            rounded_up = math.ceil(dataflow.response_time(least) * self._tail * 1000)
             raise PermanentError(
-                f"spec.objective.responseTime: expected more than {possible * 1000:.0f} ms, the "
+                f"spec.objective.responseTime: expected more than {rounded_up} ms, the "
                 f"least possible on these pools, got {self._bound * 1000:.0f} ms; raise the bound "
                 "or add a faster pool"
             ) from error

@@ -1,6 +1,7 @@
 """Budgets and verdicts of the Application Manager."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -86,6 +87,18 @@ def test_a_bound_below_the_service_time_is_answered_with_the_least_possible():
 
     assert "got 1 ms" in str(refusal.value)
     assert "raise the bound" in str(refusal.value)
+
+
+def test_a_bound_just_above_the_least_possible_is_shared():
+    # 8.0 ms at the sink, and 12.1 and 6.25 ms on the fastest node type: 26.35 ms.
+    operators = managers(match=0.01936)
+    with pytest.raises(PermanentError) as refusal:
+        an_am(bound=0.02).share(CHAIN, operators)
+    named = float(re.findall(r"more than (\d+) ms", str(refusal.value))[0]) / 1000
+
+    budgets = an_am(bound=named + 0.0001).share(CHAIN, operators)
+
+    assert sum(budgets.values()) == pytest.approx(named + 0.0001)
 
 
 def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():

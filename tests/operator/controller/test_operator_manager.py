@@ -1,0 +1,252 @@
+"""What an Operator Manager believes, what it shows its policy, and what the policy learns from."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.testing import Load, a_window
+from weir_operator.runtime.seam import Replica
+from weir_policies.errors import StateError
+from weir_policies.model.node_types import Deployment
+from weir_policies.promise import Sharing
+from weir_policies.testing import SMALL, WIDE, a_decision, a_model
+
+MIXED = Deployment((1, 1, 0))
+MONDAY = 1_767_571_200.0  # 2026-01-05, 00:00 UTC
+
+
+class Student:
+    """A policy that stays where it is and keeps every lesson."""
+
+    def __init__(self):
+        self.lessons = []
+
+    def decide(self, observation):
+        return a_decision(observation.deployment)
+
+    def learn(self, transition):
+        self.lessons.append(transition)
+
+    def state_dict(self):
+        return {"lessons": len(self.lessons)}
+
+    def load_state_dict(self, state):
+        self.lessons = [None] * state["lessons"]
+
+
+def a_manager(policy=None):
+    unmeasured = a_model(service_mean=math.nan)
+    return OperatorManager(
+        model=unmeasured,
+        given=[each.name for each in unmeasured.node_types],
+        policy=policy or Student(),
+        fixed=None,
+    )
+
+
+def a_measurement(**load):
+    """Measure `match` on one small/1 and one small/500m replica, in this order."""
+    placed = (
+        PlacedReplica(tm_id="a", node_type=WIDE.name),
+        PlacedReplica(tm_id="b", node_type=SMALL.name),
+    )
+    source = PlacedReplica(tm_id="s", node_type=WIDE.name)
+    layout = JobLayout(
+        job_id="job1",
+        operators={
+            "source": OperatorLayout(replicas=(source,), upstream=()),
+            "match": OperatorLayout(replicas=placed, upstream=("source",)),
+        },
+    )
+    given = {"rate": 40.0, "busy": 0.3, "service_mean": 0.01, **load}
+    window = a_window(layout, {"source": Load(rate=given["rate"]), "match": Load(**given)})
+    return measure(window, layout).operators["match"]
+
+
+def a_replica(name, size, started=0.0):
+    return Replica(
+        id=name, operator="match", pool="small", size=size, started=started, metrics_url=""
+    )
+
+
+REPLICAS = (a_replica("a", "1", started=900.0), a_replica("b", "500m", started=1000.0))
+
+
+def observed(
+    manager,
+    measurement,
+    *,
+    replicas=REPLICAS,
+    deployment=MIXED,
+    first=False,
+    now=1060.0,
+    source_backlog=math.nan,
+):
+    return manager.observe(
+        measurement,
+        replicas,
+        deployment=deployment,
+        budget=0.1,
+        first=first,
+        interval=Interval(now=now, length=60.0, source_backlog=source_backlog),
+    )
+
+
+def test_the_service_time_is_brought_to_a_core_of_speed_one():
+    manager = a_manager()
+
+    observation = observed(manager, a_measurement(service_mean=0.01))
+
+    # Equal times on both node types, half and full speed, the same number of records each.
+    assert observation.model.service_mean == pytest.approx((0.01 * 0.5 + 0.01 * 1.0) / 2)
+    assert observation.model == manager.model
+
+
+def test_nothing_is_believed_before_something_was_measured():
+    assert math.isnan(a_manager().model.service_mean)
+
+
+def test_replicas_are_shown_by_node_type_then_by_id():
+    measurement = a_measurement()
+    busy = {"a": 0.9, "b": 0.2}
+    measurement = replace(
+        measurement,
+        replicas=tuple(
+            replace(each, utilisation=busy[each.tm_id]) for each in measurement.replicas
+        ),
+    )
+
+    observation = observed(a_manager(), measurement)
+
+    assert observation.utilisation == (0.2, 0.9)  # small/500m is the first node type
+    assert observation.replica_ages == (60.0, 160.0)
+
+
+def test_a_replica_that_was_not_measured_is_unknown_and_not_idle():
+    late = (*REPLICAS, a_replica("c", "1", started=1050.0))
+
+    observation = observed(
+        a_manager(), a_measurement(), replicas=late, deployment=Deployment((1, 2, 0))
+    )
+
+    assert math.isnan(observation.utilisation[2])
+    assert observation.replica_ages[2] == 10.0
+
+
+def test_what_waits_at_the_source_waits_for_the_first_operator_alone():
+    measurement = a_measurement()
+
+    fed_by_source = observed(a_manager(), measurement, first=True, source_backlog=500.0)
+    further_down = observed(a_manager(), measurement, source_backlog=500.0)
+
+    assert fed_by_source.backlog == 500.0
+    assert further_down.backlog == pytest.approx(measurement.queue_records)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param(MONDAY, 0.0, id="the week begins on Monday at midnight UTC"),
+        pytest.param(MONDAY + 3.5 * 86_400, 0.5, id="its middle is Thursday noon"),
+        pytest.param(MONDAY - 86_400, 6 / 7, id="Sunday is the last day"),
+    ],
+)
+def test_the_time_of_week_is_a_part_of_the_week(now, expected):
+    assert observed(a_manager(), a_measurement(), now=now).time_of_week == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("edges", "sharing", "key_groups"),
+    [
+        pytest.param(
+            {"keyed": False, "balanced": True, "sharing": None}, Sharing.BY_LOAD, None, id="by turn"
+        ),
+        pytest.param(
+            {"keyed": True, "balanced": False, "sharing": None}, Sharing.EQUAL, 720, id="by key"
+        ),
+        pytest.param(
+            {"keyed": False, "balanced": False, "sharing": None},
+            Sharing.EQUAL,
+            None,
+            id="one to one",
+        ),
+        pytest.param(
+            {"keyed": False, "balanced": True, "sharing": Sharing.PROPORTIONAL},
+            Sharing.PROPORTIONAL,
+            None,
+            id="what the manifest says wins",
+        ),
+    ],
+)
+def test_the_sharing_rule_follows_the_edges(edges, sharing, key_groups):
+    manager = a_manager()
+
+    manager.see_edges(**edges, key_groups=720)
+
+    assert manager.model.sharing is sharing
+    assert manager.model.key_groups == key_groups
+
+
+def test_the_policy_learns_what_was_enacted_beside_what_was_proposed():
+    student = Student()
+    manager = a_manager(student)
+    measurement = a_measurement()
+
+    manager.propose(observed(manager, measurement))
+    granted_more = Deployment((1, 2, 0))
+    manager.propose(observed(manager, measurement, deployment=granted_more, now=1120.0))
+
+    (lesson,) = student.lessons
+    assert lesson.proposed == MIXED
+    assert lesson.enacted == granted_more
+    assert lesson.cost.reconfiguration == 1.0
+    assert lesson.next_observation.time == 1120.0
+
+
+def test_an_interval_over_the_budget_is_a_violation():
+    student = Student()
+    manager = a_manager(student)
+    measurement = a_measurement()
+
+    manager.propose(observed(manager, measurement))
+    manager.propose(observed(manager, replace(measurement, response_time=0.2)))
+    manager.propose(observed(manager, replace(measurement, response_time=0.05)))
+
+    assert [lesson.cost.violation for lesson in student.lessons] == [1.0, 0.0]
+
+
+def test_nothing_is_learned_across_an_interval_that_was_not_observed():
+    student = Student()
+    manager = a_manager(student)
+
+    manager.propose(observed(manager, a_measurement()))
+    manager.skip()
+    manager.propose(observed(manager, a_measurement(), now=1180.0))
+
+    assert student.lessons == []
+
+
+def test_what_was_learned_survives_a_new_controller():
+    student = Student()
+    manager = a_manager(student)
+    manager.propose(observed(manager, a_measurement()))
+    manager.propose(observed(manager, a_measurement()))
+    heir_policy = Student()
+    heir = a_manager(heir_policy)
+
+    heir.load_state_dict(manager.state_dict())
+
+    assert heir.model == manager.model
+    assert len(heir_policy.lessons) == 1
+
+
+def test_learned_state_of_another_version_is_refused():
+    state = a_manager().state_dict()
+    state["belief"]["version"] = 99
+
+    with pytest.raises(StateError, match="version 1, got 99"):
+        a_manager().load_state_dict(state)
