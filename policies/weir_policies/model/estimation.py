@@ -183,24 +183,28 @@ def believe(
     """
     speedups = estimate_speedups(belief, model.node_types, given=given)
     node_types = tuple(
-        replace(node_type, speedup=speedups[node_type.name].speedup)
+        node_type
+        if node_type.name in given
+        else replace(node_type, speedup=speedups[node_type.name].speedup)
         for node_type in model.node_types
     )
-    model = replace(model, node_types=node_types)
-    if belief.calm_intervals:
-        model = replace(model, network_time=belief.network_time)
+    mean, scv = model.service_mean, model.service_scv
     measured = _measured(belief, node_types)
-    if not measured:
-        return model
-    records = sum(moments.records for moments in measured.values())
-    speed = {node_type.name: node_type.speedup for node_type in node_types}
-    mean = sum(m.records * m.mean * speed[name] for name, m in measured.items()) / records
+    if measured:
+        records = sum(moments.records for moments in measured.values())
+        speed = {node_type.name: node_type.speedup for node_type in node_types}
+        mean = sum(m.records * m.mean * speed[name] for name, m in measured.items()) / records
     varied = [m for m in measured.values() if not math.isnan(m.variance)]
-    scv = model.service_scv
     if varied:
         weight = sum(m.records for m in varied)
         scv = sum(m.records * m.variance / m.mean**2 for m in varied) / weight
-    return replace(model, service_mean=mean, service_scv=scv)
+    return replace(
+        model,
+        node_types=node_types,
+        service_mean=mean,
+        service_scv=scv,
+        network_time=belief.network_time if belief.calm_intervals else model.network_time,
+    )
 
 
 def estimate_speedups(
