@@ -60,23 +60,24 @@ def local(
     from weir_operator.faces.live_view import LiveView
     from weir_operator.faces.report import render_report
     from weir_operator.faces.run_record import Record, Run, to_json_line
+    from weir_operator.runtime.files import storing
     from weir_operator.streamapp.loading import load_manifest
-    from weir_operator.streamapp.quantities import Duration
 
     run = LocalRun(
         manifest=manifest,
         state=state,
         cache=state / "cache",
-        duration=None if duration is None else Duration(duration).seconds,
+        duration=_read_duration(duration),
         policy=policy,
-        arguments=tuple(shlex.split(job_args)),
+        arguments=_read_arguments(job_args),
         prometheus=prometheus,
         ledger=ledger,
         keep=keep,
         fresh=fresh,
     )
-    state.mkdir(parents=True, exist_ok=True)
-    send_logs_to(state / "weir.log")
+    with storing(state):
+        state.mkdir(parents=True, exist_ok=True)
+        send_logs_to(state / "weir.log")
     seen = Run()
     if as_json:
 
@@ -100,6 +101,40 @@ def local(
         allowed = load_manifest(manifest).spec.objective.max_violations.share
         write_figures(seen.summary, summary, most_violations=allowed)
     path = report or state / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_report(seen), encoding="utf-8")
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_report(seen), encoding="utf-8")
     typer.echo(f"Report: {path}", err=as_json)
+
+
+def _read_duration(text: str | None) -> float | None:
+    """Return seconds.
+
+    Raises:
+        PermanentError: The text is no duration.
+    """
+    from weir_operator.errors import PermanentError
+    from weir_operator.streamapp.quantities import Duration
+
+    if text is None:
+        return None
+    try:
+        return Duration(text).seconds
+    except ValueError as error:
+        raise PermanentError(f"--duration: expected {Duration.expected}, got {text!r}") from error
+
+
+def _read_arguments(text: str) -> tuple[str, ...]:
+    """Return the words of a command line.
+
+    Raises:
+        PermanentError: A quotation mark is not closed.
+    """
+    from weir_operator.errors import PermanentError
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise PermanentError(
+            f"--job-args: expected words as in a shell, got {text!r} ({error}); close the quotes"
+        ) from error

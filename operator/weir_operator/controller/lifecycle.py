@@ -76,8 +76,8 @@ class Lifecycle:
             JobFailedError: The job did not come to run; the reason is Flink's.
         """
         async with self._busy:
+            journal = self._store.load().rescale  # one that cannot be read starts nothing
             await self._runtime.ensure_job_manager()
-            journal = self._store.load().rescale
             if journal is not None and not journal.step.is_end:
                 self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
                 await self._walk(journal)
