@@ -119,7 +119,6 @@ class ApplicationManager:
         if scaled is None:
             return budgets
         bound = self._bound / self._tail
-        bounds = {sink: each / self._tail for sink, each in self._sink_bounds.items()}
         try:
             if bound <= reserved:
                 raise InfeasibleObjectiveError("", least=dataflow.response_time(least))
@@ -127,17 +126,11 @@ class ApplicationManager:
                 scaled,
                 bound - reserved,
                 least={name: least[name] for name in scaled.operators},
-                sink_bounds={
-                    sink: each - reserved for sink, each in bounds.items() if sink in scaled.sinks
-                },
+                sink_bounds=self._bound_ends(dataflow, scaled, least, own),
             )
         except InfeasibleObjectiveError as error:
-            # Rounded up: a bound just above what is named must be possible.
-            rounded_up = math.ceil(dataflow.response_time(least) * self._tail * 1000)
-            raise PermanentError(
-                f"spec.objective.responseTime: expected more than {rounded_up} ms, the "
-                f"least possible on these pools, got {self._bound * 1000:.0f} ms; raise the bound "
-                "or add a faster pool"
+            raise _infeasible(
+                "responseTime", self._bound, dataflow.response_time(least) * self._tail
             ) from error
         return budgets
 
@@ -187,6 +180,32 @@ class ApplicationManager:
             tokens=verdicts.tokens,
         )
 
+    def _bound_ends(
+        self,
+        dataflow: Dataflow,
+        scaled: Dataflow,
+        least: Mapping[str, float],
+        own: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Return the bounds of paths as what is left of them at the ends of the scaled graph.
+
+        A sink is often fixed, so its bound is that of the scaled operators before it.
+        """
+        ends: dict[str, float] = {}
+        for sink, bound in self._sink_bounds.items():
+            if sink not in dataflow.operators:
+                continue
+            path = dataflow.leading_to(sink)
+            possible = path.response_time({name: least[name] for name in path.operators})
+            if bound / self._tail <= possible:
+                raise _infeasible(f"paths[{sink}].responseTime", bound, possible * self._tail)
+            left = bound / self._tail - path.response_time(
+                {name: own[name] for name in path.operators}
+            )
+            for end in set(scaled.sinks) & set(path.operators):
+                ends[end] = min(left, ends.get(end, math.inf))
+        return ends
+
     def _arbitrate(
         self,
         wishes: Mapping[str, Proposal],
@@ -227,6 +246,14 @@ class ApplicationManager:
             budget=self.restarts,
             now=now,
         )
+
+
+def _infeasible(field: str, bound: float, possible: float) -> PermanentError:
+    """Return the refusal; what is possible is rounded up, so that a bound just above it is."""
+    return PermanentError(
+        f"spec.objective.{field}: expected more than {math.ceil(possible * 1000)} ms, the least "
+        f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster pool"
+    )
 
 
 def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:

@@ -45,11 +45,11 @@ def managers(match=0.02, count=0.01):
     }
 
 
-def an_am(bound=0.5, *, statistic="mean", size=3):
+def an_am(bound=0.5, *, statistic="mean", size=3, sink_bounds=None):
     return ApplicationManager(
         bound=bound,
         statistic=statistic,
-        sink_bounds={},
+        sink_bounds=sink_bounds or {},
         pool_limits={},
         restarts=RestartBudget(size=size),
     )
@@ -99,6 +99,23 @@ def test_a_bound_just_above_the_least_possible_is_shared():
     budgets = an_am(bound=named + 0.0001).share(CHAIN, operators)
 
     assert sum(budgets.values()) == pytest.approx(named + 0.0001)
+
+
+def test_a_tighter_bound_for_a_fixed_sink_binds_the_operators_before_it():
+    loose = an_am().share(CHAIN, managers())
+
+    tight = an_am(sink_bounds={"sink": 0.1}).share(CHAIN, managers())
+
+    assert loose["match"] + loose["count"] > 0.4
+    assert tight["match"] + tight["count"] + tight["sink"] <= 0.1 + 1e-9
+
+
+@pytest.mark.parametrize("bound", [0.001, 0.01])
+def test_a_path_that_cannot_keep_its_bound_is_named(bound):
+    am = an_am(sink_bounds={"sink": bound})
+
+    with pytest.raises(PermanentError, match=r"paths\[sink\].responseTime: expected more than"):
+        am.share(CHAIN, managers())
 
 
 def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
