@@ -73,6 +73,11 @@ async def _random_rescales() -> list[Figure]:
         at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
         at_most(figure="records doubled", value=ledger.doubled, unit="records", limit=0),
         at_most(figure="keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0),
+        Figure(  # the savepoint was late: match was drawn smaller than its load
+            figure="random rescales by checkpoint",
+            value=sum(end.by_checkpoint for end in ends),
+            unit="",
+        ),
         Figure(figure="raw re-emissions", value=ledger.replayed, unit="records"),
     ]
 
