@@ -35,15 +35,20 @@ from weir_policies.model.queueing import predict
 from weir_policies.promise import Aggregation, Sharing
 
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
-DURATION = "10 min"
+DURATION = "11 min"
 
-RATE = 300.0
+RATE = 75.0
 ARGUMENTS = (
-    *("--service.match-ms", "5", "--scv.match", "0.5"),
-    *("--service.aggregate-ms", "4", "--scv.aggregate", "0.5"),
+    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
+    *("--service.match-ms", "20", "--scv.match", "0.5"),
+    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
 )
-WARM_UP = 8.0
-MEASURED = 35.0
+WARM_UP = 10.0
+MEASURED = 50.0
+TRIES = 3
+"""Windows that a deployment gets to work off what its restart left."""
+SETTLED = 0.03
+"""Part by which it may process more than arrives and still count as steady."""
 
 Counts = dict[str, int]
 CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
@@ -52,14 +57,14 @@ CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
 )
 JUDGED: tuple[tuple[Counts, Counts], ...] = (
     ({"small/500m": 4}, {"small/500m": 3}),
-    ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 2}),
+    ({"large/1": 1, "small/500m": 3}, {"large/1": 1, "small/500m": 2}),
     ({"small/250m": 7}, {"large/1": 1}),
-    ({"large/1": 1, "small/500m": 2}, {"small/250m": 6}),
-    ({"large/1": 1, "small/250m": 1}, {"large/1": 2, "small/500m": 1}),
+    ({"large/1": 2, "small/500m": 2}, {"small/250m": 6}),
+    ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 3}),
 )
 WITHOUT_ADAPTIVE: tuple[tuple[Counts, Counts], ...] = (
-    ({"small/500m": 4}, {"large/1": 1, "small/250m": 5}),
-    ({"large/1": 1, "small/500m": 3}, {"large/1": 2, "small/250m": 4}),
+    ({"small/500m": 4}, {"large/1": 2, "small/500m": 1}),
+    ({"large/1": 1, "small/500m": 3}, {"small/250m": 7}),
 )
 
 
@@ -170,7 +175,11 @@ def _managers(job: Trips, sharing: Sharing) -> dict[str, OperatorManager]:
 
 
 async def _measure(cluster: TripsCluster, match: Counts, aggregate: Counts) -> AppMeasurement:
-    """Bring the job to a deployment, let it settle, and measure it."""
+    """Bring the job to a deployment and measure its steady state.
+
+    Raises:
+        RuntimeError: It does not settle.
+    """
     target = deployments(match, aggregate)
     if cluster.store.load().deployments != target:
         await cluster.change(target)
@@ -181,13 +190,31 @@ async def _measure(cluster: TripsCluster, match: Counts, aggregate: Counts) -> A
     await asyncio.sleep(WARM_UP)
     source = DirectSource(targets, f"default.{cluster.trips.name}")
     source.start()
+    try:
+        for _ in range(TRIES):
+            seen = await _observe(cluster, source)
+            if all(_is_settled(seen.operators[name]) for name in ("match", "aggregate")):
+                return seen
+    finally:
+        await source.close()
+    raise RuntimeError(
+        f"Expected a steady state of {target} within {TRIES * MEASURED:g} s, got a backlog that is "
+        "still worked off; raise WARM_UP, or leave the machine to the benchmark"
+    )
+
+
+async def _observe(cluster: TripsCluster, source: DirectSource) -> AppMeasurement:
+    """Return what is measured from now on."""
     began = cluster.clock.now()
     await asyncio.sleep(MEASURED)
     window = await source.window(start=began, end=cluster.clock.now())
-    await source.close()
     job = cluster.store.load().job_id or ""
     layout = layout_of(job, await cluster.jobs.topology(job), await cluster.runtime.replicas())
     return measure(window, layout)
+
+
+def _is_settled(seen: OperatorMeasurement) -> bool:
+    return seen.processed_rate <= seen.arrival_rate * (1 + SETTLED)
 
 
 def _learn(
