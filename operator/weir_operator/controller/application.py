@@ -25,6 +25,7 @@ from weir_operator.controller.lifecycle import Health, Lifecycle
 from weir_operator.controller.observing import (
     Sight,
     dataflow_of,
+    describe_assumed,
     first_behind_sources,
     layout_of,
     see,
@@ -113,6 +114,7 @@ class ApplicationController:
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
         self._told = ""
+        self._assumed = ""
         self._last_tick = clock.now()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -257,6 +259,10 @@ class ApplicationController:
             for name, each in seen.items()
             if self._managers[name].fixed is None
         }
+        assumed = describe_assumed(sight.app, proposals)
+        if assumed and not self._assumed:
+            self._tell("VarianceAssumed", assumed)
+        self._assumed = self._assumed or assumed
         tick_id = uuid.uuid4().hex[:12]
         undone = self._actor.judge(self._interval_of(sight), now)
         if undone is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from weir_operator.flink.topology import Topology
@@ -11,7 +11,11 @@ from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplic
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import Problem, QualitySettings, judge
 from weir_operator.metrics.seam import Window
-from weir_operator.metrics.values import AppMeasurement, SinkMeasurement
+from weir_operator.metrics.values import (
+    AppMeasurement,
+    ServiceFrom,
+    SinkMeasurement,
+)
 from weir_operator.runtime.seam import Replica
 from weir_policies.model.dataflow import Dataflow, Edge
 
@@ -133,6 +137,21 @@ def first_behind_sources(topology: Topology) -> frozenset[str]:
     feeding = {edge.source for edge in topology.edges}
     behind = {edge.target for edge in topology.edges if edge.source in topology.sources}
     return frozenset(behind | (set(topology.sources) - feeding))
+
+
+def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
+    """Return where the variance of service times is only assumed, a sentence; empty where not."""
+    guessed = sorted(
+        name
+        for name in decided
+        if any(each.service_from is ServiceFrom.BUSY_TIME for each in app.operators[name].replicas)
+    )
+    if not guessed:
+        return ""
+    return (
+        f"Service times of {', '.join(guessed)} come from busy time, with the variance of an "
+        "exponential time; wrap their functions in Weir.timed to measure it"
+    )
 
 
 def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:

@@ -189,7 +189,9 @@ async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(
     stage.put_under(90, busy=1.0)
 
     [tick] = await stage.ticks(1)
+    await stage.ticks(3)
 
+    assert stage.reasons.count("VarianceAssumed") == 1
     assert math.isnan(tick.proposals["match"].observation.response_time)
     assert tick.proposals["match"].observation.backlog == 0.0
     assert stage.store.load().deployments["match"] != ONE
