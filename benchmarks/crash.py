@@ -6,16 +6,14 @@ import asyncio
 import math
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import psutil
 
-from benchmarks.dying_controller import SOURCE, TARGET, the_job
+from benchmarks.dying_controller import SOURCE, TARGET, run_and_die, the_job
 from benchmarks.figures import Figure, at_most
-from benchmarks.trips_cluster import REPOSITORY, Ledger, Trips, TripsCluster, deployments
+from benchmarks.trips_cluster import Ledger, Trips, TripsCluster, deployments
 from weir_operator.controller.observing import layout_of
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
@@ -53,11 +51,7 @@ async def _kill_weir(step: Step, direction: Direction) -> list[Figure]:
     async with TripsCluster(the_job(broken=False)) as cluster:
         await cluster.lifecycle.bring_up()
         cluster.detach()
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.dying_controller", step, direction,
-        "broken" if broken else "whole", cwd=REPOSITORY, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    died = await child.wait() == -signal.SIGKILL
+    died = await run_and_die(job.root, step, direction, broken=broken) == -signal.SIGKILL
     async with TripsCluster(job) as cluster:
         known = cluster.store.load()
         began = cluster.clock.now()

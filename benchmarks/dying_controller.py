@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.trips_cluster import Trips, TripsCluster, deployments
+from benchmarks.trips_cluster import BUILD, REPOSITORY, Trips, TripsCluster, deployments
 from weir_operator.rescale.job import JobSpec
 from weir_operator.rescale.journal import Direction, Step
 from weir_operator.runtime.seam import Deployments
@@ -41,9 +42,9 @@ def break_target(spec: JobSpec) -> JobSpec:
     )
 
 
-def the_job(*, broken: bool) -> Trips:
-    """Return the job that the crash benchmark runs."""
-    job = Trips(name="crash", rates=[20.0], initial=SOURCE)
+def the_job(*, broken: bool, root: Path = BUILD) -> Trips:
+    """Return the job whose controller dies, with its folder under `root`."""
+    job = Trips(name="crash", rates=[20.0], initial=SOURCE, root=root)
     return replace(job, job_spec=break_target) if broken else job
 
 
@@ -63,8 +64,17 @@ class DyingStore(FileStatusStore):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _main(step: Step, direction: Direction, *, broken: bool) -> None:
-    job = the_job(broken=broken)
+async def run_and_die(root: Path, step: Step, direction: Direction, *, broken: bool) -> int:
+    """Change the job under `root` in a process that dies at the step; return how it ended."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.dying_controller", root, step, direction,
+        "broken" if broken else "whole", cwd=REPOSITORY, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return await child.wait()
+
+
+async def _main(root: Path, step: Step, direction: Direction, *, broken: bool) -> None:
+    job = the_job(broken=broken, root=root)
     store = DyingStore(job.status_path, step=step, direction=direction)
     async with TripsCluster(job, store=store) as cluster:
         cluster.detach()  # whatever happens, the job is left for the next controller
@@ -72,4 +82,5 @@ async def _main(step: Step, direction: Direction, *, broken: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(Step(sys.argv[1]), Direction(sys.argv[2]), broken=sys.argv[3] == "broken"))
+    at_root, at_step, towards, kind = sys.argv[1:]
+    asyncio.run(_main(Path(at_root), Step(at_step), Direction(towards), broken=kind == "broken"))

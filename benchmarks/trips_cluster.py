@@ -60,11 +60,13 @@ class Trips:
     """Flink's configuration beside Weir's."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
     """Changes how the job is submitted, to break it."""
+    root: Path = BUILD
+    """Where the job's folder is made."""
 
     @property
     def folder(self) -> Path:
-        """Everything of the benchmark's."""
-        return BUILD / self.name
+        """Everything of the job's."""
+        return self.root / self.name
 
     @property
     def out(self) -> Path:
