@@ -17,12 +17,13 @@ from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.faces.run_record import Record, RunSummary
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.file_discovery import keep_targets
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.seam import MetricsSource
@@ -131,7 +132,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             on_event=on_event,
             on_change=on_change,
         )
-        source = _source(run, settings.app, runtime)
+        source = _source(run, settings.app, runtime, folder, stack)
         stack.push_async_callback(source.close)
         controller = ApplicationController(
             settings=loops,
@@ -157,10 +158,18 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             await _steer(controller, stop, run.duration)
         if not run.keep:
             await lifecycle.suspend()
-        now = clock.now()
-        window = await source.window(start=now - RETENTION, end=now)
-        whole, _ = measure_output(window)
-        return recorder.summary(now, p95=whole.p95, ledger=run.ledger)
+        return recorder.summary(
+            clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
+        )
+
+
+async def _quantile(source: MetricsSource, now: float) -> float:
+    """Return the 95th percentile of what is still known of the run; NaN if the source is away."""
+    try:
+        output, _ = measure_output(await source.window(start=now - RETENTION, end=now))
+    except TemporaryError:
+        return math.nan
+    return output.p95
 
 
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:
@@ -209,14 +218,21 @@ def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
     return stop
 
 
-def _source(run: LocalRun, app: str, runtime: LocalRuntime) -> MetricsSource:
-    if run.prometheus is not None:
-        return PrometheusSource(run.prometheus, app)
+def _source(
+    run: LocalRun, app: str, runtime: LocalRuntime, folder: Path, stack: AsyncExitStack
+) -> MetricsSource:
+    """Return where samples come from; a Prometheus server is told where to scrape."""
 
     async def targets() -> list[str]:
         replicas = await runtime.replicas()
         return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
 
+    if run.prometheus is not None:
+        keeping = asyncio.create_task(
+            keep_targets(folder / "prometheus-targets.json", targets, app, clock=SystemClock())
+        )
+        stack.callback(keeping.cancel)
+        return PrometheusSource(run.prometheus, app)
     source = DirectSource(targets, app, keep=RETENTION)
     source.start()
     return source

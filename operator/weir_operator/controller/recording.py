@@ -79,7 +79,7 @@ class Recorder:
         if tick.violated is not None:
             self._judged += 1
             self._violated += tick.violated
-        output, app = tick.sight.output, tick.sight.app
+        output, app = tick.sight.end_to_end, tick.sight.app
         if not math.isnan(output.mean):
             records = max(output.throughput, 0.0) * length
             self._responses.append((1.0 if math.isnan(records) else records, output.mean))
