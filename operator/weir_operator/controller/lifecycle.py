@@ -80,7 +80,7 @@ class Lifecycle:
             await self._runtime.ensure_job_manager()
             if journal is not None and not journal.step.is_end:
                 self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
-                await self._walk(journal)
+                await self._resume(journal)
             status = self._store.load()
             if status.job_id is None or status.suspended:
                 await self._walk(
@@ -173,6 +173,15 @@ class Lifecycle:
                     old_job=status.job_id,
                 )
             )
+
+    async def _resume(self, journal: RescaleJournal) -> None:
+        """Take a change to its end; a first start whose processes are gone is begun anew below."""
+        try:
+            await self._walk(journal)
+        except JobFailedError as error:
+            if journal.kind is not Kind.START:
+                raise
+            self._tell("StartBegunAnew", str(error))
 
     async def _look(self, job: str) -> Health:
         status = self._store.load()

@@ -202,3 +202,16 @@ async def test_a_suspended_job_is_started_again_where_it_stopped(stage):
     assert end.step is Step.DONE
     assert again is None
     assert stage.exact()
+
+
+async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_anew(stage):
+    journal = plan(kind=Kind.START, reason="run", now=0.0, source={}, target=ONE, old_job=None).at(
+        Step.VERIFY, 0.0
+    )
+    stage.store.save(stage.store.load().model_copy(update={"rescale": journal}))
+
+    await stage.lifecycle().bring_up()
+
+    assert len(stage.world.running()) == 1
+    assert stage.store.load().deployments == ONE
+    assert "StartBegunAnew" in stage.reasons
