@@ -121,7 +121,7 @@ class Actor:
             resized = _only_resizes(action, status.deployments)
             if resized != status.deployments:
                 # A size that is refused becomes part of the restart, or of the next one.
-                await self._lifecycle.resize(resized, action.id)
+                await self._lifecycle.resize(resized, _resize_id(action.id))
             if ruling.restart and ruling.target != self._store.load().deployments:
                 reasons = (
                     f"{name}: {action.proposals[name].decision.reason}"
@@ -136,6 +136,16 @@ class Actor:
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def change_of(action: str, proposal: Proposal) -> str:
+    """Return the id of the change that a granted proposal becomes part of."""
+    return _resize_id(action) if proposal.kind is ChangeKind.RESIZE else action
+
+
+def _resize_id(action: str) -> str:
+    """Return the id of an action's resize, which is a change of its own beside its restart."""
+    return f"{action}r"
 
 
 def expect_response(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.controller.acting import Action, Actor, expect_response
+from weir_operator.controller.acting import Action, Actor, change_of, expect_response
 from weir_operator.controller.application_manager import ApplicationManager, Proposal, Ruling
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Health, Lifecycle
@@ -295,7 +295,9 @@ class ApplicationController:
                     id=tick_id,
                     ruling=ruling,
                     proposals=proposals,
-                    expected=expect_response(proposals, ruling, flow, sight.app),
+                    expected=math.nan
+                    if undone
+                    else expect_response(proposals, ruling, flow, sight.app),
                     before=self._interval_of(sight),
                 )
             )
@@ -353,13 +355,14 @@ class ApplicationController:
 
     def _take_back(self, journal: RescaleJournal, current: DeploymentMap) -> Ruling:
         """Return to where a change came from, by a change with a savepoint of its own."""
+        now = self._clock.now()
         changed = tuple(name for name in current if current[name] != journal.source.get(name))
         return Ruling(
             verdicts=dict.fromkeys(changed, f"Granted: it takes change {journal.id} back"),
             granted=changed,
             target=journal.source,
             restart=True,
-            tokens=self._tokens(self._clock.now()),
+            tokens=self._am.pay(self._tokens(now), now),
         )
 
     def _interval_of(self, sight: Sight) -> Intervals:
@@ -388,7 +391,7 @@ class ApplicationController:
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),
-                change=tick if name in ruling.granted and ruling.restart else None,
+                change=change_of(tick, proposal) if name in ruling.granted else None,
             )
             for name, proposal in proposals.items()
         )

@@ -206,6 +206,10 @@ class ApplicationManager:
                 ends[end] = min(left, ends.get(end, math.inf))
         return ends
 
+    def pay(self, tokens: RestartTokens, now: float) -> RestartTokens:
+        """Return the tokens after one more restart; none is asked for where none is left."""
+        return tokens.take(self.restarts, now) if tokens.available(self.restarts, now) else tokens
+
     def _arbitrate(
         self,
         wishes: Mapping[str, Proposal],

@@ -76,11 +76,9 @@ class Lifecycle:
             JobFailedError: The job did not come to run; the reason is Flink's.
         """
         async with self._busy:
-            journal = self._store.load().rescale  # one that cannot be read starts nothing
+            self._store.load()  # one that cannot be read starts nothing
             await self._runtime.ensure_job_manager()
-            if journal is not None and not journal.step.is_end:
-                self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
-                await self._resume(journal)
+            await self._resume_unfinished()
             status = self._store.load()
             if status.job_id is None or status.suspended:
                 await self._walk(
@@ -106,6 +104,7 @@ class Lifecycle:
         if self._changing:
             return Health.CHANGING
         async with self._busy:
+            await self._resume_unfinished()
             job = self._store.load().job_id
             if job is None:
                 raise JobFailedError("Expected a job that was started, got none: bring it up first")
@@ -116,6 +115,7 @@ class Lifecycle:
     ) -> RescaleJournal:
         """Take the job to `target` by one restart; return how it ended."""
         async with self._busy:
+            await self._resume_unfinished()
             status = self._store.load()
             return await self._walk(
                 plan(
@@ -157,6 +157,7 @@ class Lifecycle:
     async def suspend(self) -> RescaleJournal | None:
         """Stop the job with a savepoint; `None` where none runs."""
         async with self._busy:
+            await self._resume_unfinished()
             status = self._store.load()
             if status.job_id is None or status.suspended:
                 return None
@@ -174,8 +175,16 @@ class Lifecycle:
                 )
             )
 
-    async def _resume(self, journal: RescaleJournal) -> None:
-        """Take a change to its end; a first start whose processes are gone is begun anew below."""
+    async def _resume_unfinished(self) -> None:
+        """Take a change that was left half-done to its end, before anything else is looked at.
+
+        By a controller that died, or by this one when the disk did not take the journal. A first
+        start that comes to nothing, because its processes are gone, is begun anew by `bring_up`.
+        """
+        journal = self._store.load().rescale
+        if journal is None or journal.step.is_end:
+            return
+        self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
         try:
             await self._walk(journal)
         except JobFailedError as error:

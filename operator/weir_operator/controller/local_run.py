@@ -17,7 +17,7 @@ from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.faces.run_record import Record, RunSummary
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
@@ -67,6 +67,13 @@ class LocalRun:
     """Leave the job running at the end, for the next start to adopt."""
 
 
+@dataclass(slots=True)
+class Keeping:
+    """Whether the end of the run leaves the job running."""
+
+    job: bool = False
+
+
 def state_directory(state: Path, app: str) -> Path:
     """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
     namespace, _, name = app.rpartition("/")
@@ -94,7 +101,8 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             await _clear_away(settings, folder)
         runtime = await LocalRuntime.open(settings)
         # Before anything else can fail: whatever happens next, no process is left behind.
-        stack.push_async_callback(runtime.detach if run.keep else runtime.close)
+        keeping = Keeping()
+        stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
         stop = _stop_on_signals(stack)
         records = RecordStore(folder / "records.sqlite")
         stack.callback(records.close)
@@ -154,10 +162,15 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         )
         bringing_up = asyncio.create_task(lifecycle.bring_up())
         await _first(bringing_up, stop)
+        keeping.job = run.keep and bringing_up.done() and not bringing_up.cancelled()
         if not stop.is_set():
             await _steer(controller, stop, run.duration)
-        if not run.keep:
-            await lifecycle.suspend()
+        if not keeping.job:
+            try:
+                await lifecycle.suspend()
+            except WeirError as error:
+                # The run is over all the same; the next start goes on from the newest checkpoint.
+                on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
         )
@@ -212,8 +225,15 @@ def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
     """Return an event that Ctrl-C and SIGTERM set; the job is then stopped in order."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    run = asyncio.current_task()
+
+    def end() -> None:
+        if stop.is_set() and run is not None:
+            run.cancel()  # a second Ctrl-C does not wait for a savepoint
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
         stack.callback(loop.remove_signal_handler, number)
     return stop
 

@@ -221,12 +221,12 @@ def read_ledger(
     try:
         source = json.loads((folder / "source.json").read_text())
         ledger = json.loads((folder / "ledger.json").read_text())
-    except FileNotFoundError:
-        return None, None, None, None
-    if source["checkpoint"] != ledger["checkpoint"]:
-        return None, None, None, None
-    emitted, received = source["emitted"], ledger["distinct"]
-    return emitted, received, emitted - received, ledger["doubled"]
+        if source["checkpoint"] != ledger["checkpoint"]:
+            return None, None, None, None
+        emitted, received = int(source["emitted"]), int(ledger["distinct"])
+        return emitted, received, emitted - received, int(ledger["doubled"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None, None, None, None  # no ledger, or something else under its name
 
 
 def _target(proposal: Proposal) -> dict[str, int]:

@@ -76,6 +76,8 @@ class Rescaler:
             self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
             try:
+                # Whatever the step asks, somebody must be there to answer.
+                await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except (TemporaryError, PermanentError) as error:
                 # Steps retry what may pass; what is left over ends the step, never the engine.
@@ -270,6 +272,11 @@ class Rescaler:
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
         now = self._clock.now()
         first = journal.failure or failure
+        if journal.step is Step.CANCEL:
+            attempt = journal.attempt + 1
+            over = attempt >= self._settings.back_attempts
+            step = Step.FAILED if over else Step.CANCEL
+            return journal.at(step, now, failure=first, attempt=attempt)
         if journal.kind is Kind.SUSPEND:
             return journal.at(Step.FAILED, now, failure=first)
         if journal.direction is Direction.FORWARD and journal.kind is Kind.RESCALE:

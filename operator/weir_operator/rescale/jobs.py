@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-LIVE_STATES = frozenset({"INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING"})
-"""States of a job that has not ended, and may run again without a submission."""
+LIVE_STATES = frozenset(
+    {
+        *("INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING"),
+        *("CANCELLING", "RECONCILING", "SUSPENDED"),
+    }
+)
+"""States of a job that has not ended: its tasks may still emit, or do so again by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

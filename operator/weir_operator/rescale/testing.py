@@ -62,6 +62,8 @@ class FakeWorld:
         """Total replicas at which the job does not come to run."""
         self.savepoints_hang = False
         self.refuse_sizes = False
+        self.cancel_takes = 0
+        """How often a job is asked about before its cancellation has come to an end."""
         self.refuse_calls = 0
         """How many of the next calls to Flink fail in a way that passes."""
         self._next = 0
@@ -130,6 +132,10 @@ class FakeWorld:
         if job is None:
             return None
         running = job.state == "RUNNING"
+        if job.state == "CANCELLING":
+            self.cancel_takes -= 1
+            if self.cancel_takes <= 0:
+                job.state = "CANCELED"
         return Progress(state=job.state, running=running, ran=running)
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
@@ -143,7 +149,7 @@ class FakeWorld:
         self._answer()
         job = self.jobs[job_id]
         if job.state in LIVE_STATES:
-            job.state = "CANCELED"
+            job.state = "CANCELLING" if self.cancel_takes else "CANCELED"
 
     async def prepare(self) -> None:
         """Know the jar."""

@@ -3,7 +3,7 @@
 import pytest
 
 from weir_operator.controller.lifecycle import Health, Lifecycle
-from weir_operator.errors import JobFailedError
+from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
@@ -215,3 +215,29 @@ async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_anew
     assert len(stage.world.running()) == 1
     assert stage.store.load().deployments == ONE
     assert "StartBegunAnew" in stage.reasons
+
+
+async def test_a_journal_that_the_disk_did_not_take_is_resumed_by_the_next_look(stage):
+    lifecycle = await stage.running()
+    save, stage.store.save = stage.store.save, fail_at(stage.store, Step.REMOVE)
+
+    with pytest.raises(TemporaryError):
+        await lifecycle.change(TWO, "more")
+    stage.store.save = save
+    await lifecycle.heal()
+
+    assert stage.store.load().deployments == TWO
+    assert len(stage.world.running()) == 1
+    assert stage.exact()
+
+
+def fail_at(store, step):
+    """Return a save that a full disk refuses from this step on."""
+    save = store.save
+
+    def refuse(status):
+        if status.rescale.step is step:
+            raise TemporaryError("the disk is full")
+        save(status)
+
+    return refuse

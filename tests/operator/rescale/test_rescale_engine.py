@@ -195,6 +195,27 @@ async def test_only_as_many_savepoints_stay_as_are_to_be_kept():
     assert bench.exact()
 
 
+async def test_the_next_job_waits_until_a_slow_cancellation_has_ended():
+    bench = await Bench(via="Checkpoint").started()
+    bench.world.checkpoint()
+    bench.world.cancel_takes = 5
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert bench.exact()
+
+
+async def test_a_jobmanager_that_never_answers_again_ends_the_change_and_not_in_a_circle():
+    bench = await Bench(submit_deadline=1.0, start_deadline=1.0, savepoint_deadline=1.0).started()
+    bench.world.refuse_calls = 10_000
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.FAILED
+    assert end.failure
+
+
 @pytest.mark.parametrize("died_after", range(1, 12))
 @pytest.mark.parametrize("broken", [set(), {2}], ids=["forward", "back"])
 async def test_a_controller_that_dies_after_any_write_is_resumed_without_loss(died_after, broken):
