@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
+from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
 
 NEEDED = 0.5
@@ -82,6 +83,26 @@ class OperatorModel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CostWeights:
+    """How much each part of an interval's cost matters; the defaults are the paper's.
+
+    Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
+
+    Raises:
+        ParameterError: A weight is negative.
+    """
+
+    violation: float = 0.6
+    resources: float = 0.2
+    reconfiguration: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse negative weights."""
+        if not min(self.violation, self.resources, self.reconfiguration) >= 0:
+            raise ParameterError(f"Expected weights >= 0, got {self}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
     """What an operator's manager knows at one tick. NaN where something could not be measured."""
 
@@ -107,6 +128,11 @@ class Observation:
     """Seconds since each replica joined, in the order of `utilisation`."""
     budget: float
     """Seconds of response time granted to the operator by the AM."""
+    weights: CostWeights = CostWeights()
+    """How much each part of the operator's cost matters; tuned by the AM."""
+    dearest: float | None = None
+    """Price that the operator's greatest cost is made of, k_max replicas at it; `None` is the
+    dearest node type. See `model.cost.normalised_cost`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

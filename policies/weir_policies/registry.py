@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +16,11 @@ from weir_policies.operator_manager.threshold import ThresholdParameters, Thresh
 from weir_policies.parameters import read_parameters
 from weir_policies.promise import Neighbourhood, OperatorPolicy
 
+if TYPE_CHECKING:
+    from weir_policies.kernels.policy import Algorithm
+
 Values = Mapping[str, Any]
+"""A policy's settings by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,36 @@ class Registered:
     build: Callable[[np.random.Generator, Values], OperatorPolicy]
     """Makes one from a generator, which those that draw nothing leave alone, and parameters."""
     neighbourhood: Neighbourhood
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Builds a policy from an algorithm, whose module is imported when it is asked for."""
+
+    module: str
+    """Below `operator_manager`; its function `define(values, name=...)` returns the algorithm."""
+    name: str
+
+    def define(self, values: Values) -> Algorithm:
+        """Return the algorithm with these parameters.
+
+        Raises:
+            ParameterError: A parameter is unknown, no number, or out of its range.
+        """
+        module = importlib.import_module(f"weir_policies.operator_manager.{self.module}")
+        algorithm: Algorithm = module.define(values, name=self.name)
+        return algorithm
+
+    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
+        """Return a policy for one operator."""
+        from weir_policies.kernels.policy import KernelPolicy
+
+        return KernelPolicy(self.define(values), rng)
+
+
+def _compile(module: str, *names: str, neighbourhood: Neighbourhood) -> dict[str, Registered]:
+    """Return the lines of the policies that one module defines."""
+    return {name: Registered(Compiled(module, name), neighbourhood) for name in names}
 
 
 def _threshold_cheapest(rng: np.random.Generator, values: Values) -> OperatorPolicy:
@@ -50,6 +85,7 @@ POLICIES: Mapping[str, Registered] = {
     "threshold-fastest": Registered(_threshold_fastest, ThresholdPolicy.neighbourhood),
     "ds2": Registered(_ds2, Ds2Policy.neighbourhood),
     "queueing": Registered(_queueing, QueueingPolicy.neighbourhood),
+    **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
 }
 
 
@@ -73,6 +109,17 @@ def build(
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
     return _find(name).build(rng, parameters or {})
+
+
+def define(name: str, parameters: Values | None = None) -> Algorithm | None:
+    """Return a policy's compiled algorithm; `None` where it has none and can only be built.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: A parameter is unknown, no number, or out of its range.
+    """
+    builder = _find(name).build
+    return builder.define(parameters or {}) if isinstance(builder, Compiled) else None
 
 
 def neighbourhood(name: str) -> Neighbourhood:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from weir_policies.errors import DeploymentError, ParameterError, ShapeError
 from weir_policies.model.cost import (
-    CostWeights,
     find_restarts,
     kind_of_change,
     normalised_cost,
@@ -17,7 +16,7 @@ from weir_policies.model.cost import (
 )
 from weir_policies.model.deployments import enumerate_deployments
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import ChangeKind, CostParts
+from weir_policies.promise import ChangeKind, CostParts, CostWeights
 from weir_policies.testing import NODE_TYPES
 
 

@@ -8,32 +8,13 @@ sizes within the pools restarts nothing and costs no reconfiguration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from weir_policies.errors import DeploymentError, ParameterError, ShapeError
+from weir_policies.errors import DeploymentError, ShapeError
 from weir_policies.model.arrays import Counts, Flags, Floats
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import ChangeKind, CostParts
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CostWeights:
-    """How much each part of an interval's cost matters; the defaults are the paper's.
-
-    Raises:
-        ParameterError: A weight is negative.
-    """
-
-    violation: float = 0.6
-    resources: float = 0.2
-    reconfiguration: float = 0.2
-
-    def __post_init__(self) -> None:
-        """Refuse negative weights."""
-        if not min(self.violation, self.resources, self.reconfiguration) >= 0:
-            raise ParameterError(f"Expected weights >= 0, got {self}")
+from weir_policies.promise import ChangeKind, CostParts, CostWeights
 
 
 def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> float:

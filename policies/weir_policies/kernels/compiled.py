@@ -1,0 +1,33 @@
+"""The one way in which Weir compiles a function.
+
+A kernel is compiled when it is first called, for the types it is called with, and kept on disk. It
+is handed to a loop as a first-class function, by an argument whose declared type is a
+`FunctionType`: a kernel passed as a plain argument would compile the loop anew in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Return the function, compiled by Numba without Python objects, cached on disk."""
+    # IEEE division: 1/0 is inf, as in NumPy, which the model's answers rely on.
+    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+
+
+def compiled_as(signature: Any) -> Callable[[Function], Function]:
+    """Return a decorator that compiles for exactly these types, at once; for loops.
+
+    Args:
+        signature: As Numba writes it; Numba has no static types, hence `Any`.
+    """
+    return cast(
+        Callable[[Function], Function],
+        numba.njit(signature, cache=True, error_model="numpy"),
+    )

@@ -1,0 +1,154 @@
+"""Decisions in words, for policies whose choice was made by a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from weir_policies.model.cost import price_per_hour
+from weir_policies.model.deployments import within_reach
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict_means
+from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
+from weir_policies.operator_manager.wording import say_deployment
+from weir_policies.promise import Candidate, Decision, Expectation, Observation
+
+AT_MOST = 12
+"""Candidates that a decision names."""
+
+
+def expect(observation: Observation, deployments: Sequence[Deployment]) -> list[Expectation]:
+    """Return what the queueing model expects of each deployment at the measured rate.
+
+    Where the service time is not known, or no finite time is to be expected, the response time is
+    NaN; utilisation then follows the number of replicas.
+    """
+    model = observation.model
+    prices = [price_per_hour(each, model.node_types) for each in deployments]
+    if math.isnan(model.service_mean) or math.isnan(model.service_scv):
+        busy = max(observation.utilisation, default=0.0) * observation.deployment.size
+        return [
+            Expectation(response_time=math.nan, utilisation=busy / each.size, cost_per_hour=price)
+            for each, price in zip(deployments, prices, strict=True)
+        ]
+    counts = np.array([each.counts for each in deployments], dtype=np.int64)
+    times, utilisations = predict_means(model, counts, observation.rate)
+    return [
+        Expectation(
+            response_time=float(time) if math.isfinite(time) else math.nan,
+            utilisation=float(utilisation),
+            cost_per_hour=price,
+        )
+        for time, utilisation, price in zip(times, utilisations, prices, strict=True)
+    ]
+
+
+def explain_rule(observation: Observation, target: Deployment, reason: str) -> Decision:
+    """Return the decision of a rule that leaves one answer: it rules out all others in reach."""
+    model, here = observation.model, observation.deployment
+    reached = within_reach(here, k_max=model.max_replicas, node_types=model.node_types)
+    others = [each for each in dict.fromkeys((here, *reached)) if each != target]
+    return _compose(
+        observation,
+        target,
+        reason,
+        {each: math.inf for each in others},
+        chosen="Chosen by the rule",
+        rejected="Rejected: the rule asks for another step",
+    )
+
+
+def explain_scores(
+    observation: Observation,
+    target: Deployment,
+    reason: str,
+    scores: Mapping[Deployment, float],
+    *,
+    chosen: str = "Chosen: the least expected cost",
+) -> Decision:
+    """Return the decision of a policy that compared scores, lower being better.
+
+    Args:
+        observation: What was seen.
+        target: The chosen deployment. Where it does not have the least score, as when a policy
+            explores, the others count as not compared.
+        reason: Why, a clause without its beginning.
+        scores: Of the deployments that were compared, the target among them.
+        chosen: The verdict on the target.
+    """
+    others = {each: score for each, score in scores.items() if each != target}
+    if scores[target] > min(scores.values()):
+        unweighed = dict.fromkeys(others, math.inf)
+        return _compose(
+            observation, target, reason, unweighed, chosen=chosen, rejected="Not tried this time"
+        )
+    return _compose(
+        observation,
+        target,
+        reason,
+        others,
+        chosen=chosen,
+        rejected="Rejected: a higher expected cost",
+        score=scores[target],
+    )
+
+
+def _compose(
+    observation: Observation,
+    target: Deployment,
+    reason: str,
+    others: Mapping[Deployment, float],
+    *,
+    chosen: str,
+    rejected: str,
+    score: float = 0.0,
+) -> Decision:
+    ranked = sorted(others, key=others.__getitem__)[: AT_MOST - 1]
+    first, *rest = expect(observation, [target, *ranked])
+    candidates = [Candidate(deployment=target, score=score, expectation=first, verdict=chosen)]
+    for each, expectation in zip(ranked, rest, strict=True):
+        candidates.append(
+            Candidate(
+                deployment=each, score=others[each], expectation=expectation, verdict=rejected
+            )
+        )
+    return Decision(
+        target=target,
+        reason=say_move(observation, target) + reason,
+        candidates=tuple(candidates),
+        expectation=first,
+        urgency=find_urgency(observation, target),
+    )
+
+
+def find_urgency(observation: Observation, target: Deployment) -> float:
+    """Return how urgent a change is: a need where it adds capacity, else a saving; 0 for none."""
+    here, node_types = observation.deployment, observation.model.node_types
+    if target == here:
+        return 0.0
+    speedups = [node_type.speedup for node_type in node_types]
+    gained = sum(
+        (after - before) * speedup
+        for after, before, speedup in zip(target, here, speedups, strict=True)
+    )
+    busiest = max(observation.utilisation, default=0.0)
+    if gained > 0:
+        return urgency_of_need(busiest)
+    return urgency_of_saving(1 - busiest)
+
+
+def say_move(observation: Observation, target: Deployment) -> str:
+    """Return the beginning of a reason, such as `Adds a replica to reach 3 x small/1: `."""
+    here, node_types = observation.deployment, observation.model.node_types
+    if target == here:
+        return "Stays: "
+    there = say_deployment(target, node_types)
+    match target.size - here.size:
+        case 1:
+            return f"Adds a replica to reach {there}: "
+        case -1:
+            return f"Removes a replica to reach {there}: "
+        case _:
+            return f"Goes to {there}: "

@@ -1,0 +1,78 @@
+"""Rates in levels, schedules and expected violations: what the learning policies share.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, sections 4 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.errors import ParameterError
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.view import MAX_REPLICAS, SERVICE_MEAN, View
+from weir_policies.parameters import refuse_outside
+
+ALPHA_DECAY, ALPHA_EVERY = 0.98, 10
+EPSILON_DECAY = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LevelParameters:
+    """How a policy cuts the rate into levels.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    levels: int = 30
+    """Rate levels, L."""
+    max_rate: float | None = None
+    """Records/s that the levels cover; what is above shares the highest. `None`: what the fastest
+    deployment can process."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        refuse_outside("levels", self.levels, low=1, high=10_000)
+        if self.levels != int(self.levels):
+            raise ParameterError(f"Expected a whole number for levels, got {self.levels}")
+        refuse_outside("max_rate", self.max_rate, low=0, low_allowed=False)
+
+    def find_quanta(self, view: View) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return the width of a level in records/s, one per operator `(o,)`.
+
+        Raises:
+            ParameterError: `max_rate` is open and the service time not known.
+        """
+        if self.max_rate is not None:
+            return np.full(view.seen.shape[0], self.max_rate / self.levels)
+        fastest = view.speedup.max(axis=1) * view.rules[:, MAX_REPLICAS]
+        quanta = fastest / view.traits[:, SERVICE_MEAN] / self.levels
+        if not np.isfinite(quanta).all():
+            raise ParameterError("Expected max_rate, because the service time is not known yet")
+        return np.asarray(quanta)
+
+
+@compiled
+def level_of(rate: float, quantum: float, levels: int) -> int:
+    """Return the level of a rate: rounded down, the highest one for all that is above."""
+    return min(int(rate / quantum), levels - 1)
+
+
+@compiled
+def middle_of(level: int, quantum: float) -> float:
+    """Return the rate in the middle of a level, records/s."""
+    return (level + 0.5) * quantum
+
+
+@compiled
+def learning_rate(updates: int, least: float) -> float:
+    """Return alpha for the update that follows so many: 1, times 0.98 every ten, with a floor."""
+    return max(least, ALPHA_DECAY ** (updates // ALPHA_EVERY))
+
+
+@compiled
+def exploration_rate(selections: int, least: float) -> float:
+    """Return epsilon for the selection that follows so many: 1, times 0.95 each, with a floor."""
+    return max(least, EPSILON_DECAY**selections)

@@ -1,0 +1,268 @@
+"""A compiled algorithm as a policy that a live operator manager can use.
+
+`Algorithm` is what one file of `operator_manager/` says of itself; the simulator's compiled loop
+calls its kernels for all operators, `KernelPolicy` for one.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weir_policies.errors import StateError
+from weir_policies.kernels.tables import grow
+from weir_policies.kernels.view import (
+    AGGREGATION,
+    AGGREGATION_CODES,
+    ARRIVAL_SCV,
+    KEY_GROUPS,
+    KEYED,
+    MAX_REPLICAS,
+    NETWORK_TIME,
+    NO_LIMIT,
+    SERVICE_MEAN,
+    SERVICE_SCV,
+    SHARING,
+    SHARING_CODES,
+    STEP,
+    TOP_COST,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    Kernel,
+    Memory,
+    View,
+    empty_view,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.staying import find_unknown, hold
+from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
+
+VERSION = 1
+TICKS_AHEAD = 1024
+"""Ticks for which a live policy's table has room at first; it grows."""
+
+Explain = Callable[[Observation, Deployment, View, Memory], Decision]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Algorithm:
+    """A policy's kernels, with its parameters bound."""
+
+    neighbourhood: Neighbourhood
+    prepare: Callable[[View, int], Memory]
+    """Makes the memory for the operators of a view, which so far holds only their models, and so
+    many ticks; refuses what it cannot handle with a `ParameterError`."""
+    learn: Kernel
+    """Updates the memory from `before`, `counts_before`, `proposed`, `cost` and `seen`."""
+    decide: Kernel
+    """Writes `target`; changes nothing else."""
+    explain: Explain
+    """Says why the live policy goes where `decide` wrote, and what else it weighed."""
+    needed: tuple[str, ...] = ()
+    """Fields of an observation, besides its rate and utilisation, without which it holds."""
+    draws: bool = False
+    """It uses `View.draws`."""
+    joint: bool = False
+    """One call decides for all operators."""
+
+
+@dataclass(slots=True)
+class _Mind:
+    """What belongs to one shape of model: a number of node types and of replicas."""
+
+    view: View
+    memory: Memory
+    taught: bool
+    """Whether the memory is more than what `prepare` makes."""
+
+
+class KernelPolicy:
+    """Decides for one operator with the kernels of an algorithm.
+
+    The memory is made for the shape of the first model that it meets. Where the number of node
+    types or of replicas changes later, what was learned fits no more and is begun anew.
+    """
+
+    def __init__(self, algorithm: Algorithm, rng: np.random.Generator) -> None:
+        self._algorithm = algorithm
+        self._rng = rng
+        self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
+        self._mind: _Mind | None = None
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """Which targets it proposes."""
+        return self._algorithm.neighbourhood
+
+    def decide(self, observation: Observation) -> Decision:
+        """Choose a target; missing data gives the present deployment with a reason."""
+        unknown = find_unknown(observation, *self._algorithm.needed)
+        if unknown is not None:
+            return hold(observation, unknown)
+        mind = self._recall(observation)
+        view, memory = mind.view, mind.memory
+        _fill_present(view, observation)
+        view.draws[0] = self._draws
+        self._algorithm.decide(0, view, memory)
+        target = Deployment(tuple(int(count) for count in view.target[0]))
+        return self._algorithm.explain(observation, target, view, memory)
+
+    def learn(self, transition: Transition) -> None:
+        """Learn from one interval; one in which something needed is unknown teaches nothing."""
+        before, after = transition.observation, transition.next_observation
+        needed = self._algorithm.needed
+        if find_unknown(before, *needed) is not None or find_unknown(after, *needed) is not None:
+            return
+        mind = self._recall(after)
+        if len(before.deployment.counts) != len(after.deployment.counts):
+            return  # the node types changed in between: there is nothing to compare
+        view = mind.view
+        _fill_present(view, after)
+        view.before[0] = _read_seen(before)
+        view.counts_before[0] = before.deployment.counts
+        view.proposed[0] = transition.proposed.counts
+        parts = transition.cost
+        view.cost[0] = (parts.violation, parts.resources, parts.reconfiguration)
+        self._algorithm.learn(0, view, mind.memory)
+        mind.memory = grow(mind.memory)
+        mind.taught = True
+        if self._algorithm.draws:
+            self._draws = self._rng.random(2)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return the memory and the generator's state as plain JSON values."""
+        state: dict[str, Any] = {"version": VERSION, "draws": self._draws.tolist()}
+        if self._algorithm.draws:
+            state["generator"] = self._rng.bit_generator.state
+        if self._mind is not None and self._mind.taught:
+            state["shape"] = list(_shape(self._mind.view))
+            state["memory"] = {
+                name: _pack(array) for name, array in self._mind.memory._asdict().items()
+            }
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned.
+
+        Raises:
+            StateError: It is of another version, or no state of a compiled policy.
+        """
+        if state.get("version") != VERSION or "draws" not in state:
+            raise StateError(f"Expected state of version {VERSION}, got {state.get('version')}")
+        self._draws = np.array(state["draws"])
+        if "generator" in state:
+            self._rng.bit_generator.state = state["generator"]
+        self._mind = None
+        if "memory" in state:
+            node_types, replicas = state["shape"]
+            self._mind = _Mind(
+                empty_view(operators=1, node_types=node_types, max_replicas=replicas),
+                Memory(**{name: _unpack(array) for name, array in state["memory"].items()}),
+                taught=True,
+            )
+
+    def _recall(self, observation: Observation) -> _Mind:
+        """Return the view and the memory, new ones where the model's shape is new."""
+        model = observation.model
+        shape = (len(model.node_types), model.max_replicas)
+        if self._mind is None or _shape(self._mind.view) != shape:
+            view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
+            fill_model(view, 0, model)
+            _fill_present(view, observation)
+            self._mind = _Mind(view, self._algorithm.prepare(view, TICKS_AHEAD), taught=False)
+        fill_model(self._mind.view, 0, model)
+        return self._mind
+
+
+def fill_model(view: View, o: int, model: OperatorModel) -> None:
+    """Write what is believed of an operator into its row of a view.
+
+    Any deployment is in reach; the greatest cost and the weights are an observation's, and are
+    left alone.
+    """
+    pools = list(dict.fromkeys(node_type.pool for node_type in model.node_types))
+    for place, node_type in enumerate(model.node_types):
+        view.speedup[o, place] = node_type.speedup
+        view.price[o, place] = node_type.price
+        view.pool[o, place] = pools.index(node_type.pool)
+        limit = node_type.pool_limit
+        view.limit[o, place] = NO_LIMIT if limit is None else limit
+    traits, rules = view.traits[o], view.rules[o]
+    traits[SERVICE_MEAN], traits[SERVICE_SCV] = model.service_mean, model.service_scv
+    traits[ARRIVAL_SCV], traits[NETWORK_TIME] = model.arrival_scv, model.network_time
+    rules[MAX_REPLICAS] = model.max_replicas
+    rules[SHARING] = SHARING_CODES[model.sharing]
+    rules[AGGREGATION] = AGGREGATION_CODES[model.aggregation]
+    rules[KEYED] = model.keyed
+    rules[KEY_GROUPS] = NO_LIMIT if model.key_groups is None else model.key_groups
+    rules[STEP] = 0
+
+
+def _fill_present(view: View, observation: Observation) -> None:
+    """Write one observation into the only row of a view."""
+    model = observation.model
+    view.seen[0] = _read_seen(observation)
+    view.counts[0] = observation.deployment.counts
+    types_of_replicas = [
+        place for place, count in enumerate(observation.deployment.counts) for _ in range(count)
+    ]
+    view.busy[0] = 0.0
+    for place, busy in zip(types_of_replicas, observation.utilisation, strict=False):
+        view.busy[0, place] = max(view.busy[0, place], busy)
+    view.joined[0] = -1
+    ages = observation.replica_ages
+    known = len(ages) == len(types_of_replicas)
+    oldest_first = sorted(
+        range(len(types_of_replicas)), key=lambda replica: -ages[replica] if known else 0.0
+    )
+    for rank, replica in enumerate(oldest_first[: view.joined.shape[1]]):
+        view.joined[0, rank] = types_of_replicas[replica]
+    dearest = observation.dearest
+    if dearest is None:
+        dearest = max(node_type.price for node_type in model.node_types)
+    traits, weights = view.traits[0], observation.weights
+    traits[TOP_COST] = model.max_replicas * dearest
+    traits[WEIGHT_VIOLATION] = weights.violation
+    traits[WEIGHT_RESOURCES] = weights.resources
+    traits[WEIGHT_RECONFIGURATION] = weights.reconfiguration
+
+
+def _read_seen(observation: Observation) -> tuple[float, ...]:
+    """Return the columns of `View.seen`."""
+    return (
+        observation.rate,
+        observation.processed,
+        observation.response_time,
+        observation.backlog,
+        observation.budget,
+        max(observation.utilisation, default=0.0),
+        observation.time,
+        observation.time_of_week,
+        observation.interval,
+    )
+
+
+def _shape(view: View) -> tuple[int, int]:
+    return view.counts.shape[1], view.joined.shape[1]
+
+
+def _pack(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return an array as JSON values, bit for bit: NaN and infinity have no number there."""
+    return {
+        "type": array.dtype.str,
+        "shape": list(array.shape),
+        "data": b64encode(array.tobytes()).decode("ascii"),
+    }
+
+
+def _unpack(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    array = np.frombuffer(b64decode(packed["data"]), dtype=packed["type"])
+    if array.size != math.prod(packed["shape"]):
+        raise StateError(f"Expected an array of shape {packed['shape']}, got {array.size} numbers")
+    return array.reshape(packed["shape"]).copy()

@@ -1,0 +1,172 @@
+"""The queueing model for one deployment, compiled: what `model.queueing` says of many at once.
+
+The formulas, their sources and the three rules of sharing are explained in `model.queueing` and
+`model.sharing`; a test holds both to the same answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.view import (
+    AGGREGATION,
+    ARRIVAL_SCV,
+    BY_LOAD,
+    EQUAL,
+    KEY_GROUPS,
+    KEYED,
+    NETWORK_TIME,
+    NO_LIMIT,
+    SERVICE_MEAN,
+    SERVICE_SCV,
+    SHARING,
+    WORST,
+    View,
+)
+from weir_policies.model.arrays import Counts
+from weir_policies.model.sharing import FILL_LEVEL
+
+
+@compiled
+def wait(utilisation: float, service_mean: float, service_scv: float, arrival_scv: float) -> float:
+    """Return the mean waiting time at one replica, s; `inf` from utilisation 1 on.
+
+    Args:
+        utilisation: Of the replica, 0 or more.
+        service_mean: Seconds of work per record on it.
+        service_scv: Squared coefficient of variation of the service time.
+        arrival_scv: The same of the times between arrivals at the replica.
+    """
+    if utilisation >= 1:
+        return np.inf
+    variability = arrival_scv + service_scv
+    waiting = utilisation / (1 - utilisation) * service_mean * variability / 2
+    if arrival_scv < 1 and variability > 0:
+        if utilisation == 0:
+            return 0.0
+        weight = (1 - arrival_scv) ** 2 / variability
+        waiting *= np.exp(-2 * (1 - utilisation) * weight / (3 * utilisation))
+    return waiting
+
+
+@compiled
+def water_level(o: int, view: View, counts: Counts, rate: float) -> float:
+    """Return records/s of a replica that is not full, by the law of `byLoad`.
+
+    Replicas fill slowest first, until the rest can share evenly what is left. `inf` where all are
+    full: then shares follow speed.
+    """
+    left = rate
+    sparing = 0
+    for place in range(counts.size):
+        sparing += counts[place]
+    filled = 0.0  # caps up to this one are full
+    while sparing > 0:
+        lowest = np.inf
+        for place in range(counts.size):
+            cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
+            if counts[place] > 0 and filled < cap < lowest:
+                lowest = cap
+        if left / sparing <= lowest:
+            return left / sparing
+        for place in range(counts.size):
+            cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
+            if cap == lowest:
+                left -= counts[place] * cap
+                sparing -= counts[place]
+        filled = lowest
+    return np.inf
+
+
+@compiled
+def share_of(
+    o: int, view: View, place: int, size: int, speed: float, rate: float, level: float
+) -> float:
+    """Return the part of the operator's records that a replica gets, the fullest of its type.
+
+    Args:
+        o: Row of the operator.
+        view: Where its rules stand.
+        place: Node type of the replica.
+        size: Replicas of the deployment.
+        speed: Sum of their speedups.
+        rate: Records/s at the operator.
+        level: The `water_level`; any number where sharing is not `byLoad`.
+    """
+    if view.rules[o, SHARING] == EQUAL:
+        groups = view.rules[o, KEY_GROUPS]
+        if view.rules[o, KEYED] == 0 or groups == NO_LIMIT:
+            return 1 / size
+        return np.ceil(groups / size) / groups
+    if view.rules[o, SHARING] == BY_LOAD and level < np.inf:
+        if rate == 0:
+            return 1 / size
+        return min(level, FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]) / rate
+    return view.speedup[o, place] / speed
+
+
+@compiled
+def predict_one(o: int, view: View, counts: Counts, rate: float) -> tuple[float, float]:
+    """Return mean response time, s, and the busiest replica's utilisation under a deployment.
+
+    Args:
+        o: Row of the operator.
+        view: Where its model stands.
+        counts: Replicas per node type, `(t,)`, at least one.
+        rate: Records/s that arrive.
+
+    Returns:
+        The response time is `inf` where a replica cannot keep up; utilisation may exceed 1.
+    """
+    size, speed = 0, 0.0
+    for place in range(counts.size):
+        size += counts[place]
+        speed += counts[place] * view.speedup[o, place]
+    level = water_level(o, view, counts, rate) if view.rules[o, SHARING] == BY_LOAD else 0.0
+    arrival_scv = view.traits[o, ARRIVAL_SCV]
+    service_scv = view.traits[o, SERVICE_SCV]
+    groups = view.rules[o, KEY_GROUPS]
+    divided = view.rules[o, SHARING] == EQUAL and view.rules[o, KEYED] != 0 and groups != NO_LIMIT
+    worst, average, busiest = 0.0, 0.0, 0.0
+    for place in range(counts.size):
+        if counts[place] == 0:
+            continue
+        service_mean = view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
+        share = share_of(o, view, place, size, speed, rate, level)
+        utilisation = rate * share * service_mean
+        scv = 1 + (arrival_scv - 1) * share if view.rules[o, KEYED] else arrival_scv / size
+        time = wait(utilisation, service_mean, service_scv, scv) + service_mean
+        worst = max(worst, time)
+        busiest = max(busiest, utilisation)
+        full = 1.0
+        if divided:
+            # M mod p replicas hold ceil(M/p) key groups, the others floor(M/p).
+            full = (groups % size) / size if groups % size else 1.0
+            least = np.floor(groups / size) / groups
+            if full < 1 and least > 0:
+                scv = 1 + (arrival_scv - 1) * least
+                fast = wait(rate * least * service_mean, service_mean, service_scv, scv)
+                average += counts[place] * (1 - full) * least * (fast + service_mean)
+        if share > 0:
+            average += counts[place] * full * share * time
+    response_time = worst if view.rules[o, AGGREGATION] == WORST else average
+    return response_time + view.traits[o, NETWORK_TIME], busiest
+
+
+@compiled
+def price_of(o: int, view: View, counts: Counts) -> float:
+    """Return what the deployment costs, currency per hour."""
+    total = 0.0
+    for place in range(counts.size):
+        total += counts[place] * view.price[o, place]
+    return total
+
+
+@compiled
+def capacity_of(o: int, view: View, counts: Counts) -> float:
+    """Return records/s that the deployment could process if all replicas were busy."""
+    speed = 0.0
+    for place in range(counts.size):
+        speed += counts[place] * view.speedup[o, place]
+    return speed / view.traits[o, SERVICE_MEAN]

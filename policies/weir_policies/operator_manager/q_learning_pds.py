@@ -1,0 +1,246 @@
+"""Q-learning on post-decision states: `ql-pds`, and with an estimate of violations `ql-pds-plus`.
+
+A post-decision state is (k', rate level): the deployment after the action, before the rate moves.
+What an action costs for certain (the reconfiguration, the resources of k') is known; only the
+violation is learned, in one table V over post-decision states:
+
+    q(s, a) = V(k', level) + c_estimated(k', level) + c_known(a, k')
+    a       = the valid action of least q(s, a); the first of equals, staying first
+    V(pds) <- (1 - alpha) V(pds) + alpha (c_violation - c_estimated + gamma min_a' q(s', a'))
+
+`ql-pds-plus` estimates: w_violation where the believed model says that k' breaks the budget at the
+middle of the level. `ql-pds` estimates 0.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.3, equations 9 to 12.
+`published: 1` takes the old value of an update from the state before the action, as the program
+behind the published tables did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of, middle_of
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.prediction import predict_one
+from weir_policies.kernels.steps import (
+    count_actions,
+    is_valid,
+    price_after,
+    step_of,
+    take,
+    total,
+)
+from weir_policies.kernels.tables import (
+    count_keys,
+    encode,
+    find_place,
+    read,
+    size_table,
+    stride_of,
+)
+from weir_policies.kernels.view import (
+    BUDGET,
+    MAX_REPLICAS,
+    RATE,
+    TOP_COST,
+    VIOLATION,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    Memory,
+    View,
+    empty_memory,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+GAMMA, LEAST_ALPHA, QUANTUM = range(3)  # columns of `Memory.floats`
+LEVELS, PUBLISHED, ESTIMATES, UPDATES, KEYS = range(5)  # columns of `Memory.ints`
+
+UNKNOWN = -1.0
+"""Stands where an estimate was not needed yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QLearningPdsParameters(LevelParameters):
+    """Settings of `ql-pds` and `ql-pds-plus`.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    gamma: float = 0.99
+    """Weight of the next interval's costs against this one's."""
+    least_alpha: float = 0.1
+    """Floor of the learning rate."""
+    published: int = 0
+    """1 takes the old value from the state before the action."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        LevelParameters.__post_init__(self)
+        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
+        refuse_outside("published", self.published, low=0, high=1)
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `ql-pds` or `ql-pds-plus`, its parameters bound."""
+    parameters = read_parameters(QLearningPdsParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters, name == "ql-pds-plus"),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget",),
+    )
+
+
+def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ticks: int) -> Memory:
+    keys = count_keys(view, levels=int(parameters.levels))
+    columns, values = size_table(keys, writes=ticks)
+    # While the table is dense, the estimates stand behind the values: they cost more than a read.
+    memory = empty_memory(
+        view,
+        floats=3,
+        ints=5,
+        keys=columns,
+        values=2 * values if estimates and columns == 1 else values,
+    )
+    memory.floats[:, GAMMA] = parameters.gamma
+    memory.floats[:, LEAST_ALPHA] = parameters.least_alpha
+    memory.floats[:, QUANTUM] = parameters.find_quanta(view)
+    memory.ints[:, LEVELS] = int(parameters.levels)
+    memory.ints[:, PUBLISHED] = int(parameters.published)
+    memory.ints[:, ESTIMATES] = estimates
+    memory.ints[:, KEYS] = keys
+    if memory.values.shape[1] > values:
+        memory.values[:, values:] = UNKNOWN
+    return memory
+
+
+@compiled
+def estimate(o: int, view: View, place: int, change: int, level: int, quantum: float) -> float:
+    """Return the expected cost of violations with `change` replicas more, by the believed model."""
+    view.counts[o, place] += change
+    time, _ = predict_one(o, view, view.counts[o], middle_of(level, quantum))
+    view.counts[o, place] -= change
+    return view.traits[o, WEIGHT_VIOLATION] if time > view.seen[o, BUDGET] else 0.0
+
+
+@compiled
+def value_of(o: int, view: View, memory: Memory, action: int, here: int, level: int) -> float:
+    """Return q(s, a) in the present state: deployment `counts`, the key `here`, the level."""
+    place, change = step_of(action, view.counts.shape[1])
+    levels = memory.ints[o, LEVELS]
+    key = here + change * stride_of(place, view.rules[o, MAX_REPLICAS] + 1, levels)
+    expected = 0.0
+    if memory.ints[o, ESTIMATES]:
+        expected = UNKNOWN
+        if memory.keys.shape[1] == 1:
+            expected = memory.values[o, memory.ints[o, KEYS] + key]
+        if expected == UNKNOWN:
+            expected = estimate(o, view, place, change, level, memory.floats[o, QUANTUM])
+    value = read(memory.keys[o], memory.values[o], key) + expected
+    resources = price_after(o, view, view.counts[o], place, change) / view.traits[o, TOP_COST]
+    moved = view.traits[o, WEIGHT_RECONFIGURATION] if action else 0.0
+    return value + (moved + view.traits[o, WEIGHT_RESOURCES] * resources)
+
+
+@compiled
+def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
+    """Return the valid action of least value in the present state, and that value."""
+    levels = memory.ints[o, LEVELS]
+    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
+    counts = view.counts[o]
+    here = encode(counts, view.rules[o, MAX_REPLICAS] + 1, level, levels)
+    size = total(counts)
+    best, least = 0, np.inf
+    for action in range(count_actions(view)):
+        if is_valid(o, view, counts, size, action):
+            value = value_of(o, view, memory, action, here, level)
+            if value < least:
+                best, least = action, value
+    return best, least
+
+
+@compiled
+def remember_estimates(o: int, view: View, memory: Memory) -> None:
+    """Work out the estimates that the present state needs and a dense table does not hold yet."""
+    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
+    level = level_of(view.seen[o, RATE], quantum, levels)
+    counts = view.counts[o]
+    base = view.rules[o, MAX_REPLICAS] + 1
+    here = encode(counts, base, level, levels)
+    size = total(counts)
+    for action in range(count_actions(view)):
+        if is_valid(o, view, counts, size, action):
+            place, change = step_of(action, counts.size)
+            column = memory.ints[o, KEYS] + here + change * stride_of(place, base, levels)
+            if memory.values[o, column] == UNKNOWN:
+                memory.values[o, column] = estimate(o, view, place, change, level, quantum)
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Update V with the violation that followed the last action."""
+    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
+    dense = memory.keys.shape[1] == 1
+    if memory.ints[o, ESTIMATES] and dense:
+        remember_estimates(o, view, memory)
+    base = view.rules[o, MAX_REPLICAS] + 1
+    level = level_of(view.before[o, RATE], quantum, levels)
+    post_decision = encode(view.counts[o], base, level, levels)
+    expected = 0.0
+    if memory.ints[o, ESTIMATES]:
+        column = memory.ints[o, KEYS] + post_decision
+        expected = memory.values[o, column] if dense else UNKNOWN
+        if expected == UNKNOWN:
+            expected = estimate(o, view, 0, 0, level, quantum)
+    _, following = find_best(o, view, memory)
+    violation = view.traits[o, WEIGHT_VIOLATION] * view.cost[o, VIOLATION]
+    aim = violation - expected + memory.floats[o, GAMMA] * following
+    alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
+    place = find_place(memory.keys[o], post_decision)
+    old = memory.values[o, place]
+    if memory.ints[o, PUBLISHED]:
+        old = read(
+            memory.keys[o], memory.values[o], encode(view.counts_before[o], base, level, levels)
+        )
+    memory.values[o, place] = (1 - alpha) * old + alpha * aim
+    memory.ints[o, UPDATES] += 1
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Take the valid action of least value."""
+    best, _ = find_best(o, view, memory)
+    take(o, view, best)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Compare the values of all valid actions."""
+    levels = int(memory.ints[0, LEVELS])
+    level = level_of(observation.rate, memory.floats[0, QUANTUM], levels)
+    here = encode(view.counts[0], int(view.rules[0, MAX_REPLICAS]) + 1, level, levels)
+    scores = {}
+    for action in range(count_actions(view)):
+        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
+            take(0, view, action)
+            deployment = Deployment(tuple(int(count) for count in view.target[0]))
+            scores[deployment] = value_of(0, view, memory, action, here, level)
+    reason = (
+        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
+        f"after {memory.ints[0, UPDATES]:,} intervals learned"
+    )
+    return explain_scores(observation, target, reason, scores)
