@@ -1,0 +1,126 @@
+"""The operators of an experiment: as they truly are, and as the policy is told.
+
+Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6. The mean
+service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
+error and between the true speedups of the next slower and the next faster type, so that the types
+keep their order. Prices are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from weir_policies.model import node_types
+from weir_policies.promise import OperatorModel
+from weir_simulator.experiment import Experiment, NodeType, Operator
+
+
+def true_models(experiment: Experiment) -> tuple[OperatorModel, ...]:
+    """Return the operators as they are, in the file's order."""
+    types = _node_types(experiment, {})
+    return tuple(
+        _model(experiment, operator, types, time_factor=1.0, scv=operator.scv)
+        for operator in experiment.operators
+    )
+
+
+def believed_models(experiment: Experiment, rng: np.random.Generator) -> tuple[OperatorModel, ...]:
+    """Return the operators as the policy knows them, in the file's order.
+
+    Args:
+        experiment: Says how the belief differs from the truth.
+        rng: Gives the drawn errors; nothing is drawn where none are asked for.
+    """
+    believed = experiment.believed
+    speedups = believed.speedups
+    if believed.speedup_error is not None:
+        speedups = draw_speedups(experiment.node_types, believed.speedup_error, rng)
+    types = _node_types(experiment, speedups)
+    return tuple(
+        _model(
+            experiment,
+            operator,
+            types,
+            time_factor=_draw_time_factor(experiment, rng),
+            scv=operator.scv if believed.scv is None else believed.scv,
+        )
+        for operator in experiment.operators
+    )
+
+
+def draw_speedups(
+    types: Sequence[NodeType], error: float, rng: np.random.Generator
+) -> dict[str, float]:
+    """Return estimated speedups by node type.
+
+    Args:
+        types: Their true speedups.
+        error: Greatest relative error.
+        rng: One number is drawn per type, the slowest first.
+    """
+    slowest_first = sorted(types, key=lambda each: each.speedup)
+    estimates: dict[str, float] = {}
+    for place, each in enumerate(slowest_first):
+        low, high = each.speedup * (1 - error), each.speedup * (1 + error)
+        if place > 0:
+            low = max(low, slowest_first[place - 1].speedup)
+        if place + 1 < len(slowest_first):
+            high = min(high, slowest_first[place + 1].speedup)
+        estimates[each.name] = low + float(rng.random()) * (high - low)
+    return estimates
+
+
+def _draw_time_factor(experiment: Experiment, rng: np.random.Generator) -> float:
+    believed = experiment.believed
+    if believed.service_error is None:
+        return believed.service_time
+    least, greatest = believed.service_error
+    sign = 1.0 if rng.random() < 0.5 else -1.0
+    return 1 + sign * (least + float(rng.random()) * (greatest - least))
+
+
+def _node_types(
+    experiment: Experiment, speedups: Mapping[str, float]
+) -> tuple[node_types.NodeType, ...]:
+    limits = {
+        each.pool_name: each.pool_limit
+        for each in experiment.node_types
+        if each.pool_limit is not None
+    }
+    return tuple(
+        node_types.NodeType(
+            name=each.name,
+            pool=each.pool_name,
+            speedup=speedups.get(each.name, each.speedup),
+            price=each.price,
+            pool_limit=limits.get(each.pool_name),
+        )
+        for each in experiment.node_types
+    )
+
+
+def _model(
+    experiment: Experiment,
+    operator: Operator,
+    types: tuple[node_types.NodeType, ...],
+    *,
+    time_factor: float,
+    scv: float,
+) -> OperatorModel:
+    return OperatorModel(
+        name=operator.name,
+        node_types=types,
+        max_replicas=operator.max_replicas,
+        service_mean=time_factor / operator.service_rate,
+        service_scv=scv,
+        arrival_scv=operator.arrival_scv,
+        keyed=operator.keyed,
+        sharing=experiment.sharing if operator.sharing is None else operator.sharing,
+        aggregation=(
+            experiment.aggregation if operator.aggregation is None else operator.aggregation
+        ),
+        key_groups=operator.key_groups,
+        network_time=operator.network_time,
+    )

@@ -1,0 +1,309 @@
+"""An experiment: a dataflow, an infrastructure, a trace, a policy, and what the world does.
+
+The defaults are the setting of Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023: equal sharing,
+the worst replica counts, every slot is a steady state, a change is in force from the next slot on.
+What real pools do beyond that is `World`, off by default; what a policy wrongly believes is
+`Believed`.
+
+An `Experiment` that exists is right in itself, except for its trace, which lies elsewhere:
+`experiment_files` reads both and says where a file is wrong, `arrivals` gives the rates, `beliefs`
+the operators as the world and as the policy knows them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from weir_policies import registry
+from weir_policies.application_manager.budgets import share_equally
+from weir_policies.model import dataflow as graph
+from weir_policies.model.node_types import Deployment
+from weir_policies.promise import Aggregation, Neighbourhood, Sharing
+from weir_simulator.experiment_rules import judge, judge_policy, judge_trace
+from weir_simulator.section import (
+    AboveZero,
+    AtLeastZero,
+    Duration,
+    Name,
+    Probability,
+    Section,
+    refusal,
+    refuse,
+)
+from weir_simulator.trace_synthesis import TraceKind
+
+
+class Operator(Section):
+    """One operator of the dataflow, as it truly is."""
+
+    name: Name = Field(examples=["op"])
+    service_rate: AboveZero = Field(examples=[180])
+    """Records/s that one replica of speedup 1 processes without a pause."""
+    scv: AtLeastZero = Field(default=1.0, examples=[0.5])
+    """Squared coefficient of variation of the service time; 1 is exponential."""
+    max_replicas: int = Field(ge=1, le=10_000, examples=[10])
+    """Most replicas over all node types."""
+    keyed: bool = True
+    """Whether records are dealt at random, by key: then a replica sees a Poisson stream where the
+    operator does, which is the papers' M/G/1. False deals them by turn, which is smoother."""
+    sharing: Sharing | None = None
+    """How records are shared among the replicas; `None` is the experiment's."""
+    aggregation: Aggregation | None = None
+    """How the replicas' response times become the operator's; `None` is the experiment's."""
+    key_groups: int | None = Field(default=None, ge=1, examples=[128])
+    """Most parts that keyed records can be divided in; `None` divides them without rounding."""
+    arrival_scv: AtLeastZero = Field(default=1.0, examples=[1.0])
+    """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
+    network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
+    """Seconds per record on the wire before the operator."""
+    budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
+    """Seconds of response time granted to it; `None` is the bound divided by the number of
+    operators on the longest path through it."""
+
+
+class Edge(Section):
+    """Records that flow from one operator to another; `[a, b]` for short."""
+
+    source: Name = Field(alias="from", examples=["a"])
+    target: Name = Field(alias="to", examples=["b"])
+    selectivity: AtLeastZero = Field(default=1.0, examples=[1.0])
+    """Records on this edge per record that `from` takes in."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_pair(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        if len(value) != 2:
+            raise refusal("a pair of operators, [from, to]", "write for example [a, b]")
+        return {"from": value[0], "to": value[1]}
+
+
+class NodeType(Section):
+    """A kind of node that replicas run on."""
+
+    name: Name = Field(examples=["t1"])
+    speedup: AboveZero = Field(examples=[1.0])
+    """Work done per second relative to the speed that `serviceRate` is given for."""
+    price: AtLeastZero = Field(examples=[1.0])
+    """Currency per replica and hour."""
+    pool: Name | None = Field(default=None, examples=["small"])
+    """Node pool, within which a replica may change its type in place (`world.resizes`); `None` is a
+    pool of its own."""
+    pool_limit: int | None = Field(default=None, ge=1, examples=[20])
+    """Most replicas of all operators over all types of the pool; `None` is no limit."""
+
+    @property
+    def pool_name(self) -> str:
+        """The pool, named after the type where it is one of its own."""
+        return self.name if self.pool is None else self.pool
+
+
+class Objective(Section):
+    """What the dataflow owes its users."""
+
+    response_time: Duration = Field(gt=0, examples=["50ms"])
+    """Seconds from source to sink along the slowest path; a slot above it is a violation."""
+
+
+class Weights(Section):
+    """How much each part of a slot's cost matters."""
+
+    violations: AtLeastZero = Field(default=0.6, examples=[0.6])
+    resources: AtLeastZero = Field(default=0.2, examples=[0.2])
+    reconfigurations: AtLeastZero = Field(default=0.2, examples=[0.2])
+
+
+class RateLevels(Section):
+    """How policies with a table cut the rate into levels."""
+
+    levels: int = Field(default=30, ge=1, le=10_000, examples=[30])
+    max: AboveZero | None = Field(default=None, examples=[650])
+    """Records/s that the levels cover; what is above shares the highest. `None` leaves it to the
+    policy: what its fastest deployment can process."""
+
+
+class TraceSource(Section):
+    """Where a trace comes from: a file, or made up."""
+
+    file: Path | None = Field(default=None, strict=False, examples=["taxi.txt"])
+    """Text file, one rate in records/s per line; relative to the experiment's file."""
+    start: int = Field(default=0, ge=0, examples=[0])
+    """First slot to use."""
+    slots: int | None = Field(default=None, ge=1, examples=[10080])
+    """How many slots to use; `None` is the rest of the file, or a week of minutes made up."""
+    kind: TraceKind | None = None
+    """The published trace that a made-up one looks like."""
+    seed: int = Field(default=1, ge=0, examples=[1])
+    """Equal seeds make up equal traces."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(judge_trace(self))
+        return self
+
+
+class PolicyChoice(Section):
+    """Which policy scales the operators."""
+
+    name: str = Field(examples=["queueing"])
+    parameters: dict[str, JsonValue] = Field(default={})
+    """Its settings by name; what is left out keeps its default."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(judge_policy(self))
+        return self
+
+
+class Change(Section):
+    """What is different from a slot on; factors multiply what the file says, not former changes."""
+
+    slot: int = Field(ge=0, examples=[5000])
+    rate: AtLeastZero = Field(default=1.0, examples=[2.0])
+    """Factor of the trace."""
+    prices: dict[str, AtLeastZero] = Field(default={}, examples=[{"t1": 100}])
+    """Factor by node type."""
+    speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t1": 0.5}])
+    """Factor by node type."""
+
+
+class World(Section):
+    """What real pools do beyond the papers' model; everything is off by default."""
+
+    resizes: bool = False
+    """Whether a change of sizes within the pools is made in place and is no reconfiguration."""
+    provisioning_delay: Duration = Field(default=0.0, ge=0, examples=["2m"])
+    """Seconds until an added replica is there; the job runs on in the meantime."""
+    downtime: Duration = Field(default=0.0, ge=0, examples=["5s"])
+    """Seconds that a reconfiguration stops the whole dataflow; its records wait."""
+    queues: bool = False
+    """Whether backlog is carried over slots; implied by `downtime`."""
+    replica_spread: AtLeastZero = Field(default=0.0, examples=[0.1])
+    """Relative difference of speed among replicas of one node type (standard deviation)."""
+    loss_probability: Probability = Field(default=0.0, examples=[0.0001])
+    """Probability per replica and slot that it is lost and has to be replaced."""
+    noise: AtLeastZero = Field(default=0.0, examples=[0.05])
+    """Relative standard deviation of what is measured."""
+    missing: Probability = Field(default=0.0, examples=[0.01])
+    """Probability per operator and slot that its measurements are missing."""
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def carries_backlog(self) -> bool:
+        """Whether records wait from slot to slot."""
+        return self.queues or self.downtime > 0
+
+
+class Believed(Section):
+    """How the model that a policy is given differs from the truth: exactly, or drawn from the seed.
+
+    Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6 (PDS+).
+    """
+
+    service_time: AboveZero = Field(default=1.0, examples=[1.08])
+    """Factor of the mean service time of every operator."""
+    service_error: Annotated[tuple[Probability, ...], Field(min_length=2, max_length=2)] | None = (
+        Field(default=None, examples=[[0.05, 0.1]])
+    )
+    """Least and greatest relative error of the mean service time; size and sign are drawn."""
+    scv: AtLeastZero | None = Field(default=None, examples=[1.0])
+    """Squared coefficient of variation of the service time; `None` is the truth."""
+    speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t2": 0.8}])
+    """Speedup by node type; what is left out is the truth."""
+    speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
+    """Greatest relative error of the speedups, drawn so that the types keep their order."""
+
+
+class Experiment(Section):
+    """Everything that a run depends on, but for its seed."""
+
+    operators: tuple[Operator, ...] = Field(min_length=1, examples=[[{"name": "op"}]])
+    edges: tuple[Edge, ...] = Field(default=(), examples=[[["a", "b"]]])
+    node_types: tuple[NodeType, ...] = Field(
+        min_length=1, max_length=64, examples=[[{"name": "t1", "speedup": 1.0, "price": 1.0}]]
+    )
+    cost_normaliser: AboveZero | None = Field(default=None, examples=[2.0])
+    """Price that the greatest cost is made of, all replicas at it; `None` is the dearest type's."""
+    objective: Objective = Field(examples=[{"responseTime": "50ms"}])
+    weights: Weights = Weights()
+    rate: RateLevels = RateLevels()
+    trace: TraceSource = Field(examples=[{"file": "taxi.txt"}])
+    training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
+    """Trace that offline policies learn from; not the one that they are judged on."""
+    policy: PolicyChoice = PolicyChoice(name="queueing")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(1,), min_length=1, examples=[[1, 2, 3]]
+    )
+    """Each is a run of its own; `weir compare` makes an interval of them."""
+    step: Literal[1, "any"] | None = Field(default=None, examples=[1])
+    """Whether a decision reaches one replica more or less, or any deployment; `None` is as the
+    policy was made."""
+    initial: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
+        default=None, examples=[{"t1": 1}]
+    )
+    """Replicas of each operator to begin with, by node type; `None` is one of the first type."""
+    sharing: Sharing = Sharing.EQUAL
+    aggregation: Aggregation = Aggregation.WORST
+    slot: Duration = Field(default=60.0, gt=0, examples=["60s"])
+    """Seconds between two decisions, one line of the trace."""
+    world: World = World()
+    believed: Believed = Believed()
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_seed_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise refusal("distinct seeds", "equal seeds give equal runs: keep each once")
+        return seeds
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(judge(self))
+        return self
+
+    @property
+    def dearest(self) -> float:
+        """Price that the greatest cost is made of."""
+        if self.cost_normaliser is not None:
+            return self.cost_normaliser
+        return max(node_type.price for node_type in self.node_types)
+
+    @property
+    def dataflow(self) -> graph.Dataflow:
+        """The operators and their edges as a graph."""
+        return graph.Dataflow(
+            operators=tuple(operator.name for operator in self.operators),
+            edges=tuple(
+                graph.Edge(source=edge.source, target=edge.target, selectivity=edge.selectivity)
+                for edge in self.edges
+            ),
+        )
+
+    @property
+    def budgets(self) -> dict[str, float]:
+        """Seconds of response time granted to each operator."""
+        shares = share_equally(self.dataflow, self.objective.response_time)
+        return {
+            operator.name: shares[operator.name] if operator.budget is None else operator.budget
+            for operator in self.operators
+        }
+
+    @property
+    def initial_deployment(self) -> Deployment:
+        """Deployment of each operator to begin with."""
+        first = {self.node_types[0].name: 1} if self.initial is None else self.initial
+        return Deployment(tuple(first.get(each.name, 0) for each in self.node_types))
+
+    def moves_by_one(self, policy: str) -> bool:
+        """Return whether a decision of the policy reaches one replica more or less only.
+
+        Raises:
+            UnknownPolicyError: No policy has this name.
+        """
+        if self.step is not None:
+            return self.step == 1
+        return registry.neighbourhood(policy) is Neighbourhood.ONE

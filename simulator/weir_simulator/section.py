@@ -1,0 +1,93 @@
+"""What every section of an experiment file has in common, and how a section refuses.
+
+A section is strict (no "5" for 5), closed (an unknown field is a mistake) and immutable; it is
+camelCase in the file and snake_case in Python. A field's `examples` are the remedies of refusals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)"
+
+
+class Section(BaseModel):
+    """A part of an experiment."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that cannot be right."""
+
+    path: tuple[str | int, ...]
+    """The field, in the file's words, relative to the section that refuses."""
+    got: object
+    expected: str
+    remedy: str
+
+
+def refuse(mistakes: Iterable[Mistake]) -> None:
+    """Raise one validation error that holds every mistake; return where there is none.
+
+    Raises:
+        ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own
+            path before the mistakes'.
+    """
+    details = [
+        InitErrorDetails(
+            type=refusal(mistake.expected, mistake.remedy), loc=mistake.path, input=mistake.got
+        )
+        for mistake in mistakes
+    ]
+    if details:
+        raise ValidationError.from_exception_data("experiment", details)
+
+
+def refusal(expected: str, remedy: str) -> PydanticCustomError:
+    """Return the error of a value for which another was expected."""
+    return PydanticCustomError(
+        "rule", "expected {expected}; {remedy}", {"expected": expected, "remedy": remedy}
+    )
+
+
+def read_duration(value: object) -> float:
+    """Return the seconds that a text such as `50ms` or `1h30m` says; seconds as a number in Python.
+
+    Raises:
+        PydanticCustomError: It says none.
+    """
+    if isinstance(value, float):
+        return value
+    expected = "a duration, such as 50ms, 90s, 2m or 1h30m"
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise refusal(expected, f"add its unit, for example {value}s")
+    if not isinstance(value, str) or not re.fullmatch(f"({_PART})+", value):
+        raise refusal(expected, "correct the number or its unit")
+    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, value))
+
+
+Duration = Annotated[float, BeforeValidator(read_duration)]
+"""Seconds, written with a unit."""
+AboveZero = Annotated[float, Field(gt=0)]
+AtLeastZero = Annotated[float, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, Field(min_length=1, max_length=63)]
