@@ -17,25 +17,35 @@ MADE_UP_SLOTS = 10_080
 
 
 def arrival_rates(source: TraceSource) -> Trace:
-    """Return the records/s of each slot, shape `(n,)`; not to be written to.
+    """Return the records/s of each slot that is used, shape `(n,)`.
 
     Raises:
         TraceError: The file cannot be read or holds no trace, or the stretch leaves it.
     """
+    whole = whole_trace(source)
+    slots = max(whole.size - source.start, 1) if source.slots is None else source.slots
+    return cut(whole, start=source.start, slots=slots)
+
+
+def whole_trace(source: TraceSource) -> Trace:
+    """Return the trace from its first slot on, shape `(n,)`; not to be written to.
+
+    A made-up one begins at midnight and is as long as it is used.
+
+    Raises:
+        TraceError: The file cannot be read or holds no trace.
+    """
     if source.kind is not None:
         slots = MADE_UP_SLOTS if source.slots is None else source.slots
-        # What comes before the start is made up too, so that the time of day is right.
         rng = np.random.default_rng(source.seed)
-        whole = synthesise(source.kind, slots=source.start + slots, rng=rng)
-    elif source.file is not None:
-        whole = _read(source.file, source.file.stat().st_mtime_ns if source.file.exists() else 0)
-    else:
-        raise TypeError("Expected a trace from a file or of a kind, which TraceSource promises")
-    slots = whole.size - source.start if source.slots is None else source.slots
-    return cut(whole, start=source.start, slots=slots)
+        return synthesise(source.kind, slots=source.start + slots, rng=rng)
+    if source.file is None:
+        raise TypeError("Expected a file or a kind, as TraceSource promises")
+    changed = source.file.stat().st_mtime_ns if source.file.exists() else 0
+    return _read(source.file, changed)
 
 
 @lru_cache(maxsize=4)
 def _read(file: Path, _changed: int) -> Trace:
-    """Read a trace once for a check and a run, again when the file has changed."""
+    """Read a trace once for check and run, again when the file has changed."""
     return read_trace(file)

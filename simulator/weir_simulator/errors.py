@@ -7,3 +7,11 @@ class SimulatorError(Exception):
 
 class TraceError(SimulatorError):
     """An arrival trace that cannot be right, or that cannot be read or written."""
+
+
+class ExperimentError(SimulatorError):
+    """An experiment that cannot be right; `mistakes` has one sentence for each mistake."""
+
+    def __init__(self, mistakes: tuple[str, ...]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes

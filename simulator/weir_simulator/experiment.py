@@ -262,7 +262,7 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        refuse(judge(self))
+        refuse(judge({name: getattr(self, name) for name in type(self).model_fields}))
         return self
 
     @property

@@ -1,26 +1,48 @@
-"""What must hold between the fields of an experiment: one function per rule."""
+"""What must hold between the fields of an experiment: one function per rule.
+
+A rule's parameters are named for the sections that it looks at, so that a rule can be asked even
+where other sections have mistakes of their own.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weir_policies import registry
 from weir_policies.errors import DataflowError, WeirPolicyError
+from weir_policies.model import dataflow
 from weir_simulator.section import Mistake
 
 if TYPE_CHECKING:
-    from weir_simulator.experiment import Experiment, PolicyChoice, TraceSource
+    from weir_simulator.experiment import (
+        Believed,
+        Edge,
+        NodeType,
+        Operator,
+        PolicyChoice,
+        TraceSource,
+        World,
+    )
 
 
-def judge(experiment: Experiment) -> list[Mistake]:
-    """Return what is wrong between sections that are right in themselves."""
-    mistakes = [mistake for rule in _RULES for mistake in rule(experiment)]
-    # A graph can only be put together from operators and edges that exist.
-    return mistakes or list(_no_cycle(experiment))
+def judge(sections: Mapping[str, object]) -> list[Mistake]:
+    """Return what the rules find whose sections are all given.
+
+    Args:
+        sections: Sections of an experiment that are right in themselves, by their Python names.
+    """
+    mistakes: list[Mistake] = []
+    for rule in _RULES:
+        needed = inspect.signature(rule).parameters
+        if needed.keys() <= sections.keys():
+            mistakes += rule(**{name: sections[name] for name in needed})
+    return mistakes
 
 
 def judge_trace(trace: TraceSource) -> Iterator[Mistake]:
@@ -45,10 +67,14 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
     try:
         registry.build(policy.name, rng=np.random.default_rng(0), parameters=policy.parameters)
     except WeirPolicyError as error:
+        at = _find_parameter(policy.parameters, str(error))
         yield Mistake(
-            ("parameters",), policy.parameters, f"what {policy.name} takes",
-            f"correct this: {error}",
-        )  # fmt: skip
+            ("parameters", *at),
+            policy.parameters[at[0]] if at else policy.parameters,
+            # The policy's own sentence: `Expected a whole number for levels, got 2.5`.
+            str(error).removeprefix("Expected ").rpartition(", got ")[0] or f"{error}",
+            "correct it or leave it out, which is its default",
+        )
 
 
 def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
@@ -57,66 +83,96 @@ def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def _names_once(experiment: Experiment) -> Iterator[Mistake]:
-    """Refuse a second operator or node type of one name."""
-    for section, items in (
-        ("operators", experiment.operators),
-        ("nodeTypes", experiment.node_types),
-    ):
-        names = [item.name for item in items]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield Mistake(
-                    (section, index, "name"), name,
-                    f"a name that {section}[{names.index(name)}] does not have yet",
-                    "rename one of them",
-                )  # fmt: skip
+def _find_parameter(parameters: Mapping[str, object], error: str) -> tuple[str, ...]:
+    """Return the name that an error is about, in a tuple that is empty where it names none."""
+    for before, after in (("got '", "'"), (r"\b(for|Expected) ", r"\b")):
+        for name in parameters:
+            if re.search(before + re.escape(name) + after, error):
+                return (name,)
+    return ()
 
 
-def _edges_join_operators(experiment: Experiment) -> Iterator[Mistake]:
-    """Refuse an edge from or to nothing, and a second one between the same operators."""
-    known = [operator.name for operator in experiment.operators]
-    pairs = [(edge.source, edge.target) for edge in experiment.edges]
-    for index, (source, target) in enumerate(pairs):
-        for name in (source, target):
+def _operators_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
+    """Refuse a second operator of one name."""
+    yield from _repeated("operators", [operator.name for operator in operators])
+
+
+def _node_types_once(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
+    """Refuse a second node type of one name."""
+    yield from _repeated("nodeTypes", [node_type.name for node_type in node_types])
+
+
+def _repeated(section: str, names: Sequence[str]) -> Iterator[Mistake]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Mistake(
+                (section, index, "name"), name,
+                f"a name that {section}[{names.index(name)}] does not have yet",
+                "rename one of them",
+            )  # fmt: skip
+
+
+def _edges_join_operators(
+    operators: Sequence[Operator], edges: Sequence[Edge]
+) -> Iterator[Mistake]:
+    """Refuse an edge from or to nothing, a second one between the same operators, and a cycle."""
+    known = [operator.name for operator in operators]
+    pairs = [(edge.source, edge.target) for edge in edges]
+    wrong = False
+    for index, pair in enumerate(pairs):
+        for name in pair:
             if name not in known:
+                wrong = True
                 yield Mistake(
                     ("edges", index), name, f"an operator ({', '.join(known)})",
                     suggest(name, known, otherwise="choose one of those or add the operator"),
                 )  # fmt: skip
-        if (source, target) in pairs[:index]:
+        if pair in pairs[:index]:
+            wrong = True
             yield Mistake(
-                ("edges", index), [source, target], "each edge once",
+                ("edges", index), list(pair), "each edge once",
                 "remove this one, and add its selectivity to the other's",
             )  # fmt: skip
-
-
-def _no_cycle(experiment: Experiment) -> Iterator[Mistake]:
+    if wrong:
+        return
     try:
-        _ = experiment.dataflow
+        dataflow.Dataflow(
+            operators=tuple(dict.fromkeys(known)),
+            edges=tuple(dataflow.Edge(source=source, target=target) for source, target in pairs),
+        )
     except DataflowError as error:
         yield Mistake(
-            ("edges",), [[edge.source, edge.target] for edge in experiment.edges],
-            "no cycle", f"take out an edge: {error}",
+            ("edges",), [list(pair) for pair in pairs], "edges without a cycle",
+            f"take one of its edges out: {error}",
         )  # fmt: skip
 
 
-def _node_types_are_known(experiment: Experiment) -> Iterator[Mistake]:
-    """Refuse a count, a factor or a belief for a node type that does not exist."""
-    yield from _unknown_node_types(("initial",), experiment.initial or {}, experiment)
-    yield from _unknown_node_types(
-        ("believed", "speedups"), experiment.believed.speedups, experiment
-    )
-    for index, change in enumerate(experiment.world.changes):
+def _initial_names_node_types(
+    node_types: Sequence[NodeType], initial: Mapping[str, int] | None
+) -> Iterator[Mistake]:
+    """Refuse a count for a node type that does not exist."""
+    yield from _unknown_node_types(("initial",), initial or {}, node_types)
+
+
+def _beliefs_name_node_types(
+    node_types: Sequence[NodeType], believed: Believed
+) -> Iterator[Mistake]:
+    """Refuse a belief about a node type that does not exist."""
+    yield from _unknown_node_types(("believed", "speedups"), believed.speedups, node_types)
+
+
+def _changes_name_node_types(node_types: Sequence[NodeType], world: World) -> Iterator[Mistake]:
+    """Refuse a factor for a node type that does not exist."""
+    for index, change in enumerate(world.changes):
         here = ("world", "changes", index)
-        yield from _unknown_node_types((*here, "prices"), change.prices, experiment)
-        yield from _unknown_node_types((*here, "speedups"), change.speedups, experiment)
+        yield from _unknown_node_types((*here, "prices"), change.prices, node_types)
+        yield from _unknown_node_types((*here, "speedups"), change.speedups, node_types)
 
 
 def _unknown_node_types(
-    path: tuple[str | int, ...], named: Mapping[str, object], experiment: Experiment
+    path: tuple[str | int, ...], named: Mapping[str, object], node_types: Sequence[NodeType]
 ) -> Iterator[Mistake]:
-    known = [node_type.name for node_type in experiment.node_types]
+    known = [node_type.name for node_type in node_types]
     for name in named:
         if name not in known:
             yield Mistake(
@@ -125,24 +181,26 @@ def _unknown_node_types(
             )  # fmt: skip
 
 
-def _initial_deployment_fits(experiment: Experiment) -> Iterator[Mistake]:
+def _initial_fits_operators(
+    operators: Sequence[Operator], initial: Mapping[str, int] | None
+) -> Iterator[Mistake]:
     """Refuse an initial deployment without replicas, or with too many."""
-    if experiment.initial is None:
+    if initial is None:
         return
-    size = sum(experiment.initial.values())
-    smallest = min(operator.max_replicas for operator in experiment.operators)
+    size = sum(initial.values())
+    smallest = min(operator.max_replicas for operator in operators)
     if not 1 <= size <= smallest:
         yield Mistake(
-            ("initial",), experiment.initial,
+            ("initial",), initial,
             f"from 1 to {smallest} replicas, the least maxReplicas of the operators",
             "add replicas" if size < 1 else "take replicas away",
         )  # fmt: skip
 
 
-def _pools_agree(experiment: Experiment) -> Iterator[Mistake]:
-    """Refuse two limits for one pool, and an initial deployment that exceeds a limit."""
+def _pools_have_one_limit(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
+    """Refuse two limits for one pool."""
     limits: dict[str, int] = {}
-    for index, node_type in enumerate(experiment.node_types):
+    for index, node_type in enumerate(node_types):
         if node_type.pool_limit is None:
             continue
         limit = limits.setdefault(node_type.pool_name, node_type.pool_limit)
@@ -152,21 +210,30 @@ def _pools_agree(experiment: Experiment) -> Iterator[Mistake]:
                 f"{limit}, as for the other types of pool {node_type.pool_name}",
                 "write the limit once, or the same for all",
             )  # fmt: skip
-    wanted = experiment.initial or {experiment.node_types[0].name: 1}
+
+
+def _initial_fits_pools(
+    operators: Sequence[Operator],
+    node_types: Sequence[NodeType],
+    initial: Mapping[str, int] | None,
+) -> Iterator[Mistake]:
+    """Refuse an initial deployment that exceeds the limit of a pool."""
+    wanted = {node_types[0].name: 1} if initial is None else initial
+    limits = {each.pool_name: each.pool_limit for each in node_types if each.pool_limit is not None}
     for pool, limit in limits.items():
-        each = sum(wanted.get(it.name, 0) for it in experiment.node_types if it.pool_name == pool)
-        used = each * len(experiment.operators)
+        of_each = sum(wanted.get(it.name, 0) for it in node_types if it.pool_name == pool)
+        used = of_each * len(operators)
         if used > limit:
             yield Mistake(
-                ("initial",), experiment.initial,
-                f"at most {limit} replicas of all operators in pool {pool}, got {used}",
-                "take replicas away, begin on another node type, or raise the pool's limit",
+                ("initial",), initial,
+                f"at most {limit} replicas of all operators in pool {pool}, here {used}",
+                "begin with fewer, begin on another node type, or raise the pool's limit",
             )  # fmt: skip
 
 
-def _key_groups_suffice(experiment: Experiment) -> Iterator[Mistake]:
+def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:
     """Refuse more replicas than key groups: the rest would never get a record."""
-    for index, operator in enumerate(experiment.operators):
+    for index, operator in enumerate(operators):
         if operator.key_groups is not None and operator.key_groups < operator.max_replicas:
             yield Mistake(
                 ("operators", index, "keyGroups"), operator.key_groups,
@@ -175,9 +242,8 @@ def _key_groups_suffice(experiment: Experiment) -> Iterator[Mistake]:
             )  # fmt: skip
 
 
-def _errors_are_given_or_drawn(experiment: Experiment) -> Iterator[Mistake]:
+def _errors_are_given_or_drawn(believed: Believed) -> Iterator[Mistake]:
     """Refuse an error that is both written and drawn, and a range that runs backwards."""
-    believed = experiment.believed
     if believed.service_error is not None:
         if believed.service_time != 1:
             yield Mistake(
@@ -196,12 +262,16 @@ def _errors_are_given_or_drawn(experiment: Experiment) -> Iterator[Mistake]:
         )  # fmt: skip
 
 
-_RULES = (
-    _names_once,
+_RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
+    _operators_once,
+    _node_types_once,
     _edges_join_operators,
-    _node_types_are_known,
-    _initial_deployment_fits,
-    _pools_agree,
+    _initial_names_node_types,
+    _beliefs_name_node_types,
+    _changes_name_node_types,
+    _initial_fits_operators,
+    _pools_have_one_limit,
+    _initial_fits_pools,
     _key_groups_suffice,
     _errors_are_given_or_drawn,
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -69,16 +69,16 @@ def refusal(expected: str, remedy: str) -> PydanticCustomError:
     )
 
 
-def read_duration(value: object) -> float:
-    """Return the seconds that a text such as `50ms` or `1h30m` says; seconds as a number in Python.
+def read_duration(value: object, info: ValidationInfo) -> float:
+    """Return the seconds that a text such as `50ms` or `1h30m` says; in Python, a number does too.
 
     Raises:
         PydanticCustomError: It says none.
     """
-    if isinstance(value, float):
-        return value
     expected = "a duration, such as 50ms, 90s, 2m or 1h30m"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        if info.mode == "python":
+            return float(value)
         raise refusal(expected, f"add its unit, for example {value}s")
     if not isinstance(value, str) or not re.fullmatch(f"({_PART})+", value):
         raise refusal(expected, "correct the number or its unit")
