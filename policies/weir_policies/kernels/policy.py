@@ -107,7 +107,7 @@ class KernelPolicy:
             return hold(observation, unknown)
         mind = self._recall(observation)
         view, memory = mind.view, mind.memory
-        _fill_present(view, observation)
+        fill_present(view, observation)
         view.draws[0] = self._draws
         self._algorithm.decide(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
@@ -122,14 +122,8 @@ class KernelPolicy:
         mind = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        view = mind.view
-        _fill_present(view, after)
-        view.before[0] = _read_seen(before)
-        view.counts_before[0] = before.deployment.counts
-        view.proposed[0] = transition.proposed.counts
-        parts = transition.cost
-        view.cost[0] = (parts.violation, parts.resources, parts.reconfiguration)
-        self._algorithm.learn(0, view, mind.memory)
+        fill_interval(mind.view, transition)
+        self._algorithm.learn(0, mind.view, mind.memory)
         mind.memory = grow(mind.memory)
         mind.taught = True
         if self._algorithm.draws:
@@ -143,7 +137,7 @@ class KernelPolicy:
         if self._mind is not None and self._mind.taught:
             state["shape"] = list(_shape(self._mind.view))
             state["memory"] = {
-                name: _pack(array) for name, array in self._mind.memory._asdict().items()
+                name: pack_array(array) for name, array in self._mind.memory._asdict().items()
             }
         return state
 
@@ -163,7 +157,7 @@ class KernelPolicy:
             node_types, replicas = state["shape"]
             self._mind = _Mind(
                 empty_view(operators=1, node_types=node_types, max_replicas=replicas),
-                Memory(**{name: _unpack(array) for name, array in state["memory"].items()}),
+                Memory(**{name: unpack_array(array) for name, array in state["memory"].items()}),
                 taught=True,
             )
 
@@ -174,7 +168,7 @@ class KernelPolicy:
         if self._mind is None or _shape(self._mind.view) != shape:
             view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
             fill_model(view, 0, model)
-            _fill_present(view, observation)
+            fill_present(view, observation)
             self._mind = _Mind(view, self._algorithm.prepare(view, TICKS_AHEAD), taught=False)
         fill_model(self._mind.view, 0, model)
         return self._mind
@@ -204,7 +198,7 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
     rules[STEP] = 0
 
 
-def _fill_present(view: View, observation: Observation) -> None:
+def fill_present(view: View, observation: Observation) -> None:
     """Write one observation into the only row of a view."""
     model = observation.model
     view.seen[0] = _read_seen(observation)
@@ -233,6 +227,16 @@ def _fill_present(view: View, observation: Observation) -> None:
     traits[WEIGHT_RECONFIGURATION] = weights.reconfiguration
 
 
+def fill_interval(view: View, transition: Transition) -> None:
+    """Write one interval, and the observation that ends it, into the only row of a view."""
+    before, parts = transition.observation, transition.cost
+    fill_present(view, transition.next_observation)
+    view.before[0] = _read_seen(before)
+    view.counts_before[0] = before.deployment.counts
+    view.proposed[0] = transition.proposed.counts
+    view.cost[0] = (parts.violation, parts.resources, parts.reconfiguration)
+
+
 def _read_seen(observation: Observation) -> tuple[float, ...]:
     """Return the columns of `View.seen`."""
     return (
@@ -252,7 +256,7 @@ def _shape(view: View) -> tuple[int, int]:
     return view.counts.shape[1], view.joined.shape[1]
 
 
-def _pack(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+def pack_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return an array as JSON values, bit for bit: NaN and infinity have no number there."""
     return {
         "type": array.dtype.str,
@@ -261,7 +265,12 @@ def _pack(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _unpack(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """Return the array that `pack_array` packed.
+
+    Raises:
+        StateError: Its numbers do not fill its shape.
+    """
     array = np.frombuffer(b64decode(packed["data"]), dtype=packed["type"])
     if array.size != math.prod(packed["shape"]):
         raise StateError(f"Expected an array of shape {packed['shape']}, got {array.size} numbers")
