@@ -69,10 +69,14 @@ def middle_of(level: int, quantum: float) -> float:
 @compiled
 def learning_rate(updates: int, least: float) -> float:
     """Return alpha for the update that follows so many: 1, times 0.98 every ten, with a floor."""
+    if updates > 2500 and least >= 0.01:
+        return least  # 0.98^250 is below 0.01: the power is the dear part of an update
     return max(least, ALPHA_DECAY ** (updates // ALPHA_EVERY))
 
 
 @compiled
 def exploration_rate(selections: int, least: float) -> float:
     """Return epsilon for the selection that follows so many: 1, times 0.95 each, with a floor."""
+    if selections > 100 and least >= 0.01:
+        return least
     return max(least, EPSILON_DECAY**selections)

@@ -49,22 +49,29 @@ def has_room(o: int, view: View, counts: Counts, place: int) -> bool:
 
 
 @compiled
-def is_valid(o: int, view: View, counts: Counts, size: int, action: int) -> bool:
-    """Return whether an action leads to a deployment that can be.
+def can_move(o: int, view: View, counts: Counts, size: int, place: int, change: int) -> bool:
+    """Return whether one replica less or more of a node type leads to what can be.
 
     Args:
         o: Row of the operator.
         view: Where its limits stand.
         counts: Where from, `(t,)`.
         size: Their sum.
-        action: See `step_of`.
+        place: Node type.
+        change: -1 or 1.
     """
-    if action == 0:
-        return True
-    place, change = step_of(action, counts.size)
     if change < 0:
         return counts[place] > 0 and size > 1
     return size < view.rules[o, MAX_REPLICAS] and has_room(o, view, counts, place)
+
+
+@compiled
+def is_valid(o: int, view: View, counts: Counts, size: int, action: int) -> bool:
+    """Return whether an action leads to a deployment that can be; see `can_move`."""
+    if action == 0:
+        return True
+    place, change = step_of(action, counts.size)
+    return can_move(o, view, counts, size, place, change)
 
 
 @compiled

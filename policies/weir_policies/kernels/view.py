@@ -10,7 +10,7 @@ The columns of `seen`, `cost`, `traits` and `rules` are the constants below.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 from numba import types
@@ -103,13 +103,13 @@ Kernel = Callable[[int, View, Memory], None]
 _F1, _F2, _I2 = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1]
 VIEW_TYPE = types.NamedTuple(
     [
-        _F1 if name == "selectivity" else _I2 if hint == "Counts" else _F2
-        for name, hint in View.__annotations__.items()
+        _F1 if name == "selectivity" else _I2 if hint == Counts else _F2
+        for name, hint in get_type_hints(View).items()
     ],
     View,
 )
 MEMORY_TYPE = types.NamedTuple(
-    [_I2 if hint == "Counts" else _F2 for hint in Memory.__annotations__.values()], Memory
+    [_I2 if hint == Counts else _F2 for hint in get_type_hints(Memory).values()], Memory
 )
 KERNEL_SIGNATURE = types.void(types.int64, VIEW_TYPE, MEMORY_TYPE)
 """Numba's signature of a `Kernel`."""

@@ -23,14 +23,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import (
+    can_move,
     count_actions,
     is_valid,
     price_after,
@@ -44,7 +43,6 @@ from weir_policies.kernels.tables import (
     find_place,
     read,
     size_table,
-    stride_of,
 )
 from weir_policies.kernels.view import (
     BUDGET,
@@ -139,11 +137,20 @@ def estimate(o: int, view: View, place: int, change: int, level: int, quantum: f
 
 
 @compiled
-def value_of(o: int, view: View, memory: Memory, action: int, here: int, level: int) -> float:
-    """Return q(s, a) in the present state: deployment `counts`, the key `here`, the level."""
-    place, change = step_of(action, view.counts.shape[1])
-    levels = memory.ints[o, LEVELS]
-    key = here + change * stride_of(place, view.rules[o, MAX_REPLICAS] + 1, levels)
+def value_of(
+    o: int, view: View, memory: Memory, place: int, change: int, key: int, level: int
+) -> float:
+    """Return q(s, a) in the present state.
+
+    Args:
+        o: Row of the operator.
+        view: The state.
+        memory: What was learned.
+        place: Node type that the action moves.
+        change: -1, 0 or 1.
+        key: Of the post-decision state that it leads to.
+        level: Of the present rate.
+    """
     expected = 0.0
     if memory.ints[o, ESTIMATES]:
         expected = UNKNOWN
@@ -153,7 +160,7 @@ def value_of(o: int, view: View, memory: Memory, action: int, here: int, level: 
             expected = estimate(o, view, place, change, level, memory.floats[o, QUANTUM])
     value = read(memory.keys[o], memory.values[o], key) + expected
     resources = price_after(o, view, view.counts[o], place, change) / view.traits[o, TOP_COST]
-    moved = view.traits[o, WEIGHT_RECONFIGURATION] if action else 0.0
+    moved = view.traits[o, WEIGHT_RECONFIGURATION] if change else 0.0
     return value + (moved + view.traits[o, WEIGHT_RESOURCES] * resources)
 
 
@@ -163,14 +170,21 @@ def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
     levels = memory.ints[o, LEVELS]
     level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
     counts = view.counts[o]
-    here = encode(counts, view.rules[o, MAX_REPLICAS] + 1, level, levels)
+    base = view.rules[o, MAX_REPLICAS] + 1
+    here = encode(counts, base, level, levels)
     size = total(counts)
-    best, least = 0, np.inf
-    for action in range(count_actions(view)):
-        if is_valid(o, view, counts, size, action):
-            value = value_of(o, view, memory, action, here, level)
-            if value < least:
-                best, least = action, value
+    best, least = 0, value_of(o, view, memory, 0, 0, here, level)
+    action = 0
+    for change in (-1, 1):
+        stride = levels
+        for place in range(counts.size):
+            action += 1
+            if can_move(o, view, counts, size, place, change):
+                key = here + change * stride
+                value = value_of(o, view, memory, place, change, key, level)
+                if value < least:
+                    best, least = action, value
+            stride *= base
     return best, least
 
 
@@ -181,14 +195,18 @@ def remember_estimates(o: int, view: View, memory: Memory) -> None:
     level = level_of(view.seen[o, RATE], quantum, levels)
     counts = view.counts[o]
     base = view.rules[o, MAX_REPLICAS] + 1
-    here = encode(counts, base, level, levels)
+    here = memory.ints[o, KEYS] + encode(counts, base, level, levels)
     size = total(counts)
-    for action in range(count_actions(view)):
-        if is_valid(o, view, counts, size, action):
-            place, change = step_of(action, counts.size)
-            column = memory.ints[o, KEYS] + here + change * stride_of(place, base, levels)
-            if memory.values[o, column] == UNKNOWN:
-                memory.values[o, column] = estimate(o, view, place, change, level, quantum)
+    if memory.values[o, here] == UNKNOWN:
+        memory.values[o, here] = estimate(o, view, 0, 0, level, quantum)
+    for change in (-1, 1):
+        stride = levels
+        for place in range(counts.size):
+            if can_move(o, view, counts, size, place, change):
+                column = here + change * stride
+                if memory.values[o, column] == UNKNOWN:
+                    memory.values[o, column] = estimate(o, view, place, change, level, quantum)
+            stride *= base
 
 
 @compiled
@@ -230,15 +248,17 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the values of all valid actions."""
-    levels = int(memory.ints[0, LEVELS])
+    levels, base = int(memory.ints[0, LEVELS]), int(view.rules[0, MAX_REPLICAS]) + 1
     level = level_of(observation.rate, memory.floats[0, QUANTUM], levels)
-    here = encode(view.counts[0], int(view.rules[0, MAX_REPLICAS]) + 1, level, levels)
+    counts = view.counts[0]
     scores = {}
     for action in range(count_actions(view)):
-        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
+        if is_valid(0, view, counts, observation.deployment.size, action):
             take(0, view, action)
+            key = encode(view.target[0], base, level, levels)
+            place, change = step_of(action, counts.size)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = value_of(0, view, memory, action, here, level)
+            scores[deployment] = value_of(0, view, memory, place, change, key, level)
     reason = (
         f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
         f"after {memory.ints[0, UPDATES]:,} intervals learned"

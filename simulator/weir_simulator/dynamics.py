@@ -1,0 +1,228 @@
+"""What a slot does to the operators: records flow, queues fill and drain, replicas come and go.
+
+Without queues every slot is a steady state (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023): an
+operator that cannot keep up has an infinite response time, and the next slot knows nothing of it.
+With queues, records that were not processed wait, and a restart stops the job for a while; then
+
+    W = mean backlog over the slot / records processed per second
+
+is added to the response time (Little's law), the backlog taken as piecewise linear: it rises while
+the job is stopped and falls, or rises, at the rate that is left to the operator afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.prediction import capacity_of, predict_one, share_of, water_level
+from weir_policies.kernels.steps import total
+from weir_policies.kernels.view import (
+    AGGREGATION,
+    AVERAGE,
+    BY_LOAD,
+    SERVICE_MEAN,
+    SHARING,
+    View,
+)
+from weir_policies.model.arrays import Counts, Floats
+from weir_simulator.randomness import SPEED, draw_factor
+from weir_simulator.state import Rules, State
+
+NEAR_SATURATION = 0.98
+"""Part of what an operator can sustain at which the steady part of its response time is taken when
+more arrives: the rest of the time is in the backlog."""
+
+
+@compiled
+def sustain(o: int, truth: View) -> float:
+    """Return records/s at which the busiest replica is just always busy."""
+    if truth.rules[o, SHARING] == BY_LOAD:
+        return capacity_of(o, truth, truth.counts[o])
+    _, busiest = predict_one(o, truth, truth.counts[o], 1.0)
+    return 1 / busiest
+
+
+@compiled
+def flow_steadily(rate: float, truth: View, state: State) -> None:
+    """Fill rates and response times of all operators for a slot in steady state."""
+    operators = truth.counts.shape[0]
+    for o in range(operators):
+        state.rate[o] = rate if state.source[o] else 0.0
+        state.offered[o] = state.rate[o]
+        state.passed[o] = -1.0
+    for edge in range(truth.edges.shape[0]):
+        above, below = truth.edges[edge, 0], truth.edges[edge, 1]
+        if state.passed[above] < 0:
+            capacity = capacity_of(above, truth, truth.counts[above])
+            state.passed[above] = min(state.rate[above], capacity)
+        state.rate[below] += state.passed[above] * truth.selectivity[edge]
+        state.offered[below] += state.offered[above] * truth.selectivity[edge]
+    for o in range(operators):
+        time, _ = predict_one(o, truth, truth.counts[o], state.rate[o])
+        state.response[o] = time
+        if state.offered[o] != state.rate[o]:
+            time, _ = predict_one(o, truth, truth.counts[o], state.offered[o])
+        state.offered_response[o] = time
+
+
+@compiled
+def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: State) -> None:
+    """Fill rates, response times and backlogs for a slot whose first `gap` seconds stand still."""
+    operators = truth.counts.shape[0]
+    for o in range(operators):
+        state.rate[o] = rate if state.source[o] else 0.0
+        state.passed[o] = -1.0
+    for edge in range(truth.edges.shape[0]):
+        above, below = truth.edges[edge, 0], truth.edges[edge, 1]
+        if state.passed[above] < 0:
+            _serve(above, gap, rules, truth, state)
+        state.rate[below] += state.passed[above] * truth.selectivity[edge]
+    for o in range(operators):
+        if state.passed[o] < 0:  # no edge leaves it
+            _serve(o, gap, rules, truth, state)
+        state.offered[o] = state.rate[o]
+        state.offered_response[o] = state.response[o]
+
+
+@compiled
+def _serve(o: int, gap: float, rules: Rules, truth: View, state: State) -> None:
+    """Let an operator whose rate is known work through a slot."""
+    most = sustain(o, truth)
+    working = rules.slot - gap
+    before = state.backlog[o]
+    arrived = state.rate[o] * rules.slot
+    processed = min(before + arrived, most * working)
+    after = before + arrived - processed
+    state.backlog[o] = after
+    state.passed[o] = processed / rules.slot
+    if processed == 0:
+        state.response[o] = np.inf if before + arrived > 0 else 0.0
+        return
+    # What arrives while the job stands still waits at the sources; behind them nothing arrives.
+    waiting = before + state.rate[o] * gap if state.source[o] else before
+    arriving = state.rate[o] if state.source[o] else arrived / working
+    area = gap * (before + waiting) / 2
+    emptied = waiting / (most - arriving) if most > arriving else np.inf
+    if emptied < working:
+        area += emptied * waiting / 2
+    else:
+        area += working * (waiting + after) / 2
+    steady, _ = predict_one(o, truth, truth.counts[o], min(arriving, NEAR_SATURATION * most))
+    state.response[o] = steady + area / processed
+
+
+@compiled
+def respond(times: Floats, truth: View, state: State) -> float:
+    """Return the response time from source to sink, s: the slowest path's sum of `times`."""
+    operators = truth.counts.shape[0]
+    for o in range(operators):
+        state.reach[o] = 0.0  # the slowest path behind the operator
+    for edge in range(truth.edges.shape[0] - 1, -1, -1):
+        above, below = truth.edges[edge, 0], truth.edges[edge, 1]
+        state.reach[above] = max(state.reach[above], times[below] + state.reach[below])
+    slowest = 0.0
+    for o in range(operators):
+        if state.source[o]:
+            slowest = max(slowest, times[o] + state.reach[o])
+    return slowest
+
+
+@compiled
+def fill_busy(o: int, rate: float, cap: bool, truth: View, view: View) -> float:
+    """Write the utilisation per node type into what the policy sees; return the greatest.
+
+    Args:
+        o: Row of the operator.
+        rate: Records/s that arrive.
+        cap: Whether utilisation is measured, at most 1, or what the model says.
+        truth: The operators as they are.
+        view: As the policy sees them.
+    """
+    counts = truth.counts[o]
+    size, speed = 0, 0.0
+    for place in range(counts.size):
+        size += counts[place]
+        speed += counts[place] * truth.speedup[o, place]
+    level = water_level(o, truth, counts, rate) if truth.rules[o, SHARING] == BY_LOAD else 0.0
+    busiest = 0.0
+    for place in range(counts.size):
+        busy = 0.0
+        if counts[place] > 0:
+            share = share_of(o, truth, place, size, speed, rate, level)
+            busy = rate * share * truth.traits[o, SERVICE_MEAN] / truth.speedup[o, place]
+            if cap:
+                busy = min(busy, 1.0)
+        view.busy[o, place] = busy
+        busiest = max(busiest, busy)
+    return busiest
+
+
+@compiled
+def install(o: int, deployment: Counts, rules: Rules, truth: View, state: State) -> None:
+    """Give an operator another deployment: the oldest replicas of a node type leave first.
+
+    A resize is seen as a replica of one size leaving and one of another joining.
+    """
+    joined, factor = truth.joined[o], state.factor[o]
+    for place in range(deployment.size):
+        leaving = truth.counts[o, place] - deployment[place]
+        if leaving > 0:
+            kept = 0
+            for rank in range(joined.size):
+                if joined[rank] == place and leaving > 0:
+                    leaving -= 1
+                    continue
+                joined[kept], factor[kept] = joined[rank], factor[rank]
+                kept += 1
+            joined[kept:] = -1
+    size = 0
+    while size < joined.size and joined[size] != -1:
+        size += 1
+    for place in range(deployment.size):
+        for _ in range(deployment[place] - truth.counts[o, place]):
+            joined[size] = place
+            factor[size] = _draw_speed(o, rules, state)
+            size += 1
+        truth.counts[o, place] = deployment[place]
+    if rules.spread > 0:
+        find_speeds(o, truth, state)
+
+
+@compiled
+def replace_lost(o: int, rank: int, rules: Rules, truth: View, state: State) -> None:
+    """Let a replica be lost and another of its node type join in its place."""
+    joined, factor = truth.joined[o], state.factor[o]
+    place, size = joined[rank], total(truth.counts[o])
+    for other in range(rank, size - 1):
+        joined[other], factor[other] = joined[other + 1], factor[other + 1]
+    joined[size - 1] = place
+    factor[size - 1] = _draw_speed(o, rules, state)
+    if rules.spread > 0:
+        find_speeds(o, truth, state)
+
+
+@compiled
+def _draw_speed(o: int, rules: Rules, state: State) -> float:
+    state.born[o] += 1
+    return draw_factor(rules.seed, state.born[o], o, SPEED, rules.spread)
+
+
+@compiled
+def find_speeds(o: int, truth: View, state: State) -> None:
+    """Set the speed of each node type from its replicas.
+
+    The slowest counts where the worst replica does and shares are equal, else their mean.
+    """
+    slowest_counts = truth.rules[o, AGGREGATION] != AVERAGE and truth.rules[o, SHARING] == 0
+    for place in range(truth.counts.shape[1]):
+        if truth.counts[o, place] == 0:
+            truth.speedup[o, place] = state.nominal[place]
+            continue
+        least, summed = np.inf, 0.0
+        for rank in range(truth.joined.shape[1]):
+            if truth.joined[o, rank] == place:
+                least = min(least, state.factor[o, rank])
+                summed += state.factor[o, rank]
+        mean = summed / truth.counts[o, place]
+        truth.speedup[o, place] = state.nominal[place] * (least if slowest_counts else mean)

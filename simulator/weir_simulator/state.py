@@ -1,0 +1,172 @@
+"""The state of a simulated world, as arrays that the compiled loop works on.
+
+Shapes: `o` operators, `t` node types, `k` the largest `k_max`, `c` points of a curve, `h` changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, get_type_hints
+
+import numpy as np
+from numba import types
+
+from weir_policies.model.arrays import Counts, Floats
+
+# Columns of `Changes.what`.
+PRICE, SPEEDUP, RATE_FACTOR = range(3)
+
+# Columns of `Outcome.totals`: sums over slots.
+COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED = range(7)
+TOTALS = 7
+
+# Columns of `Outcome.history`, one row per slot.
+AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS = range(5)
+HISTORY = 5
+
+
+class Rules(NamedTuple):
+    """What holds for the whole run."""
+
+    slot: float
+    """Seconds between two decisions."""
+    bound: float
+    """Seconds of response time from source to sink; more is a violation."""
+    weight_violation: float
+    weight_resources: float
+    weight_reconfiguration: float
+    top_cost: float
+    """Cost per hour of the dearest deployment of all operators: resources are a part of it."""
+    queues: bool
+    """Backlog is carried from slot to slot; else every slot is a steady state."""
+    downtime: float
+    """Seconds that a restart stops the job."""
+    provisioning: int
+    """Slots until an added replica is there; the job runs on until then."""
+    resizes: bool
+    """Sizes within a pool change in place, without a restart."""
+    spread: float
+    """Standard deviation of the logarithm of the replicas' speeds, within a node type."""
+    loss: float
+    """Probability that a replica is lost in a slot."""
+    noise: float
+    """Relative standard deviation of what is measured."""
+    missing: float
+    """Probability that the measurements of an operator are missing in a slot."""
+    pool_limits: bool
+    """Pools have room for so many replicas of all operators together."""
+    seed: int
+
+
+class State(NamedTuple):
+    """What is carried from slot to slot, and scratch space."""
+
+    rate: Floats
+    """Records/s that arrive at each operator, `(o,)`, no more than those before it pass on."""
+    offered: Floats
+    """What would arrive if no operator were too slow, `(o,)`."""
+    passed: Floats
+    """Records/s that each operator hands on, `(o,)`."""
+    response: Floats
+    """Response time at the operator, s, `(o,)`."""
+    offered_response: Floats
+    """Response time at what is offered, s, `(o,)`; differs where an operator before is too slow."""
+    reach: Floats
+    """Scratch: seconds from the operator to the slowest sink, `(o,)`."""
+    backlog: Floats
+    """Records that wait, `(o,)`."""
+    source: Counts
+    """1 where records enter the dataflow, `(o,)`."""
+    pending: Counts
+    """Deployments that are being provisioned, `(o, t)`."""
+    factor: Floats
+    """Speed of each replica relative to its node type, `(o, k)`, in the order of `View.joined`."""
+    born: Counts
+    """Replicas that each operator ever had, `(o,)`: numbers the draws of their speeds."""
+    nominal: Floats
+    """Speedup of each node type, `(t,)`, before replicas differ."""
+    learned: Counts
+    """Intervals that each operator's policy learned from, `(o,)`: numbers its draws."""
+    complete: Counts
+    """1 where the operator's last interval was measured, `(o,)`."""
+    pool_of: Counts
+    """Pool of each node type, `(t,)`."""
+    pool_room: Counts
+    """Replicas that each pool has room for, `(pools,)`."""
+
+
+class Changes(NamedTuple):
+    """What changes in the world at given slots, in their order."""
+
+    slot: Counts
+    """`(h,)`."""
+    what: Counts
+    """`PRICE`, `SPEEDUP` or `RATE_FACTOR`, `(h,)`."""
+    place: Counts
+    """Node type, `(h,)`; -1 where none."""
+    factor: Floats
+    """Multiplies what was there at the beginning, `(h,)`."""
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    totals: Floats
+    """Sums over slots, `(TOTALS,)`."""
+    replicas: Floats
+    """Sum over slots of replicas per node type after the decision, `(t,)`."""
+    curve_slots: Counts
+    """Slots after which the mean cost so far is noted, ascending, `(c,)`."""
+    curve: Floats
+    """Mean cost up to those slots, `(c,)`."""
+    history: Floats
+    """What happened in every slot, `(slots, HISTORY)`; `(0, HISTORY)` where it is not wanted."""
+
+
+_NUMBA = {float: types.float64, int: types.int64, bool: types.boolean}
+_F1, _F2, _I1, _I2 = (
+    types.float64[::1],
+    types.float64[:, ::1],
+    types.int64[::1],
+    types.int64[:, ::1],
+)
+RULES_TYPE = types.NamedTuple([_NUMBA[hint] for hint in get_type_hints(Rules).values()], Rules)
+STATE_TYPE = types.NamedTuple(
+    [
+        (_I2 if hint == Counts else _F2)
+        if name in ("pending", "factor")
+        else (_I1 if hint == Counts else _F1)
+        for name, hint in get_type_hints(State).items()
+    ],
+    State,
+)
+CHANGES_TYPE = types.NamedTuple([_I1, _I1, _I1, _F1], Changes)
+OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], Outcome)
+
+
+def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int) -> State:
+    """Return the state before the first slot, all zero and all replicas of nominal speed."""
+
+    def floats(*shape: int) -> Floats:
+        return np.zeros(shape)
+
+    def counts(*shape: int) -> Counts:
+        return np.zeros(shape, dtype=np.int64)
+
+    return State(
+        rate=floats(operators),
+        offered=floats(operators),
+        passed=floats(operators),
+        response=floats(operators),
+        offered_response=floats(operators),
+        reach=floats(operators),
+        backlog=floats(operators),
+        source=np.ones(operators, dtype=np.int64),
+        pending=counts(operators, node_types),
+        factor=np.ones((operators, max_replicas)),
+        born=counts(operators),
+        nominal=floats(node_types),
+        learned=counts(operators),
+        complete=counts(operators),
+        pool_of=counts(node_types),
+        pool_room=counts(pools),
+    )

@@ -1,0 +1,372 @@
+"""The compiled loop: a policy scales a dataflow through a trace, slot by slot.
+
+In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6):
+
+1. The rate arrives; the response time of the present deployment follows, and whether it violates
+   the bound.
+2. Each operator's policy observes, learns from the slot before, and decides.
+3. The slot is accounted: violation and resources of the present deployment, and a reconfiguration
+   if one was decided, once for all operators.
+4. What was decided is in force from the next slot on; or after its replicas were provisioned, and
+   the policies are not asked until then.
+
+What is beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
+unless `Rules` say otherwise. `plain` is the same world, written to be read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from weir_policies.kernels.compiled import compiled, compiled_as
+from weir_policies.kernels.prediction import price_of
+from weir_policies.kernels.steps import step_towards
+from weir_policies.kernels.view import (
+    BACKLOG,
+    BUDGET,
+    BUSIEST,
+    KERNEL_TYPE,
+    MEMORY_TYPE,
+    PROCESSED,
+    RATE,
+    RECONFIGURATION,
+    RESOURCES,
+    RESPONSE_TIME,
+    STEP,
+    TIME,
+    TIME_OF_WEEK,
+    TOP_COST,
+    VIEW_TYPE,
+    VIOLATION,
+    Kernel,
+    Memory,
+    View,
+)
+from weir_policies.model.arrays import Floats
+from weir_simulator.dynamics import (
+    fill_busy,
+    find_speeds,
+    flow_steadily,
+    flow_with_queues,
+    install,
+    replace_lost,
+    respond,
+)
+from weir_simulator.randomness import (
+    BUSY_NOISE,
+    LOSS,
+    MISSING,
+    RATE_NOISE,
+    TIME_NOISE,
+    draw,
+    draw_factor,
+)
+from weir_simulator.state import (
+    AT_CHANGE,
+    AT_PRICE,
+    AT_RATE,
+    AT_REPLICAS,
+    AT_TIME,
+    BACKLOGGED,
+    CHANGES_TYPE,
+    COST,
+    LOSSES,
+    OUTCOME_TYPE,
+    PRICE,
+    RECONFIGURATIONS,
+    RESIZES,
+    RULES_TYPE,
+    SPEEDUP,
+    SPENT,
+    STATE_TYPE,
+    VIOLATIONS,
+    Changes,
+    Outcome,
+    Rules,
+    State,
+)
+
+WEEK = 604_800.0
+NOTHING, RESIZE, RESTART = range(3)
+"""What a decided change takes; of several operators' changes the greatest counts."""
+
+
+@compiled
+def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View) -> None:
+    """Let an operator's policy see the slot that is ending."""
+    seen, before = view.seen[o], view.before[o]
+    for column in range(seen.size):
+        before[column] = seen[column]
+    seen[RATE] = state.rate[o]
+    seen[RESPONSE_TIME] = state.response[o]
+    seen[PROCESSED] = state.rate[o] if state.passed[o] < 0 else state.passed[o]
+    seen[BACKLOG] = state.backlog[o]
+    seen[TIME] = t * rules.slot
+    weeks = t * rules.slot / WEEK
+    seen[TIME_OF_WEEK] = weeks - np.floor(weeks)  # several times as fast as a remainder
+    busiest = fill_busy(o, state.rate[o], rules.queues, truth, view)
+    if rules.noise > 0:
+        seen[RATE] *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
+        seen[PROCESSED] *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
+        seen[RESPONSE_TIME] *= draw_factor(rules.seed, t, o, TIME_NOISE, rules.noise)
+        error = draw_factor(rules.seed, t, o, BUSY_NOISE, rules.noise)
+        busiest = 0.0
+        for place in range(view.busy.shape[1]):
+            view.busy[o, place] *= error
+            if rules.queues:
+                view.busy[o, place] = min(view.busy[o, place], 1.0)
+            busiest = max(busiest, view.busy[o, place])
+    seen[BUSIEST] = busiest
+    view.cost[o, VIOLATION] = 1.0 if state.response[o] > seen[BUDGET] else 0.0
+    view.cost[o, RESOURCES] = price_of(o, truth, truth.counts[o]) / view.traits[o, TOP_COST]
+
+
+@compiled
+def _limit_pools(o: int, state: State, view: View) -> None:
+    """Let an operator see the room that the others leave it in every pool."""
+    for place in range(view.counts.shape[1]):
+        pool, others = state.pool_of[place], 0
+        for row in range(view.counts.shape[0]):
+            for other in range(view.counts.shape[1]):
+                if row != o and state.pool_of[other] == pool:
+                    others += max(view.counts[row, other], view.target[row, other])
+        view.limit[o, place] = max(state.pool_room[pool] - others, 0)
+
+
+@compiled
+def _classify(o: int, rules: Rules, state: State, view: View) -> int:
+    """Return what going to the operator's target takes."""
+    changed, restart = False, False
+    for place in range(view.counts.shape[1]):
+        if view.target[o, place] == view.counts[o, place]:
+            continue
+        changed = True
+        moved = 0
+        for other in range(view.counts.shape[1]):
+            if state.pool_of[other] == state.pool_of[place]:
+                moved += view.target[o, other] - view.counts[o, other]
+        restart = restart or moved != 0
+    if not changed:
+        return NOTHING
+    return RESTART if restart or not rules.resizes else RESIZE
+
+
+@compiled
+def _fits(o: int, state: State, view: View) -> bool:
+    """Return whether an operator's target fits its pools beside what the others have or get."""
+    _limit_pools(o, state, view)
+    for place in range(view.counts.shape[1]):
+        held, had = 0, 0
+        for other in range(view.counts.shape[1]):
+            if state.pool_of[other] == state.pool_of[place]:
+                held += view.target[o, other]
+                had += view.counts[o, other]
+        if held > view.limit[o, place] and held > had:
+            return False
+    return True
+
+
+@compiled
+def _change(change: int, changes: Changes, state: State, truth: View) -> None:
+    """Let a price or a speed change, for all operators; prices are known, speeds are not."""
+    place, factor = changes.place[change], changes.factor[change]
+    for o in range(truth.counts.shape[0]):
+        if changes.what[change] == PRICE:
+            truth.price[o, place] = factor
+        elif changes.what[change] == SPEEDUP:
+            state.nominal[place] = factor
+            find_speeds(o, truth, state)
+
+
+@compiled
+def _lose_replicas(t: int, rules: Rules, truth: View, state: State, outcome: Outcome) -> float:
+    """Lose replicas by chance; return the seconds that the job stands still for it."""
+    lost = False
+    for o in range(truth.counts.shape[0]):
+        for rank in range(truth.joined.shape[1] - 1, -1, -1):
+            row = o * truth.joined.shape[1] + rank
+            if truth.joined[o, rank] >= 0 and draw(rules.seed, t, row, LOSS) < rules.loss:
+                replace_lost(o, rank, rules, truth, state)
+                outcome.totals[LOSSES] += 1
+                lost = True
+    # Flink waits until the replica is back, then restores from a checkpoint.
+    return rules.provisioning * rules.slot + rules.downtime if lost else 0.0
+
+
+@compiled_as(
+    types.void(
+        types.float64[::1],
+        RULES_TYPE,
+        VIEW_TYPE,
+        STATE_TYPE,
+        CHANGES_TYPE,
+        OUTCOME_TYPE,
+        KERNEL_TYPE,
+        KERNEL_TYPE,
+        types.boolean,
+        VIEW_TYPE,
+        MEMORY_TYPE,
+        types.float64[:, :, ::1],
+    )
+)
+def run_world(
+    trace: Floats,
+    rules: Rules,
+    truth: View,
+    state: State,
+    changes: Changes,
+    outcome: Outcome,
+    learn: Kernel,
+    decide: Kernel,
+    joint: bool,
+    view: View,
+    memory: Memory,
+    draws: Floats,
+) -> None:
+    """Run a policy through a trace; the outcome is written into `outcome`.
+
+    Args:
+        trace: Records/s per slot at every source, `(slots,)`.
+        rules: What holds for the whole run.
+        truth: The operators as they are; `counts` and `joined` are in force.
+        state: As before the first slot.
+        changes: What changes on the way.
+        outcome: Filled with sums, curve and, where it has rows, history.
+        learn: The policy's kernel that learns.
+        decide: The one that decides.
+        joint: One call decides for all operators.
+        view: The operators as the policy believes them to be. It shares what both know with
+            `truth`: deployments, order of joining, prices.
+        memory: The policy's.
+        draws: Numbers for the policies, `(slots, o, 2)`; `(0, o, 2)` where they draw none.
+    """
+    operators, node_types = truth.counts.shape
+    calls = 1 if joint else operators
+    rate_factor, standstill = 1.0, 0.0
+    provisioned_at, pending_kind = -1, NOTHING
+    change, point = 0, 0
+    for t in range(trace.size):
+        while change < changes.slot.size and changes.slot[change] == t:
+            if changes.place[change] < 0:
+                rate_factor = changes.factor[change]
+            else:
+                _change(change, changes, state, truth)
+            change += 1
+        if provisioned_at == t:
+            for o in range(operators):
+                install(o, state.pending[o], rules, truth, state)
+            standstill += rules.downtime if pending_kind == RESTART else 0.0
+            provisioned_at = -1
+        if rules.loss > 0:
+            standstill += _lose_replicas(t, rules, truth, state, outcome)
+
+        rate = trace[t] * rate_factor
+        gap = 0.0
+        if rules.queues:
+            gap = min(standstill, rules.slot)
+            standstill -= gap
+            flow_with_queues(rate, gap, rules, truth, state)
+        else:
+            flow_steadily(rate, truth, state)
+        time = respond(state.offered_response, truth, state)
+        violated = time > rules.bound
+        price = 0.0
+        for o in range(operators):
+            if provisioned_at > t:  # what is leaving runs on, what is coming is paid for already
+                for place in range(node_types):
+                    price += truth.price[o, place] * max(
+                        truth.counts[o, place], state.pending[o, place]
+                    )
+            else:
+                price += price_of(o, truth, truth.counts[o])
+
+        for o in range(operators):
+            was_complete = state.complete[o] == 1
+            _observe(o, t, rules, truth, state, view)
+            complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
+            state.complete[o] = complete
+            if t > 0 and was_complete and complete and not joint:
+                learn(o, view, memory)
+                state.learned[o] += 1
+            if draws.shape[0] > 0:
+                view.draws[o, 0] = draws[state.learned[o], o, 0]
+                view.draws[o, 1] = draws[state.learned[o], o, 1]
+            for place in range(node_types):
+                view.target[o, place] = view.counts[o, place]
+        if joint:
+            all_complete = True
+            for o in range(operators):
+                all_complete = all_complete and state.complete[o] == 1
+            if all_complete and t > 0:
+                learn(0, view, memory)
+
+        kind = NOTHING
+        for o in range(calls):
+            if provisioned_at > t or (state.complete[o] == 0 and not joint):
+                continue
+            if joint and not all_complete:
+                continue
+            if rules.pool_limits:
+                _limit_pools(o, state, view)
+            decide(o, view, memory)
+        for o in range(operators):
+            for place in range(node_types):
+                view.proposed[o, place] = view.target[o, place]
+            if view.rules[o, STEP] == 1 and not joint:
+                moved = 0
+                for place in range(node_types):
+                    moved += abs(view.target[o, place] - view.counts[o, place])
+                if moved > 1:
+                    step_towards(o, view)
+            if rules.pool_limits and not _fits(o, state, view):
+                for place in range(node_types):
+                    view.target[o, place] = view.counts[o, place]
+            taken = _classify(o, rules, state, view)
+            view.cost[o, RECONFIGURATION] = 1.0 if taken == RESTART else 0.0
+            kind = max(kind, taken)
+
+        cost = rules.weight_resources * price / rules.top_cost
+        if violated:
+            cost += rules.weight_violation
+            outcome.totals[VIOLATIONS] += 1
+        if kind == RESTART:
+            cost += rules.weight_reconfiguration
+            outcome.totals[RECONFIGURATIONS] += 1
+        elif kind == RESIZE:
+            outcome.totals[RESIZES] += 1
+        outcome.totals[COST] += cost
+        outcome.totals[SPENT] += price
+
+        for o in range(operators):
+            for place in range(node_types):
+                view.counts_before[o, place] = truth.counts[o, place]
+        if kind != NOTHING:
+            delay = 0
+            for o in range(operators):
+                for place in range(node_types):
+                    state.pending[o, place] = view.target[o, place]
+                    if kind == RESTART and view.target[o, place] > truth.counts[o, place]:
+                        delay = rules.provisioning
+            if delay == 0:
+                for o in range(operators):
+                    install(o, state.pending[o], rules, truth, state)
+                standstill += rules.downtime if kind == RESTART else 0.0
+            else:
+                provisioned_at, pending_kind = t + 1 + delay, kind
+        for o in range(operators):
+            for place in range(node_types):
+                outcome.replicas[place] += truth.counts[o, place]
+            if state.backlog[o] > 0:
+                outcome.totals[BACKLOGGED] += 1
+        if point < outcome.curve_slots.size and outcome.curve_slots[point] == t + 1:
+            outcome.curve[point] = outcome.totals[COST] / (t + 1)
+            point += 1
+        if outcome.history.shape[0] > 0:
+            row = outcome.history[t]
+            row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, time, price
+            row[AT_CHANGE] = kind
+            row[AT_REPLICAS] = 0.0
+            for o in range(operators):
+                for place in range(node_types):
+                    row[AT_REPLICAS] += truth.counts[o, place]
