@@ -21,6 +21,10 @@ class ParameterError(WeirPolicyError):
     """A policy's parameter is unknown or out of its range."""
 
 
+class MissingExtraError(WeirPolicyError):
+    """A policy needs a library that is not installed; the message names the extra."""
+
+
 class DataflowError(WeirPolicyError):
     """The dataflow is not an acyclic graph over the named operators."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from weir_policies.errors import ParameterError
@@ -18,13 +19,15 @@ def read_parameters(
     """Build a policy's parameters from plain values, such as a StreamApp's settings.
 
     Args:
-        kind: A frozen dataclass whose fields are numbers, or `None` where that is their default.
+        kind: A frozen dataclass whose fields are numbers, `None` where that is their default, or
+            words of the `StrEnum` that their default belongs to.
         values: By the field's name; what is left out keeps its default.
         policy: Name of the policy, for the error.
 
     Raises:
-        ParameterError: A name is unknown, or a value is no number or out of its range.
+        ParameterError: A name is unknown, or a value is of another kind or out of its range.
     """
+    words: dict[str, StrEnum] = {}
     allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     for name, value in values.items():
         if name not in allowed:
@@ -32,12 +35,23 @@ def read_parameters(
                 f"Expected a parameter of {policy} out of {sorted(allowed)}, "
                 f"got {name!r} = {value!r}"
             )
-        empty_allowed = allowed[name].default is None
+        default = allowed[name].default
+        if isinstance(default, StrEnum):
+            words[name] = _read_word(type(default), value, name=name, policy=policy)
+            continue
+        empty_allowed = default is None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not (is_number or (value is None and empty_allowed)):
             expected = "a number or null" if empty_allowed else "a number"
             raise ParameterError(f"Expected {expected} for {name} of {policy}, got {value!r}")
-    return kind(**values)
+    return kind(**{**values, **words})
+
+
+def _read_word(kind: type[StrEnum], value: Any, *, name: str, policy: str) -> StrEnum:
+    known = [word.value for word in kind]
+    if value not in known:
+        raise ParameterError(f"Expected {name} of {policy} out of {known}, got {value!r}")
+    return kind(value)
 
 
 def refuse_outside(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weir_policies.errors import UnknownPolicyError
+from weir_policies.errors import MissingExtraError, UnknownPolicyError
 from weir_policies.operator_manager.ds2 import Ds2Parameters, Ds2Policy
 from weir_policies.operator_manager.queueing import QueueingParameters, QueueingPolicy
 from weir_policies.operator_manager.threshold import ThresholdParameters, ThresholdPolicy
@@ -17,6 +17,7 @@ from weir_policies.parameters import read_parameters
 from weir_policies.promise import Neighbourhood, OperatorPolicy
 
 if TYPE_CHECKING:
+    from weir_policies.deep.policy import DeepAlgorithm
     from weir_policies.kernels.policy import Algorithm
 
 Values = Mapping[str, Any]
@@ -57,9 +58,49 @@ class Compiled:
         return KernelPolicy(self.define(values), rng)
 
 
+@dataclass(frozen=True, slots=True)
+class Deep:
+    """Builds a policy with a network, whose module and torch are imported when it is asked for."""
+
+    module: str
+    """Below `operator_manager`; its function `define(values, name=...)` returns the algorithm."""
+    name: str
+
+    def define(self, values: Values) -> DeepAlgorithm:
+        """Return the algorithm with these parameters.
+
+        Raises:
+            MissingExtraError: torch is not installed.
+            ParameterError: A parameter is unknown, of another kind, or out of its range.
+        """
+        try:
+            module = importlib.import_module(f"weir_policies.operator_manager.{self.module}")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError(
+                f"Expected torch for the policy {self.name}, and it is not installed: "
+                "pip install 'weir[tune]'"
+            ) from error
+        algorithm: DeepAlgorithm = module.define(values, name=self.name)
+        return algorithm
+
+    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
+        """Return a policy for one operator."""
+        algorithm = self.define(values)
+        from weir_policies.deep.policy import DeepPolicy
+
+        return DeepPolicy(algorithm, rng)
+
+
 def _compile(module: str, *names: str, neighbourhood: Neighbourhood) -> dict[str, Registered]:
     """Return the lines of the policies that one module defines."""
     return {name: Registered(Compiled(module, name), neighbourhood) for name in names}
+
+
+def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
+    """Return the lines of the policies with a network that one module defines."""
+    return {name: Registered(Deep(module, name), Neighbourhood.ONE) for name in names}
 
 
 def _threshold_cheapest(rng: np.random.Generator, values: Values) -> OperatorPolicy:
@@ -86,6 +127,8 @@ POLICIES: Mapping[str, Registered] = {
     "ds2": Registered(_ds2, Ds2Policy.neighbourhood),
     "queueing": Registered(_queueing, QueueingPolicy.neighbourhood),
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
+    **_learn_deeply("dqn", "dqn"),
+    **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
 }
 
 
@@ -120,6 +163,18 @@ def define(name: str, parameters: Values | None = None) -> Algorithm | None:
     """
     builder = _find(name).build
     return builder.define(parameters or {}) if isinstance(builder, Compiled) else None
+
+
+def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | None:
+    """Return the algorithm of a policy with a network; `None` where it has none.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        MissingExtraError: torch is not installed.
+        ParameterError: A parameter is unknown, of another kind, or out of its range.
+    """
+    builder = _find(name).build
+    return builder.define(parameters or {}) if isinstance(builder, Deep) else None
 
 
 def neighbourhood(name: str) -> Neighbourhood:
