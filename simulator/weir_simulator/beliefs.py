@@ -2,8 +2,7 @@
 
 Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6. The mean
 service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
-error and between the true speedups of the next slower and the next faster type, so that the types
-keep their order. Prices are exact.
+error and between the true speedups of the next slower and the next faster type. Prices are exact.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Believed(Section):
     speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t2": 0.8}])
     """Speedup by node type; what is left out is the truth."""
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
-    """Greatest relative error of the speedups, drawn so that the types keep their order."""
+    """Greatest relative error of the speedups, drawn between the true ones of the neighbours."""
 
 
 class Experiment(Section):

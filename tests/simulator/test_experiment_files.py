@@ -1,0 +1,297 @@
+from pathlib import Path
+
+import pytest
+
+from weir_policies import registry
+from weir_policies.promise import Sharing
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment_files import load_experiment
+
+RIGHT = """\
+operators:
+  - {name: parse, serviceRate: 180, scv: 0.5, maxReplicas: 10}
+  - {name: match, serviceRate: 90, maxReplicas: 10}
+edges: [[parse, match]]
+nodeTypes:
+  - {name: t1, speedup: 1.0, price: 1.0}
+  - {name: t2, speedup: 0.7, price: 0.7}
+objective: {responseTime: 50ms}
+trace: {kind: taxi, slots: 100}
+policy: {name: ql-pds, parameters: {}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write an experiment, with one piece of the right one replaced."""
+
+    def write_file(old: str = "", new: str = "") -> Path:
+        assert old in RIGHT
+        path = tmp_path / "experiment.yaml"
+        path.write_text(RIGHT.replace(old, new, 1) if old else RIGHT + new)
+        return path
+
+    return write_file
+
+
+def mistakes_in(path: Path) -> list[str]:
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(path)
+    return [sentence.removeprefix(f"{path}:") for sentence in caught.value.mistakes]
+
+
+def test_a_right_file_is_read(write):
+    experiment = load_experiment(write())
+
+    assert [operator.name for operator in experiment.operators] == ["parse", "match"]
+    assert experiment.operators[0].scv == 0.5
+    assert experiment.objective.response_time == pytest.approx(0.05)
+    assert experiment.dataflow.sinks == ("match",)
+    assert experiment.policy.name == "ql-pds"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("50ms", 0.05), ("2m", 120.0), ("1h30m", 5400.0), ("1.5s", 1.5)],
+)
+def test_durations_are_read_with_their_unit(write, written, seconds):
+    experiment = load_experiment(write("50ms", written))
+
+    assert experiment.objective.response_time == pytest.approx(seconds)
+
+
+def test_edges_may_be_pairs_or_mappings(write):
+    path = write("[[parse, match]]", "[{from: parse, to: match, selectivity: 0.5}]")
+
+    edge = load_experiment(path).edges[0]
+
+    assert (edge.source, edge.target, edge.selectivity) == ("parse", "match", 0.5)
+
+
+def test_a_power_of_ten_is_a_number(write):
+    path = write(new="world: {lossProbability: 1e-4}\n")
+
+    assert load_experiment(path).world.loss_probability == 1e-4
+
+
+def test_a_trace_is_looked_for_beside_the_file(write, tmp_path):
+    (tmp_path / "rates.txt").write_text("1\n2\n3\n4\n")
+    path = write("{kind: taxi, slots: 100}", "{file: rates.txt, start: 1, slots: 2}")
+
+    rates = arrival_rates(load_experiment(path).trace)
+
+    assert rates.tolist() == [2.0, 3.0]
+
+
+def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("5\n6\n")
+    path = write("{kind: taxi, slots: 100}", "{file: absent.txt, slots: 100}")
+
+    experiment = load_experiment(path, trace=other)
+
+    assert arrival_rates(experiment.trace).tolist() == [5.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        (
+            "serviceRate: 180", "serviceRate: -5",
+            "2: operators[0].serviceRate: expected more than 0, got -5; write for example 180",
+        ),
+        (
+            "serviceRate: 180", "servicerate: 180",
+            "2: operators[0].serviceRate: expected a value, got nothing; add it, such as 180",
+        ),
+        (
+            "maxReplicas: 10}\nedges", "maxReplicas: 2.5}\nedges",
+            "3: operators[1].maxReplicas: expected a whole number, got 2.5; write for example 10",
+        ),
+        (
+            "[[parse, match]]", "[[parse, mach]]",
+            "4: edges[0]: expected an operator (parse, match), got 'mach'; did you mean 'match'?",
+        ),
+        (
+            "[[parse, match]]", "[[parse]]",
+            "4: edges[0]: expected a pair of operators, [from, to], got [\"parse\"]; "
+            "write for example [a, b]",
+        ),
+        (
+            "[[parse, match]]", "[[parse, match], [match, parse]]",
+            '4: edges: expected edges without a cycle, got [["parse", "match"], ["match", "parse"]]'
+            "; take one of its edges out: Expected no cycle, got parse -> match -> parse",
+        ),
+        (
+            "speedup: 0.7", "speedup: .inf",
+            "7: nodeTypes[1].speedup: expected a finite number, got Infinity; "
+            "write for example 1.0",
+        ),
+        (
+            "name: t2", "name: t1",
+            "7: nodeTypes[1].name: expected a name that nodeTypes[0] does not have yet, got 't1'; "
+            "rename one of them",
+        ),
+        (
+            "50ms", "50",
+            "8: objective.responseTime: expected a duration, such as 50ms, 90s, 2m or 1h30m, "
+            "got 50; add its unit, for example 50s",
+        ),
+        (
+            "50ms", "0s",
+            "8: objective.responseTime: expected more than 0, got 0.0; write for example 50ms",
+        ),
+        (
+            "{kind: taxi, slots: 100}", "{file: absent.txt}",
+            "9: trace.file: expected a file with one rate per line, got '{folder}/absent.txt'; "
+            "which is not there: correct the path, or make a trace up with kind: taxi",
+        ),
+        (
+            "{kind: taxi, slots: 100}", "{slots: 100}",
+            '9: trace: expected either a file or a kind, got {"file": null, "kind": null}; '
+            "write file: taxi.txt to read a trace, kind: taxi to make one up",
+        ),
+        (
+            "name: ql-pds", "name: ql-psd",
+            "10: policy.name: expected a policy ({policies}), got 'ql-psd'; "
+            "did you mean 'ql-pds'?",
+        ),
+        (
+            "parameters: {}", "parameters: {levels: 2.5}",
+            "10: policy.parameters.levels: expected a whole number for levels, got 2.5; "
+            "correct it or leave it out, which is its default",
+        ),
+        (
+            "", "wieghts: {}\n",
+            "11: wieghts: expected a known field, got {}; did you mean 'weights'?",
+        ),
+        (
+            "", "initial: {t3: 1}\n",
+            "11: initial.t3: expected a node type (t1, t2), got 't3'; "
+            "choose one of those or add the type",
+        ),
+        (
+            "", "initial: {t1: 6, t2: 5}\n",
+            "11: initial: expected from 1 to 10 replicas, the least maxReplicas of the operators, "
+            'got {"t1": 6, "t2": 5}; take replicas away',
+        ),
+        (
+            "", "seeds: [1, 1]\n",
+            "11: seeds: expected distinct seeds, got [1, 1]; "
+            "equal seeds give equal runs: keep each once",
+        ),
+        ("", "step: 2\n", "11: step: expected 1 or 'any', got 2; choose one of those"),
+        (
+            "", "sharing: fair\n",
+            "11: sharing: expected 'equal', 'proportional' or 'byLoad', got 'fair'; "
+            "choose one of those",
+        ),
+        (
+            "", "world: {downtime: -3s}\n",
+            "11: world.downtime: expected a duration, such as 50ms, 90s, 2m or 1h30m, got '-3s'; "
+            "correct the number or its unit",
+        ),
+        (
+            "", "world:\n  changes:\n    - {slot: 5, prices: {t4: 100}}\n",
+            "13: world.changes[0].prices.t4: expected a node type (t1, t2), got 't4'; "
+            "choose one of those or add the type",
+        ),
+        (
+            "", "believed: {serviceTime: 1.1, serviceError: [0.05, 0.1]}\n",
+            "11: believed.serviceTime: expected either serviceTime or serviceError, got 1.1; "
+            "remove one of them",
+        ),
+        ("", "step: any\nstep: 1\n",
+            "12: step: expected each field once, got a second; remove it or the one in line 11"),
+        ("", "rate: [\n",
+            "12: expected YAML, got something else (expected the node content, but found "
+            "'<stream end>'); correct the line or the indentation above it"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_with_line_field_value_and_remedy(write, old, new, mistake):
+    path = write(old, new)
+
+    found = mistakes_in(path)
+
+    expected = mistake.replace("{folder}", str(path.parent))
+    expected = expected.replace("{policies}", ", ".join(registry.names()))
+    assert expected in found
+
+
+def test_every_mistake_is_told_once_in_the_order_of_the_lines(write):
+    path = write("serviceRate: 180", "serviceRate: x")
+    path.write_text(path.read_text().replace("50ms", "soon") + "initial: {t9: 1}\nsteps: 1\n")
+
+    found = mistakes_in(path)
+
+    assert [sentence.split(":")[:2] for sentence in found] == [
+        ["2", " operators[0].serviceRate"],
+        ["8", " objective.responseTime"],
+        ["11", " initial.t9"],
+        ["12", " steps"],
+    ]
+
+
+def test_a_trace_with_a_bad_line_is_named_with_both_lines(write, tmp_path):
+    (tmp_path / "rates.txt").write_text("1\nx\n")
+    path = write("{kind: taxi, slots: 100}", "{file: rates.txt}")
+
+    [mistake] = mistakes_in(path)
+
+    assert mistake.startswith(f"9: trace.file: Trace {tmp_path}/rates.txt, line 2: 'x' is not a")
+
+
+def test_a_stretch_that_leaves_its_trace_is_refused(write, tmp_path):
+    (tmp_path / "rates.txt").write_text("1\n2\n")
+    path = write("{kind: taxi, slots: 100}", "{file: rates.txt, slots: 3}")
+
+    assert mistakes_in(path) == [
+        "9: trace.slots: slots is 3; give 1 to 2, as many as the trace has"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "expected an experiment, got an empty file; begin with operators:"),
+        (b"- 1\n", "the experiment: expected a mapping of fields, got [1]; correct it"),
+        (b"a: 1\n---\nb: 2\n", "expected YAML, got something else (but found another document)"),
+        (b"a: &a [*a]\n", "expected YAML, got an alias inside of what it stands for"),
+        (b"\xff", "expected text in UTF-8, got byte 0xff at position 0; save the file as UTF-8"),
+    ],
+)
+def test_what_is_no_experiment_at_all_is_refused_in_one_sentence(tmp_path, content, sentence):
+    path = tmp_path / "experiment.yaml"
+    path.write_bytes(content)
+
+    [mistake] = mistakes_in(path)
+
+    assert sentence in mistake
+
+
+def test_an_absent_file_is_refused_by_its_path(tmp_path):
+    with pytest.raises(ExperimentError, match=r"absent\.yaml: .*No such file.*correct the path"):
+        load_experiment(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((Path(__file__).parents[2] / "examples/experiments").glob("*.yaml")),
+    ids=lambda path: path.stem,
+)
+def test_the_examples_are_right_on_every_machine(path):
+    experiment = load_experiment(path)
+
+    assert experiment.trace.kind is not None
+    assert experiment.seeds
+
+
+def test_the_papers_setting_is_the_default(write):
+    experiment = load_experiment(write())
+
+    assert experiment.sharing is Sharing.EQUAL
+    assert experiment.initial_deployment.counts == (1, 0)
+    assert experiment.dearest == 1.0
+    assert not experiment.world.carries_backlog
+    assert experiment.budgets == pytest.approx({"parse": 0.025, "match": 0.025})
