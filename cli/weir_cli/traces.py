@@ -118,14 +118,21 @@ def synthesise_trace(
 
 
 @app.command("plot")
-def plot_trace(
-    file: File,
+def plot_traces(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Trace to read; several stand side by side.", metavar="FILE"),
+    ],
     out: Annotated[Path, typer.Argument(help="HTML page to write.", metavar="OUT")],
 ) -> None:
-    """Draw a trace as an HTML page that needs nothing else."""
-    from weir_operator.faces.trace_page import render_trace_page
+    """Draw traces as an HTML page that needs nothing else."""
+    from weir_operator.faces.trace_page import render_trace_page, render_traces_page
 
-    page = render_trace_page(file.name, read_trace(file))
+    traces = {str(file): read_trace(file) for file in files}
+    if len(files) == 1:
+        page = render_trace_page(files[0].name, traces[str(files[0])])
+    else:
+        page = render_traces_page(traces)
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -100,12 +100,12 @@ def cut(trace: Trace, *, start: int, slots: int) -> Trace:
     Raises:
         TraceError: The stretch is empty or leaves the trace.
     """
-    if slots < 1:
-        raise TraceError(f"slots is {slots}; give 1 or more")
+    if not 1 <= slots <= trace.size:
+        raise TraceError(f"slots is {slots}; give 1 to {trace.size}, as many as the trace has")
     if start < 0 or start + slots > trace.size:
         raise TraceError(
             f"start {start} and slots {slots} leave the trace, which has {trace.size}; "
-            f"give a start from 0 to {max(trace.size - slots, 0)} or fewer slots"
+            f"give a start from 0 to {trace.size - slots} or fewer slots"
         )
     return trace[start : start + slots].copy()
 

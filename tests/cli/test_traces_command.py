@@ -111,6 +111,21 @@ def test_plot_writes_a_page(trace, tmp_path):
     assert "<title>trace.txt</title>" in out.read_text()
 
 
+def test_plot_puts_several_traces_side_by_side(trace, tmp_path):
+    other, out = tmp_path / "other.txt", tmp_path / "traces.html"
+    other.write_text("7\n9\n")
+
+    result = weir("plot", trace, other, out)
+
+    assert result.exit_code == 0, result.output
+    page = out.read_text()
+    assert page.count('class="plot"') == 2
+    assert all(
+        f'<td class="text" data-label="Trace"><span class="">{name}' in page
+        for name in (trace, other)
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -130,3 +145,13 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_one(trace, tmp_path, 
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_a_line_that_is_no_rate_is_named(tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_text("10\n-3\n")
+
+    result = weir("inspect", bad)
+
+    assert result.exit_code == 1
+    assert "bad.txt, line 2: '-3' is not a rate; give one finite number" in result.stderr

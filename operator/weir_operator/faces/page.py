@@ -59,7 +59,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """Charts side by side where there is room. All charts of a page share their zoom in time."""
+    """Charts side by side where there is room. Those of a page that are over time zoom together."""
 
     charts: Sequence[Chart]
 

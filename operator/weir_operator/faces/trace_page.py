@@ -1,15 +1,20 @@
-"""An arrival trace as an HTML page: its chart and its statistics."""
+"""Arrival traces as an HTML page: their charts and their statistics."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from weir_operator.faces import wording
 from weir_operator.faces.page import (
     Block,
+    Cell,
     Chart,
     Charts,
+    Column,
     Json,
     Prose,
     Section,
+    Table,
     Tile,
     Tiles,
     render_page,
@@ -32,7 +37,6 @@ def render_trace_page(name: str, trace: Trace) -> str:
         trace: Records/s per slot, shape `(n,)`.
     """
     statistics = describe(trace)
-    group = -(-trace.size // _POINTS)
     blocks: list[Block] = [
         Tiles(
             [
@@ -56,8 +60,9 @@ def render_trace_page(name: str, trace: Trace) -> str:
                 Tile(label="Empty slots", value=wording.share(statistics.zero_share)),
             ]
         ),
-        Charts([Chart(title="Arrival rate", figure=_figure(trace, group), height=380)]),
+        Charts([Chart(title="Arrival rate", figure=_figure(trace), height=380)]),
     ]
+    group = _group(trace)
     if group > 1:
         blocks.append(
             Prose(f"The line is the mean of {group} slots each, the band their range.", "quiet")
@@ -65,7 +70,56 @@ def render_trace_page(name: str, trace: Trace) -> str:
     return render_page(name, [Section(title="", blocks=blocks)], subtitle="Arrival trace")
 
 
-def _figure(trace: Trace, group: int) -> dict[str, Json]:
+def render_traces_page(traces: Mapping[str, Trace]) -> str:
+    """Return a page with several traces side by side, by name."""
+    charts = [
+        Chart(
+            title=name,
+            figure=_figure(trace),
+            note=f"line: mean of {_group(trace)} slots; band: range" if _group(trace) > 1 else "",
+        )
+        for name, trace in traces.items()
+    ]
+    blocks: list[Block] = [Charts(charts), _statistics(traces)]
+    return render_page(
+        "Arrival traces", [Section(title="", blocks=blocks)], subtitle="Rates in records/s"
+    )
+
+
+def _statistics(traces: Mapping[str, Trace]) -> Table:
+    described = {name: describe(trace) for name, trace in traces.items()}
+    titles = ("Slots", "Mean", "Deviation", "Lowest", "Highest", "Mean step", "Empty slots")
+    return Table(
+        columns=[Column("Trace"), *(Column(title, "number") for title in titles)],
+        rows=[
+            [
+                Cell(name),
+                Cell(f"{it.slots:,}"),
+                *(
+                    Cell(wording.rate(rate))
+                    for rate in (
+                        it.mean,
+                        it.standard_deviation,
+                        it.minimum,
+                        it.maximum,
+                        it.mean_step,
+                    )
+                ),
+                Cell(wording.share(it.zero_share)),
+            ]
+            for name, it in described.items()
+        ],
+        empty="There is no trace.",
+    )
+
+
+def _group(trace: Trace) -> int:
+    """Return how many slots a point of the line stands for."""
+    return -(-trace.size // _POINTS)
+
+
+def _figure(trace: Trace) -> dict[str, Json]:
+    group = _group(trace)
     whole = trace[: trace.size // group * group].reshape(-1, group)
     slots = [number * group for number in range(len(whole))]
 
