@@ -13,6 +13,18 @@ from weir_policies.errors import ParameterError
 Parameters = TypeVar("Parameters")
 
 
+class Settings(dict[str, Any]):
+    """What was chosen for a policy, and what stands in where it was not.
+
+    What stands in (an experiment's rate levels, say) is passed over by policies that have no such
+    parameter, while a choice that does not exist is refused.
+    """
+
+    def __init__(self, chosen: Mapping[str, Any], otherwise: Mapping[str, Any]) -> None:
+        super().__init__(chosen)
+        self.otherwise = dict(otherwise)
+
+
 def read_parameters(
     kind: type[Parameters], values: Mapping[str, Any], *, policy: str
 ) -> Parameters:
@@ -29,6 +41,9 @@ def read_parameters(
     """
     words: dict[str, StrEnum] = {}
     allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    if isinstance(values, Settings):
+        fitting = {name: value for name, value in values.otherwise.items() if name in allowed}
+        values = {**fitting, **values}
     for name, value in values.items():
         if name not in allowed:
             raise ParameterError(

@@ -226,3 +226,14 @@ def find_speeds(o: int, truth: View, state: State) -> None:
                 summed += state.factor[o, rank]
         mean = summed / truth.counts[o, place]
         truth.speedup[o, place] = state.nominal[place] * (least if slowest_counts else mean)
+
+
+@compiled
+def first_replicas(o: int, rules: Rules, truth: View, state: State) -> None:
+    """Let the replicas of the first deployment join, in the order of their node types."""
+    size = 0
+    for place in range(truth.counts.shape[1]):
+        for _ in range(truth.counts[o, place]):
+            truth.joined[o, size] = place
+            state.factor[o, size] = _draw_speed(o, rules, state)
+            size += 1

@@ -12,6 +12,12 @@ from numba import types
 
 from weir_policies.model.arrays import Counts, Floats
 
+WEEK = 604_800.0
+"""Seconds."""
+
+NOTHING, RESIZE, RESTART = range(3)
+"""What a decided change takes; of several operators' changes the greatest counts."""
+
 # Columns of `Changes.what`.
 PRICE, SPEEDUP, RATE_FACTOR = range(3)
 
@@ -88,6 +94,8 @@ class State(NamedTuple):
     """Intervals that each operator's policy learned from, `(o,)`: numbers its draws."""
     complete: Counts
     """1 where the operator's last interval was measured, `(o,)`."""
+    taught: Counts
+    """1 where its last two intervals were, so that there is something to learn, `(o,)`."""
     pool_of: Counts
     """Pool of each node type, `(t,)`."""
     pool_room: Counts
@@ -167,6 +175,7 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
         nominal=floats(node_types),
         learned=counts(operators),
         complete=counts(operators),
+        taught=counts(operators),
         pool_of=counts(node_types),
         pool_room=counts(pools),
     )

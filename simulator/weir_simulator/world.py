@@ -72,24 +72,24 @@ from weir_simulator.state import (
     CHANGES_TYPE,
     COST,
     LOSSES,
+    NOTHING,
     OUTCOME_TYPE,
     PRICE,
     RECONFIGURATIONS,
+    RESIZE,
     RESIZES,
+    RESTART,
     RULES_TYPE,
     SPEEDUP,
     SPENT,
     STATE_TYPE,
     VIOLATIONS,
+    WEEK,
     Changes,
     Outcome,
     Rules,
     State,
 )
-
-WEEK = 604_800.0
-NOTHING, RESIZE, RESTART = range(3)
-"""What a decided change takes; of several operators' changes the greatest counts."""
 
 
 @compiled
@@ -242,7 +242,6 @@ def run_world(
         draws: Numbers for the policies, `(slots, o, 2)`; `(0, o, 2)` where they draw none.
     """
     operators, node_types = truth.counts.shape
-    calls = 1 if joint else operators
     rate_factor, standstill = 1.0, 0.0
     provisioned_at, pending_kind = -1, NOTHING
     change, point = 0, 0
@@ -281,35 +280,31 @@ def run_world(
             else:
                 price += price_of(o, truth, truth.counts[o])
 
+        measured = True
         for o in range(operators):
-            was_complete = state.complete[o] == 1
+            taught = state.complete[o] == 1
             _observe(o, t, rules, truth, state, view)
             complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
             state.complete[o] = complete
-            if t > 0 and was_complete and complete and not joint:
+            state.taught[o] = taught and complete
+            measured = measured and complete
+            for place in range(node_types):
+                view.target[o, place] = view.counts[o, place]
+        for o in range(1 if joint else operators):
+            if not (measured if joint else state.complete[o] == 1):
+                continue
+            if rules.pool_limits:
+                _limit_pools(o, state, view)
+            if state.taught[o]:
                 learn(o, view, memory)
                 state.learned[o] += 1
             if draws.shape[0] > 0:
                 view.draws[o, 0] = draws[state.learned[o], o, 0]
                 view.draws[o, 1] = draws[state.learned[o], o, 1]
-            for place in range(node_types):
-                view.target[o, place] = view.counts[o, place]
-        if joint:
-            all_complete = True
-            for o in range(operators):
-                all_complete = all_complete and state.complete[o] == 1
-            if all_complete and t > 0:
-                learn(0, view, memory)
+            if provisioned_at <= t:
+                decide(o, view, memory)
 
         kind = NOTHING
-        for o in range(calls):
-            if provisioned_at > t or (state.complete[o] == 0 and not joint):
-                continue
-            if joint and not all_complete:
-                continue
-            if rules.pool_limits:
-                _limit_pools(o, state, view)
-            decide(o, view, memory)
         for o in range(operators):
             for place in range(node_types):
                 view.proposed[o, place] = view.target[o, place]
