@@ -21,15 +21,20 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B.3, figure 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.arrays import Counts
+
+Singles = NDArray[np.float32]
+"""Numbers of a network; the docstring beside it names the shape."""
 
 MOST_INPUTS = 4096
 """Inputs up to which a network is built: the first layer's weights grow with their square."""
@@ -66,6 +71,16 @@ class Scheme(NamedTuple):
     levels: int
     binomials: Counts
     """Binomial coefficients, `(k_max + n, n + 1)`: they number the deployments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """`b` states of each of `r` runs as inputs of the runs' networks."""
+
+    places: Counts
+    """`(r, b, active)`: the inputs of all runs stand in one row."""
+    values: Singles
+    """`(r, b, active)`."""
 
 
 def make_scheme(
@@ -110,7 +125,7 @@ def make_scheme(
 
 @compiled
 def encode(
-    scheme: Scheme, counts: Counts, level: int, first: int, places: Counts, values: Floats
+    scheme: Scheme, counts: Counts, level: int, first: int, places: Counts, values: Singles
 ) -> None:
     """Write the code of a state.
 
@@ -155,7 +170,7 @@ def encode(
 
 
 @compiled
-def _set_once(entries: int, places: Counts, values: Floats) -> None:
+def _set_once(entries: int, places: Counts, values: Singles) -> None:
     """Let an input that two types share be 1, not 2."""
     for later in range(1, entries):
         for earlier in range(later):

@@ -21,17 +21,15 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
+from weir_policies.deep.encodings import Codes, Singles
 from weir_policies.model.arrays import Counts, Floats
-
-Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Weights of `r` networks of one shape; `fit` changes them in place."""
+    """Singles of `r` networks of one shape; `fit` changes them in place."""
 
     weights: tuple[torch.Tensor, ...]
     """Per layer, `(r, inputs, outputs)`."""
@@ -42,16 +40,6 @@ class Network:
     def sizes(self) -> tuple[int, ...]:
         """Neurons of each layer, inputs and outputs included."""
         return (*(weight.shape[1] for weight in self.weights), self.weights[-1].shape[2])
-
-
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """`b` states of each of `r` runs, as `encodings` writes them."""
-
-    places: Counts
-    """`(r, b, active)`."""
-    values: Weights
-    """`(r, b, active)`."""
 
 
 def build_network(sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> Network:
@@ -70,7 +58,7 @@ def build_network(sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> 
     return from_arrays(weights, biases)
 
 
-def from_arrays(weights: Sequence[Weights], biases: Sequence[Weights]) -> Network:
+def from_arrays(weights: Sequence[Singles], biases: Sequence[Singles]) -> Network:
     """Return networks that own these arrays."""
     return Network(
         weights=tuple(torch.from_numpy(weight) for weight in weights),
@@ -78,7 +66,7 @@ def from_arrays(weights: Sequence[Weights], biases: Sequence[Weights]) -> Networ
     )
 
 
-def to_arrays(network: Network) -> tuple[tuple[Weights, ...], tuple[Weights, ...]]:
+def to_arrays(network: Network) -> tuple[tuple[Singles, ...], tuple[Singles, ...]]:
     """Return weights and biases, sharing their memory with the network."""
     return (
         tuple(weight.numpy() for weight in network.weights),
@@ -87,7 +75,7 @@ def to_arrays(network: Network) -> tuple[tuple[Weights, ...], tuple[Weights, ...
 
 
 @torch.inference_mode()
-def evaluate(network: Network, codes: Codes) -> Weights:
+def evaluate(network: Network, codes: Codes) -> Singles:
     """Return the outputs for each state, `(r, b, outputs)`."""
     return _run(network, codes)[-1].numpy()
 

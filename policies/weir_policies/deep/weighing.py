@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weir_policies.deep.encodings import Scheme, encode
-from weir_policies.deep.network import Codes, Weights
+from weir_policies.deep.encodings import Codes, Scheme, Singles, encode
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.levels import level_of, middle_of
 from weir_policies.kernels.prediction import predict_one
@@ -188,7 +187,7 @@ def _find_levels(view: View, quanta: Floats, levels: int, found: Counts) -> None
 
 @compiled
 def _encode_states(
-    scheme: Scheme, counts: Counts, levels: Counts, places: Counts, values: Weights
+    scheme: Scheme, counts: Counts, levels: Counts, places: Counts, values: Singles
 ) -> None:
     for run in range(levels.shape[0]):
         for state in range(levels.shape[1]):
@@ -217,7 +216,7 @@ def _find_successors(
     quanta: Floats,
     estimates: bool,
     places: Counts,
-    values: Weights,
+    values: Singles,
     costs: Floats,
 ) -> None:
     actions = count_actions(view)

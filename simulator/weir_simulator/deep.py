@@ -1,0 +1,248 @@
+"""The batched loop: one deep policy scales one operator in many runs at once.
+
+The world is that of `world` in its steady state, without what is beyond the papers but for changes
+of prices, speeds and rates; the order within a slot is the same. Runs differ in seed, or in
+anything of the experiment but its shape: node types, `maxReplicas`, rate levels, length of the
+trace. All runs take a slot together, because the network's functions work on all in one call.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weir_policies import registry
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.prediction import predict_one, price_of
+from weir_policies.kernels.view import (
+    BUDGET,
+    RATE,
+    RECONFIGURATION,
+    RESOURCES,
+    RESPONSE_TIME,
+    TOP_COST,
+    VIOLATION,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    View,
+)
+from weir_policies.model.arrays import Floats
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.errors import SimulatorError
+from weir_simulator.experiment import Experiment, World
+from weir_simulator.plain import policy_generator
+from weir_simulator.run import Result, new_outcome, settings_of, summarise
+from weir_simulator.scene import Scene, set_scene
+from weir_simulator.state import (
+    COST,
+    PRICE,
+    RATE_FACTOR,
+    RECONFIGURATIONS,
+    SPENT,
+    TOTALS,
+    VIOLATIONS,
+)
+
+Run = tuple[Experiment, int]
+"""An experiment and the seed of the run."""
+
+
+class _Worlds(NamedTuple):
+    """The worlds of `r` runs, one per row."""
+
+    truth: View
+    """The operators as they are."""
+    believed: View
+    """As the policy believes them to be; deployments and prices are the same arrays."""
+    totals: Floats
+    """Sums over slots, `(r, TOTALS)`."""
+    replicas: Floats
+    """Sums of replicas after the decision, `(r, t)`."""
+
+
+def can_batch(experiment: Experiment) -> bool:
+    """Return whether the batched loop knows the experiment's world."""
+    plain = experiment.world.model_copy(update={"changes": ()}) == World()
+    limited = any(node_type.pool_limit is not None for node_type in experiment.node_types)
+    return plain and not limited and len(experiment.operators) == 1
+
+
+def simulate_deep(
+    runs: Sequence[Run], *, policy: str, parameters: Mapping[str, Any]
+) -> list[Result]:
+    """Let one deep policy scale every run's operator, and return what came of each.
+
+    Args:
+        runs: Experiments of one shape; `can_batch` says which can be run.
+        policy: `dqn`, `dqn-pds` or `dqn-pds-plus`.
+        parameters: The policy's, by name; the rate levels are the first experiment's.
+
+    Returns:
+        One result per run, in order. `seconds` is the wall time of all together.
+
+    Raises:
+        SimulatorError: The policy has no network, or the runs do not fit into one batch.
+        MissingExtraError: torch is not installed.
+        ParameterError: A parameter is unknown, of another kind, or out of its range.
+        TraceError: A trace cannot be read.
+    """
+    algorithm = registry.define_deep(policy, settings_of(runs[0][0], parameters))
+    if algorithm is None:
+        raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
+    from weir_policies.deep.network import one_thread  # needs torch
+
+    _refuse_what_differs([experiment for experiment, _ in runs])
+    scenes = [set_scene(experiment, seed=seed, one_step=True) for experiment, seed in runs]
+    worlds = _stack(scenes)
+    rates = _gather_rates(runs, scenes)  # slots x r
+    changes = _by_slot(scenes)
+    outcome = new_outcome(rates.shape[0], worlds.replicas.shape[1], history=False)
+    points = {int(slot): column for column, slot in enumerate(outcome.curve_slots)}
+    curves = np.zeros((len(runs), len(points)))
+    began = time.perf_counter()
+    with one_thread():
+        memory = algorithm.prepare(worlds.believed, [policy_generator(seed, 0) for _, seed in runs])
+        for slot in range(rates.shape[0]):
+            for run, what, place, value in changes.get(slot, ()):
+                changed = worlds.believed.price if what == PRICE else worlds.truth.speedup
+                changed[run, place] = value
+            _observe(worlds, rates, slot)
+            if slot > 0:
+                algorithm.learn(worlds.believed, memory)
+            algorithm.decide(worlds.believed, memory)
+            _account(worlds)
+            if slot + 1 in points:
+                curves[:, points[slot + 1]] = worlds.totals[:, COST] / (slot + 1)
+    seconds = time.perf_counter() - began
+    outcomes = [
+        outcome._replace(totals=totals, replicas=replicas, curve=curve)
+        for totals, replicas, curve in zip(worlds.totals, worlds.replicas, curves, strict=True)
+    ]
+    return [
+        summarise(experiment, policy, seed, rates.shape[0], each, seconds)
+        for (experiment, seed), each in zip(runs, outcomes, strict=True)
+    ]
+
+
+def _refuse_what_differs(experiments: Sequence[Experiment]) -> None:
+    """Refuse experiments that the batched loop cannot run, or not together.
+
+    Raises:
+        SimulatorError: There are such.
+    """
+    if not all(can_batch(experiment) for experiment in experiments):
+        raise SimulatorError(
+            "Expected one operator in a steady state, without pool limits, delays or noise: the "
+            "batched loop knows no other world, so run the experiment by itself"
+        )
+    shapes = {
+        (
+            len(experiment.node_types),
+            experiment.operators[0].max_replicas,
+            experiment.rate.levels,
+            experiment.rate.max,
+        )
+        for experiment in experiments
+    }
+    if len(shapes) != 1:
+        raise SimulatorError(
+            "Expected runs with equal numbers of node types, maxReplicas and rate levels, got "
+            f"{sorted(map(str, shapes))}; run them in batches of their own"
+        )
+
+
+def _stack(scenes: Sequence[Scene]) -> _Worlds:
+    """Return the worlds of several scenes, each of one operator, as rows of one."""
+    truth = View(
+        *(np.concatenate(arrays) for arrays in zip(*(each.truth for each in scenes), strict=True))
+    )
+    believed = View(
+        *(np.concatenate(arrays) for arrays in zip(*(each.view for each in scenes), strict=True))
+    )
+    return _Worlds(
+        truth=truth._replace(counts=believed.counts, price=believed.price),
+        believed=believed,
+        totals=np.zeros((len(scenes), TOTALS)),
+        replicas=np.zeros(believed.counts.shape),
+    )
+
+
+def _gather_rates(runs: Sequence[Run], scenes: Sequence[Scene]) -> Floats:
+    """Return the rate of every run in every slot, records/s, `(slots, r)`.
+
+    Raises:
+        SimulatorError: The traces are of different lengths.
+        TraceError: A trace cannot be read.
+    """
+    columns = []
+    for (experiment, _), scene in zip(runs, scenes, strict=True):
+        given = arrival_rates(experiment.trace)
+        rates = given.copy()
+        for slot, what, factor in zip(
+            scene.changes.slot, scene.changes.what, scene.changes.factor, strict=True
+        ):
+            if what == RATE_FACTOR:
+                rates[slot:] = given[slot:] * factor
+        columns.append(rates)
+    lengths = sorted({rates.size for rates in columns})
+    if len(lengths) != 1:
+        raise SimulatorError(
+            f"Expected traces of equal length, got {lengths} slots; give `slots` with each trace"
+        )
+    return np.stack(columns, axis=1)
+
+
+def _by_slot(scenes: Sequence[Scene]) -> dict[int, list[tuple[int, int, int, float]]]:
+    """Return by slot which run's price or speed changes: run, what, node type, new value."""
+    by_slot: dict[int, list[tuple[int, int, int, float]]] = {}
+    for run, scene in enumerate(scenes):
+        for slot, what, place, value in zip(*scene.changes, strict=True):
+            if what != RATE_FACTOR:
+                change = (run, int(what), int(place), float(value))
+                by_slot.setdefault(int(slot), []).append(change)
+    return by_slot
+
+
+@compiled
+def _observe(worlds: _Worlds, rates: Floats, slot: int) -> None:
+    """Let the slot's rate arrive in every run, and the policy see what follows."""
+    truth, view = worlds.truth, worlds.believed
+    for run in range(view.counts.shape[0]):
+        seen = view.seen[run]
+        for column in range(seen.size):
+            view.before[run, column] = seen[column]
+        seen[RATE] = rates[slot, run]
+        seen[RESPONSE_TIME], _ = predict_one(run, truth, truth.counts[run], rates[slot, run])
+        view.cost[run, VIOLATION] = 1.0 if seen[RESPONSE_TIME] > seen[BUDGET] else 0.0
+        price = price_of(run, view, view.counts[run])
+        view.cost[run, RESOURCES] = price / view.traits[run, TOP_COST]
+        worlds.totals[run, SPENT] += price
+        worlds.totals[run, VIOLATIONS] += view.cost[run, VIOLATION]
+
+
+@compiled
+def _account(worlds: _Worlds) -> None:
+    """Add up what the slot cost in every run, and let what was decided be in force."""
+    view = worlds.believed
+    for run in range(view.counts.shape[0]):
+        changed = 0.0
+        for place in range(view.counts.shape[1]):
+            if view.target[run, place] != view.counts[run, place]:
+                changed = 1.0
+            view.counts_before[run, place] = view.counts[run, place]
+            view.counts[run, place] = view.target[run, place]
+            worlds.replicas[run, place] += view.target[run, place]
+        view.cost[run, RECONFIGURATION] = changed
+        worlds.totals[run, RECONFIGURATIONS] += changed
+        weights = view.traits[run]
+        worlds.totals[run, COST] += (
+            weights[WEIGHT_VIOLATION] * view.cost[run, VIOLATION]
+            + weights[WEIGHT_RESOURCES] * view.cost[run, RESOURCES]
+            + weights[WEIGHT_RECONFIGURATION] * changed
+        )
