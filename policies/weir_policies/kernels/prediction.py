@@ -52,13 +52,21 @@ def wait(utilisation: float, service_mean: float, service_scv: float, arrival_sc
 
 @compiled
 def water_level(o: int, view: View, counts: Counts, rate: float) -> float:
+    """Return `water_level_after` for the deployment itself."""
+    return water_level_after(o, view, counts, 0, 0, rate)
+
+
+@compiled
+def water_level_after(
+    o: int, view: View, counts: Counts, moved: int, change: int, rate: float
+) -> float:
     """Return records/s of a replica that is not full, by the law of `byLoad`.
 
     Replicas fill slowest first, until the rest can share evenly what is left. `inf` where all are
     full: then shares follow speed.
     """
     left = rate
-    sparing = 0
+    sparing = change
     for place in range(counts.size):
         sparing += counts[place]
     filled = 0.0  # caps up to this one are full
@@ -66,15 +74,17 @@ def water_level(o: int, view: View, counts: Counts, rate: float) -> float:
         lowest = np.inf
         for place in range(counts.size):
             cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
-            if counts[place] > 0 and filled < cap < lowest:
+            count = counts[place] + change if place == moved else counts[place]
+            if count > 0 and filled < cap < lowest:
                 lowest = cap
         if left / sparing <= lowest:
             return left / sparing
         for place in range(counts.size):
             cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
             if cap == lowest:
-                left -= counts[place] * cap
-                sparing -= counts[place]
+                count = counts[place] + change if place == moved else counts[place]
+                left -= count * cap
+                sparing -= count
         filled = lowest
     return np.inf
 
@@ -107,13 +117,17 @@ def share_of(
 
 
 @compiled
-def predict_one(o: int, view: View, counts: Counts, rate: float) -> tuple[float, float]:
-    """Return mean response time, s, and the busiest replica's utilisation under a deployment.
+def predict_after(
+    o: int, view: View, counts: Counts, moved: int, change: int, rate: float
+) -> tuple[float, float]:
+    """Return mean response time, s, and the busiest replica's utilisation after a change.
 
     Args:
         o: Row of the operator.
         view: Where its model stands.
-        counts: Replicas per node type, `(t,)`, at least one.
+        counts: Replicas per node type, `(t,)`.
+        moved: Node type that the change concerns.
+        change: How many replicas it gets more, or less where negative; at least one must remain.
         rate: Records/s that arrive.
 
     Returns:
@@ -121,16 +135,20 @@ def predict_one(o: int, view: View, counts: Counts, rate: float) -> tuple[float,
     """
     size, speed = 0, 0.0
     for place in range(counts.size):
-        size += counts[place]
-        speed += counts[place] * view.speedup[o, place]
-    level = water_level(o, view, counts, rate) if view.rules[o, SHARING] == BY_LOAD else 0.0
+        count = counts[place] + change if place == moved else counts[place]
+        size += count
+        speed += count * view.speedup[o, place]
+    level = 0.0
+    if view.rules[o, SHARING] == BY_LOAD:
+        level = water_level_after(o, view, counts, moved, change, rate)
     arrival_scv = view.traits[o, ARRIVAL_SCV]
     service_scv = view.traits[o, SERVICE_SCV]
     groups = view.rules[o, KEY_GROUPS]
     divided = view.rules[o, SHARING] == EQUAL and view.rules[o, KEYED] != 0 and groups != NO_LIMIT
     worst, average, busiest = 0.0, 0.0, 0.0
     for place in range(counts.size):
-        if counts[place] == 0:
+        count = counts[place] + change if place == moved else counts[place]
+        if count == 0:
             continue
         service_mean = view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
         share = share_of(o, view, place, size, speed, rate, level)
@@ -147,11 +165,17 @@ def predict_one(o: int, view: View, counts: Counts, rate: float) -> tuple[float,
             if full < 1 and least > 0:
                 scv = 1 + (arrival_scv - 1) * least
                 fast = wait(rate * least * service_mean, service_mean, service_scv, scv)
-                average += counts[place] * (1 - full) * least * (fast + service_mean)
+                average += count * (1 - full) * least * (fast + service_mean)
         if share > 0:
-            average += counts[place] * full * share * time
+            average += count * full * share * time
     response_time = worst if view.rules[o, AGGREGATION] == WORST else average
     return response_time + view.traits[o, NETWORK_TIME], busiest
+
+
+@compiled
+def predict_one(o: int, view: View, counts: Counts, rate: float) -> tuple[float, float]:
+    """Return `predict_after` for the deployment itself."""
+    return predict_after(o, view, counts, 0, 0, rate)
 
 
 @compiled

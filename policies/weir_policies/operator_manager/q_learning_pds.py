@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.prediction import predict_one
+from weir_policies.kernels.prediction import predict_after
 from weir_policies.kernels.steps import (
     can_move,
     count_actions,
@@ -48,6 +50,7 @@ from weir_policies.kernels.view import (
     BUDGET,
     MAX_REPLICAS,
     RATE,
+    TIME,
     TOP_COST,
     VIOLATION,
     WEIGHT_RECONFIGURATION,
@@ -61,8 +64,9 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.promise import Decision, Neighbourhood, Observation
 
-GAMMA, LEAST_ALPHA, QUANTUM = range(3)  # columns of `Memory.floats`
-LEVELS, PUBLISHED, ESTIMATES, UPDATES, KEYS = range(5)  # columns of `Memory.ints`
+# Columns of `Memory.floats`, of `Memory.ints`: WEIGHED is the state that BEST is the action for.
+GAMMA, LEAST_ALPHA, QUANTUM, WEIGHED_AT = range(4)
+LEVELS, PUBLISHED, ESTIMATES, UPDATES, KEYS, WEIGHED, BEST = range(7)
 
 UNKNOWN = -1.0
 """Stands where an estimate was not needed yet."""
@@ -110,8 +114,8 @@ def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ti
     # While the table is dense, the estimates stand behind the values: they cost more than a read.
     memory = empty_memory(
         view,
-        floats=3,
-        ints=5,
+        floats=4,
+        ints=7,
         keys=columns,
         values=2 * values if estimates and columns == 1 else values,
     )
@@ -122,6 +126,7 @@ def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ti
     memory.ints[:, PUBLISHED] = int(parameters.published)
     memory.ints[:, ESTIMATES] = estimates
     memory.ints[:, KEYS] = keys
+    memory.ints[:, WEIGHED] = -1
     if memory.values.shape[1] > values:
         memory.values[:, values:] = UNKNOWN
     return memory
@@ -130,9 +135,8 @@ def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ti
 @compiled
 def estimate(o: int, view: View, place: int, change: int, level: int, quantum: float) -> float:
     """Return the expected cost of violations with `change` replicas more, by the believed model."""
-    view.counts[o, place] += change
-    time, _ = predict_one(o, view, view.counts[o], middle_of(level, quantum))
-    view.counts[o, place] -= change
+    rate = middle_of(level, quantum)
+    time, _ = predict_after(o, view, view.counts[o], place, change, rate)
     return view.traits[o, WEIGHT_VIOLATION] if time > view.seen[o, BUDGET] else 0.0
 
 
@@ -165,15 +169,16 @@ def value_of(
 
 
 @compiled
-def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
-    """Return the valid action of least value in the present state, and that value."""
+def weigh(o: int, view: View, memory: Memory) -> tuple[float, int, float]:
+    """Return the value of staying, the best of the other valid actions (0 for none), its value."""
     levels = memory.ints[o, LEVELS]
     level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
     counts = view.counts[o]
     base = view.rules[o, MAX_REPLICAS] + 1
     here = encode(counts, base, level, levels)
     size = total(counts)
-    best, least = 0, value_of(o, view, memory, 0, 0, here, level)
+    staying = value_of(o, view, memory, 0, 0, here, level)
+    best, least = 0, np.inf
     action = 0
     for change in (-1, 1):
         stride = levels
@@ -185,7 +190,7 @@ def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
                 if value < least:
                     best, least = action, value
             stride *= base
-    return best, least
+    return staying, best, least
 
 
 @compiled
@@ -213,37 +218,53 @@ def remember_estimates(o: int, view: View, memory: Memory) -> None:
 def learn(o: int, view: View, memory: Memory) -> None:
     """Update V with the violation that followed the last action."""
     levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
-    dense = memory.keys.shape[1] == 1
-    if memory.ints[o, ESTIMATES] and dense:
+    keys, values = memory.keys[o], memory.values[o]
+    if memory.ints[o, ESTIMATES] and keys.size == 1:
         remember_estimates(o, view, memory)
     base = view.rules[o, MAX_REPLICAS] + 1
+    counts = view.counts[o]
     level = level_of(view.before[o, RATE], quantum, levels)
-    post_decision = encode(view.counts[o], base, level, levels)
+    post_decision = encode(counts, base, level, levels)
     expected = 0.0
     if memory.ints[o, ESTIMATES]:
-        column = memory.ints[o, KEYS] + post_decision
-        expected = memory.values[o, column] if dense else UNKNOWN
+        expected = UNKNOWN
+        if keys.size == 1:
+            expected = values[memory.ints[o, KEYS] + post_decision]
         if expected == UNKNOWN:
             expected = estimate(o, view, 0, 0, level, quantum)
-    _, following = find_best(o, view, memory)
+    staying, best, moving = weigh(o, view, memory)
     violation = view.traits[o, WEIGHT_VIOLATION] * view.cost[o, VIOLATION]
-    aim = violation - expected + memory.floats[o, GAMMA] * following
+    aim = violation - expected + memory.floats[o, GAMMA] * min(staying, moving)
     alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
-    place = find_place(memory.keys[o], post_decision)
-    old = memory.values[o, place]
+    place = find_place(keys, post_decision)
+    old = values[place]
     if memory.ints[o, PUBLISHED]:
-        old = read(
-            memory.keys[o], memory.values[o], encode(view.counts_before[o], base, level, levels)
-        )
-    memory.values[o, place] = (1 - alpha) * old + alpha * aim
+        old = read(keys, values, encode(view.counts_before[o], base, level, levels))
+    values[place] = (1 - alpha) * old + alpha * aim
     memory.ints[o, UPDATES] += 1
+
+    # Leave the action for `decide`, which comes next: weighing is most of the work. The update may
+    # have changed what staying is worth, and nothing else of what was weighed.
+    level = level_of(view.seen[o, RATE], quantum, levels)
+    here = encode(counts, base, level, levels)
+    if here == post_decision:
+        staying = value_of(o, view, memory, 0, 0, here, level)
+    memory.ints[o, WEIGHED] = here
+    memory.floats[o, WEIGHED_AT] = view.seen[o, TIME]
+    memory.ints[o, BEST] = best if moving < staying else 0
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least value."""
-    best, _ = find_best(o, view, memory)
-    take(o, view, best)
+    levels = memory.ints[o, LEVELS]
+    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
+    here = encode(view.counts[o], view.rules[o, MAX_REPLICAS] + 1, level, levels)
+    if here == memory.ints[o, WEIGHED] and view.seen[o, TIME] == memory.floats[o, WEIGHED_AT]:
+        take(o, view, memory.ints[o, BEST])
+        return
+    staying, best, moving = weigh(o, view, memory)
+    take(o, view, best if moving < staying else 0)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
