@@ -37,6 +37,14 @@ COMMANDS = {
         "weir_cli.crd:crd",
         "Write the CustomResourceDefinition of StreamApps from its models.",
     ),
+    "simulate": (
+        "weir_cli.simulate:simulate",
+        "Let a policy scale a simulated dataflow through a trace, and say what it cost.",
+    ),
+    "compare": (
+        "weir_cli.compare:compare",
+        "Run experiments with several policies and seeds in parallel, side by side.",
+    ),
     "traces": ("weir_cli.traces:app", "Look at arrival traces, change them, make them up."),
 }
 """Where each command is found (`module:attribute`, a function or a Typer app) and its help."""

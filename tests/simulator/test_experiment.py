@@ -8,29 +8,9 @@ from weir_policies import registry
 from weir_policies.promise import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import (
-    Believed,
-    Experiment,
-    NodeType,
-    Objective,
-    Operator,
-    TraceSource,
-    World,
-)
+from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
+from weir_simulator.testing import an_experiment
 from weir_simulator.trace_synthesis import TraceKind
-
-
-def an_experiment(**fields) -> Experiment:
-    setting = {
-        "operators": (Operator(name="op", service_rate=200, scv=0.5, max_replicas=10),),
-        "node_types": (
-            NodeType(name="t1", speedup=1.0, price=1.0),
-            NodeType(name="t2", speedup=0.5, price=0.7),
-        ),
-        "objective": Objective(response_time=0.05),
-        "trace": TraceSource(kind=TraceKind.TAXI, slots=10),
-    }
-    return Experiment(**{**setting, **fields})
 
 
 def test_the_step_is_the_policys_own_unless_the_experiment_says_otherwise():

@@ -93,6 +93,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def plus_minus(mean: float, half_width: float | None, digits: int) -> str:
+    """Return a mean and how far the true one may be from it, where that is known: 0.08 ± 0.01."""
+    around = "" if half_width is None else f" ± {half_width:.{digits}f}"
+    return f"{mean:.{digits}f}{around}"
+
+
 def outcome(record: RescaleRecord) -> str:
     """Return how a change ended, for people: `rolledBack` reads rolled back."""
     return "".join(

@@ -1,0 +1,72 @@
+"""Builders for tests: an experiment, and a run of it that was never made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weir_simulator.compare import FinishedRun, PlannedRun
+from weir_simulator.experiment import Experiment, NodeType, Objective, Operator, TraceSource
+from weir_simulator.run import Result
+from weir_simulator.trace_synthesis import TraceKind
+
+
+def an_experiment(**fields: Any) -> Experiment:  # Any: whatever field of an experiment
+    """Return a small experiment with one operator and two node types, but for the given fields."""
+    setting: dict[str, Any] = {
+        "operators": (Operator(name="op", service_rate=200, scv=0.5, max_replicas=10),),
+        "node_types": (
+            NodeType(name="t1", speedup=1.0, price=1.0),
+            NodeType(name="t2", speedup=0.5, price=0.7),
+        ),
+        "objective": Objective(response_time=0.05),
+        "trace": TraceSource(kind=TraceKind.TAXI, slots=10),
+    }
+    return Experiment(**{**setting, **fields})
+
+
+def a_finished_run(
+    *,
+    name: str = "taxi",
+    policy: str = "queueing",
+    seed: int = 1,
+    cost: float = 0.05,
+    violations: float = 1.0,
+    reconfigurations: float = 2.0,
+    refusal: str = "",
+) -> FinishedRun:
+    """Return a run with the given outcome, or a refused one.
+
+    Args:
+        name: Of the experiment.
+        policy: Its name.
+        seed: Of the run.
+        cost: Mean of a slot.
+        violations: Percent of slots.
+        reconfigurations: Percent of slots.
+        refusal: Why there is no outcome; empty where there is one.
+    """
+    planned = PlannedRun(name=name, experiment=an_experiment(), policy=policy, seed=seed)
+    if refusal:
+        return FinishedRun(planned=planned, result=None, refusal=refusal)
+    return FinishedRun(
+        planned=planned,
+        result=Result(
+            policy=policy,
+            seed=seed,
+            average_cost=cost,
+            violations=violations,
+            reconfigurations=reconfigurations,
+            resizes=0.0,
+            losses=0,
+            resources=3.0,
+            replicas={"t1": 1.5, "t2": 0.5},
+            slots=100,
+            operators=1,
+            seconds=0.01,
+            curve_slots=np.array([1, 10, 100]),
+            curve=np.array([0.2, 0.1, cost]),
+            history=np.zeros((0, 5)),
+        ),
+    )

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from weir_cli.main import app
+
+EXPERIMENT = """\
+operators: [{name: op, serviceRate: 180, scv: 0.5, maxReplicas: 5}]
+nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, {name: t2, speedup: 0.7, price: 0.7}]
+objective: {responseTime: 50ms}
+rate: {levels: 30, max: 650}
+trace: {file: rates.txt}
+policy: {name: ql-pds, parameters: {}}
+seeds: [4, 5]
+"""
+KEYS = {
+    "averageCost", "violations", "reconfigurations", "resources", "replicas", "slotsPerSecond",
+    "policy", "seed", "slots",
+}  # fmt: skip
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    (tmp_path / "rates.txt").write_text("100\n150\n120\n300\n" * 10)
+    path = tmp_path / "experiment.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def weir(*arguments):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def test_the_json_has_what_was_promised(experiment):
+    result = weir(experiment, "--json")
+
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer.keys() == KEYS
+    assert answer["replicas"].keys() == {"t1", "t2"}
+    assert (answer["policy"], answer["seed"], answer["slots"]) == ("ql-pds", 4, 40)
+    assert answer["slotsPerSecond"] > 0
+    assert 0 < answer["averageCost"] < 1
+
+
+def test_the_cost_is_the_weighted_sum_of_its_parts(experiment):
+    answer = json.loads(weir(experiment, "--json").stdout)
+
+    violations = 0.6 * answer["violations"] / 100
+    reconfigurations = 0.2 * answer["reconfigurations"] / 100
+    resources = 0.2 * answer["resources"] / (5 * 1.0)
+    assert answer["averageCost"] == pytest.approx(violations + reconfigurations + resources)
+
+
+def test_people_get_a_table(experiment):
+    result = weir(experiment)
+
+    assert "experiment.yaml: ql-pds, seed 4" in result.stdout
+    assert "average cost" in result.stdout
+    assert "replicas on t2" in result.stdout
+
+
+def test_policy_seed_and_trace_may_be_replaced(experiment, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("10\n20\n30\n")
+
+    result = weir(experiment, "--policy", "ql-pds-plus", "--seed", 9, "--trace", other, "--json")
+
+    answer = json.loads(result.stdout)
+    assert (answer["policy"], answer["seed"], answer["slots"]) == ("ql-pds-plus", 9, 3)
+
+
+def test_equal_seeds_give_equal_runs(experiment):
+    first, second = (json.loads(weir(experiment, "--json").stdout) for _ in range(2))
+
+    del first["slotsPerSecond"], second["slotsPerSecond"]
+    assert first == second
+
+
+def test_a_mistake_is_told_with_line_field_and_remedy(experiment):
+    experiment.write_text(EXPERIMENT.replace("50ms", "50"))
+
+    result = weir(experiment)
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: {experiment}:3: objective.responseTime: expected a duration, such as 50ms, 90s, "
+        "2m or 1h30m, got 50; add its unit, for example 50s\n"
+    )
+
+
+def test_an_unknown_policy_is_one_sentence_with_the_known_ones(experiment):
+    result = weir(experiment, "--policy", "nonsense")
+
+    assert result.exit_code == 1
+    assert "'nonsense'" in result.stderr
+    assert "'ql-pds'" in result.stderr
+
+
+def test_an_absent_trace_is_one_sentence(experiment, tmp_path):
+    result = weir(experiment, "--trace", tmp_path / "absent.txt")
+
+    assert result.exit_code == 1
+    assert "trace.file: expected a file with one rate per line" in result.stderr
