@@ -25,9 +25,9 @@ def block(page):
 
 @pytest.fixture
 def policy(block):
-    module = ModuleType("hold")
+    module = ModuleType("single")
     exec(compile(block, "CONTRIBUTING.md", "exec"), module.__dict__)
-    return module.Hold(module.HoldParameters())
+    return module.Single(module.SingleParameters())
 
 
 def test_it_is_an_operator_policy(policy):
@@ -39,13 +39,13 @@ def test_it_decides_what_it_says(policy):
 
     decision = policy.decide(observation)
 
-    assert decision.target == observation.deployment
+    assert decision.target == Deployment((1, 1))
     assert decision.reason
-    assert decision.expectation.cost_per_hour == pytest.approx(2 * 0.04 + 0.05)
+    assert decision.expectation.cost_per_hour == pytest.approx(0.04 + 0.05)
 
 
 def test_it_passes_the_checks_of_the_folder_it_goes_to(block, run, bin_folder, tmp_path, root):
-    path = tmp_path / "hold.py"
+    path = tmp_path / "single.py"
     path.write_text(block)
     config = ["--config", root / "pyproject.toml", "--no-cache"]
 
@@ -58,10 +58,10 @@ def test_it_passes_the_checks_of_the_folder_it_goes_to(block, run, bin_folder, t
 
 
 def test_registered_by_its_line_it_passes_the_contract_suite(block, run, root, tmp_path, page):
-    [line] = re.findall(r'("hold": Registered.*?),\n   ```', page, flags=re.DOTALL)
-    (tmp_path / "hold.py").write_text(block)
+    [line] = re.findall(r'("single": Registered.*?),\n   ```', page, flags=re.DOTALL)
+    (tmp_path / "single.py").write_text(block)
     (tmp_path / "registered.py").write_text(
-        "from hold import Hold, HoldParameters\n"
+        "from single import Single, SingleParameters\n"
         "from weir_policies import registry\n"
         "from weir_policies.parameters import read_parameters\n"
         "from weir_policies.promise import Neighbourhood\n"
@@ -71,7 +71,7 @@ def test_registered_by_its_line_it_passes_the_contract_suite(block, run, root, t
 
     suite = run(
         [sys.executable, "-m", "pytest", "-q", "-p", "registered", "-p", "no:cacheprovider",
-         "-k", "hold", root / "tests/contracts/test_policy_contract.py"],
+         "-k", "single", root / "tests/contracts/test_policy_contract.py"],
         PYTHONPATH=str(tmp_path),
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ from weir_policies.kernels.view import (
     View,
     empty_view,
 )
+from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.staying import find_unknown, hold
 from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
@@ -68,6 +69,9 @@ class Algorithm:
     """Fields of an observation, besides its rate and utilisation, without which it holds."""
     draws: bool = False
     """It uses `View.draws`."""
+    train: Callable[[View, Memory, Floats], Memory] | None = None
+    """Learns before the first tick from the rates of another stretch of time, `(n,)`, records/s at
+    every source, one per tick; the memory may be changed in place. `None` learns on line only."""
     joint: bool = False
     """One call decides for all operators."""
 

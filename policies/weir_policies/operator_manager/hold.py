@@ -1,0 +1,58 @@
+"""Keep the deployment that is there: `hold`, the baseline that every other policy must beat.
+
+It is also the smallest compiled policy: two kernels and their explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.steps import take
+from weir_policies.kernels.view import Memory, View, empty_memory
+from weir_policies.model.node_types import Deployment
+from weir_policies.parameters import read_parameters
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+STAY = 0
+"""The action that changes nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HoldParameters:
+    """Settings of `hold`: none."""
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `hold`."""
+    read_parameters(HoldParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=_prepare,
+        learn=learn_nothing,
+        decide=decide,
+        explain=_explain,
+    )
+
+
+def _prepare(view: View, ticks: int) -> Memory:
+    return empty_memory(view)
+
+
+@compiled
+def learn_nothing(o: int, view: View, memory: Memory) -> None:
+    """Learn nothing: the kernel of policies that decide from what they see alone."""
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Stay."""
+    take(o, view, STAY)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    return explain_rule(observation, target, "this policy never moves")
