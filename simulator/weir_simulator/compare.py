@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -80,7 +81,7 @@ def run_all(
     workers = max(1, min(len(planned), _count_processors()))
     # Spawned, not forked: a fork would copy the threads' locks of what is loaded here.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_thread) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_settle) as pool:
         futures = {pool.submit(run_one, each): place for place, each in enumerate(planned)}
         try:
             for future in as_completed(futures):
@@ -113,6 +114,8 @@ def _count_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _use_one_thread() -> None:
-    """Keep libraries from starting threads of their own: the processes use all processors."""
+def _settle() -> None:
+    """Make a new process end on Ctrl-C without a word, and start no threads of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Torch reads it when a policy imports it; the processes use all processors already.
     os.environ["OMP_NUM_THREADS"] = "1"

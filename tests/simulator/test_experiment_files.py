@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,10 @@ from weir_policies import registry
 from weir_policies.promise import Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
 
+ROOT = Path(__file__).parents[2]
 RIGHT = """\
 operators:
   - {name: parse, serviceRate: 180, scv: 0.5, maxReplicas: 10}
@@ -28,11 +31,16 @@ def write(tmp_path):
 
     def write_file(old: str = "", new: str = "") -> Path:
         assert old in RIGHT
-        path = tmp_path / "experiment.yaml"
+        path: Path = tmp_path / "experiment.yaml"
         path.write_text(RIGHT.replace(old, new, 1) if old else RIGHT + new)
         return path
 
     return write_file
+
+
+@pytest.fixture
+def page_on_experiments():
+    return (ROOT / "docs/experiments.md").read_text()
 
 
 def mistakes_in(path: Path) -> list[str]:
@@ -277,7 +285,7 @@ def test_an_absent_file_is_refused_by_its_path(tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    sorted((Path(__file__).parents[2] / "examples/experiments").glob("*.yaml")),
+    sorted((ROOT / "examples/experiments").glob("*.yaml")),
     ids=lambda path: path.stem,
 )
 def test_the_examples_are_right_on_every_machine(path):
@@ -295,3 +303,24 @@ def test_the_papers_setting_is_the_default(write):
     assert experiment.dearest == 1.0
     assert not experiment.world.carries_backlog
     assert experiment.budgets == pytest.approx({"parse": 0.025, "match": 0.025})
+
+
+def test_the_page_on_experiments_shows_one_that_is_right(page_on_experiments, tmp_path):
+    [shown] = re.findall(r"```yaml\n(.*?)```", page_on_experiments, flags=re.DOTALL)
+    path = tmp_path / "shown.yaml"
+    path.write_text(shown)
+
+    assert load_experiment(path).policy.name == "queueing"
+
+
+def test_the_page_on_experiments_names_every_field(page_on_experiments):
+    schema = Experiment.model_json_schema(by_alias=True)
+    fields = {
+        field
+        for section in (schema, *schema["$defs"].values())
+        for field in section.get("properties", {})
+    }
+
+    named = set(re.findall(r"\w+", page_on_experiments))
+
+    assert fields - named == set()
