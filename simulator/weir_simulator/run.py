@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weir_policies import registry
+from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
@@ -89,13 +90,20 @@ def simulate(
 
     Raises:
         UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is wrong, or the policy cannot take this experiment.
+        ParameterError: A parameter is wrong, the policy cannot take this experiment, or it learns
+            from a training trace and there is none.
         TraceError: The trace cannot be read.
     """
     name = experiment.policy.name if policy is None else policy
+    registry.neighbourhood(name)  # refuses a name that does not exist
     if parameters is None:
         parameters = experiment.policy.parameters if name == experiment.policy.name else {}
     settings = settings_of(experiment, parameters)
+    if isinstance(registry.POLICIES[name].build, registry.Deep) and not history:
+        from weir_simulator.deep import can_batch, simulate_deep  # it imports this module
+
+        if can_batch(experiment):
+            return simulate_deep([(experiment, seed)], policy=name, parameters=parameters)[0]
     trace = arrival_rates(experiment.trace)
     outcome = new_outcome(trace.size, len(experiment.node_types), history=history)
     algorithm = registry.define(name, settings)
@@ -127,6 +135,8 @@ def run_compiled(
 
     scene = set_scene(experiment, seed=seed, one_step=experiment.moves_by_one(policy))
     memory = algorithm.prepare(scene.view, trace.size)
+    if algorithm.train is not None:
+        memory = algorithm.train(scene.view, memory, _training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))
     began = time.perf_counter()
     run_world(
@@ -144,6 +154,16 @@ def run_compiled(
         draws,
     )
     return time.perf_counter() - began
+
+
+def _training_rates(experiment: Experiment, policy: str) -> Trace:
+    """Return the trace that an offline policy learns from."""
+    if experiment.training is None:
+        raise ParameterError(
+            f"Expected training, because {policy} learns before it runs, got none: name a trace "
+            "that it is not judged on, such as training: {file: last-month.txt}"
+        )
+    return arrival_rates(experiment.training)
 
 
 def draw_for_policies(algorithm: Algorithm, seed: int, slots: int, operators: int) -> Floats:
@@ -173,6 +193,7 @@ def new_outcome(slots: int, node_types: int, *, history: bool) -> Outcome:
 def summarise(
     experiment: Experiment, policy: str, seed: int, slots: int, outcome: Outcome, seconds: float
 ) -> Result:
+    """Return what an outcome's sums say of a run of so many slots."""
     totals = outcome.totals
     return Result(
         policy=policy,
