@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pytest
 
+from weir_simulator.arrivals import arrival_rates
 from weir_simulator.deep import can_batch, simulate_deep
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import simulate
+from weir_simulator.plain import run_plainly
+from weir_simulator.run import new_outcome, settings_of, summarise
 
 DEEP = ("dqn", "dqn-pds", "dqn-pds-plus")
 SLOTS = 240
@@ -46,6 +48,15 @@ def experiment(trace_file):
     return make
 
 
+def run_alone(experiment, seed, policy, parameters):
+    """Run the live policy in the plain loop."""
+    trace = arrival_rates(experiment.trace)
+    outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
+    settings = settings_of(experiment, parameters)
+    run_plainly(experiment, trace, policy, settings, outcome, seed=seed)
+    return summarise(experiment, policy, seed, trace.size, outcome, 1.0)
+
+
 def outcome_of(result):
     return {
         "cost": result.average_cost,
@@ -63,7 +74,7 @@ def test_a_batch_of_runs_gives_what_the_live_policy_gives_in_each(experiment, po
     batched = simulate_deep([(experiment(), seed) for seed in seeds], policy=policy, parameters={})
 
     for seed, result in zip(seeds, batched, strict=True):
-        alone = simulate(experiment(), seed=seed, policy=policy)
+        alone = run_alone(experiment(), seed, policy, {})
         assert outcome_of(result) == pytest.approx(outcome_of(alone), rel=1e-9)
         assert result.curve == pytest.approx(alone.curve, rel=1e-9)
 
@@ -73,7 +84,7 @@ def test_what_the_reproduction_asks_for_agrees_as_well(experiment):
 
     (batched,) = simulate_deep([(experiment(), 5)], policy="dqn", parameters=parameters)
 
-    alone = simulate(experiment(), seed=5, policy="dqn", parameters=parameters)
+    alone = run_alone(experiment(), 5, "dqn", parameters)
     assert outcome_of(batched) == pytest.approx(outcome_of(alone), rel=1e-9)
 
 
@@ -94,7 +105,7 @@ def test_changes_on_the_way_change_what_is_paid_and_what_arrives(experiment):
 
     (batched,) = simulate_deep([(changed, 3)], policy="dqn-pds", parameters={})
 
-    alone = simulate(changed, seed=3, policy="dqn-pds")
+    alone = run_alone(changed, 3, "dqn-pds", {})
     assert outcome_of(batched) == pytest.approx(outcome_of(alone), rel=1e-9)
     (unchanged,) = simulate_deep([(experiment(), 3)], policy="dqn-pds", parameters={})
     assert batched.resources > unchanged.resources

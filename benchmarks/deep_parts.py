@@ -1,0 +1,192 @@
+"""Runs of deep policies in parts that are kept: an interrupted benchmark goes on where it was.
+
+A part is one policy in experiments of one shape, each with several seeds: one batch of the
+simulator's batched loop. Its outcome is a file under `build/benchmarks/`, which counts as done
+while it tells of the very settings that are asked for. Parts are shared among processes.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.registry import FOLDER
+from weir_simulator.experiment import Experiment
+
+PARTS = FOLDER.parent / "build" / "benchmarks"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One batch of runs."""
+
+    name: str
+    """Of its file."""
+    policy: str
+    parameters: Mapping[str, Any]
+    experiment: Experiment
+    seeds: tuple[int, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the outcome depends on, as JSON values; the trace by its name alone."""
+        experiment = self.experiment.model_dump(mode="json", exclude_defaults=True)
+        if self.experiment.trace.file is not None:
+            experiment["trace"]["file"] = self.experiment.trace.file.name
+        return {
+            "policy": self.policy,
+            "parameters": dict(self.parameters),
+            "experiment": experiment,
+            "seeds": list(self.seeds),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOutcome:
+    """What came of one seed."""
+
+    seed: int
+    average_cost: float
+    violations: float
+    """Percent of slots."""
+    reconfigurations: float
+    """Percent of slots."""
+    resources: float
+    replicas: Mapping[str, float]
+    curve_slots: tuple[int, ...]
+    curve: tuple[float, ...]
+    """Mean cost up to those slots."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartOutcome:
+    """What came of a part."""
+
+    part: Part
+    runs: tuple[RunOutcome, ...]
+    seconds: float
+    """Wall time of its loop; of other processes' work as well, where they ran beside it."""
+
+    @property
+    def average_cost(self) -> float:
+        """Mean over seeds."""
+        return fmean(run.average_cost for run in self.runs)
+
+    @property
+    def violations(self) -> float:
+        """Percent of slots, mean over seeds."""
+        return fmean(run.violations for run in self.runs)
+
+    @property
+    def reconfigurations(self) -> float:
+        """Percent of slots, mean over seeds."""
+        return fmean(run.reconfigurations for run in self.runs)
+
+    @property
+    def resources(self) -> float:
+        """Mean over seeds."""
+        return fmean(run.resources for run in self.runs)
+
+
+def run_parts(
+    parts: Sequence[Part], folder: Path, *, workers: int | None = None
+) -> Iterator[PartOutcome]:
+    """Yield the outcome of each part: those that are kept first, then others as they finish.
+
+    Args:
+        parts: What to run; begun in this order.
+        folder: Where outcomes are kept.
+        workers: Processes; `None` is one per processor.
+    """
+    missing = []
+    for part in parts:
+        outcome = read_part(part, folder)
+        if outcome is None:
+            missing.append(part)
+        else:
+            yield outcome
+    if not missing:
+        return
+    # Spawned, not forked: a fork would copy the locks of threads that torch may have started.
+    context = multiprocessing.get_context("spawn")
+    processes = min(workers or os.cpu_count() or 1, len(missing))
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = [pool.submit(run_part, part) for part in missing]
+        try:
+            for future in as_completed(futures):
+                outcome = future.result()
+                write_part(outcome, folder)
+                yield outcome
+        except BaseException:  # Ctrl-C as well: what has not begun shall not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_part(part: Part) -> PartOutcome:
+    """Run a part in this process."""
+    from weir_simulator.deep import simulate_deep  # here, so that listing benchmarks stays quick
+
+    results = simulate_deep(
+        [(part.experiment, seed) for seed in part.seeds],
+        policy=part.policy,
+        parameters=part.parameters,
+    )
+    runs = tuple(
+        RunOutcome(
+            seed=result.seed,
+            average_cost=result.average_cost,
+            violations=result.violations,
+            reconfigurations=result.reconfigurations,
+            resources=result.resources,
+            replicas=result.replicas,
+            curve_slots=tuple(result.curve_slots.tolist()),
+            curve=tuple(result.curve.tolist()),
+        )
+        for result in results
+    )
+    return PartOutcome(part=part, runs=runs, seconds=results[0].seconds)
+
+
+def read_part(part: Part, folder: Path) -> PartOutcome | None:
+    """Return what is kept of a part; `None` where nothing is, or of other settings."""
+    path = _path_of(part, folder)
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text())
+    if kept["settings"] != part.settings:
+        return None
+    runs = tuple(
+        RunOutcome(
+            **{**run, "curve_slots": tuple(run["curve_slots"]), "curve": tuple(run["curve"])}
+        )
+        for run in kept["runs"]
+    )
+    return PartOutcome(part=part, runs=runs, seconds=kept["seconds"])
+
+
+def write_part(outcome: PartOutcome, folder: Path) -> None:
+    """Keep what came of a part."""
+    path = _path_of(outcome.part, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(
+        {
+            "settings": outcome.part.settings,
+            "seconds": outcome.seconds,
+            "runs": [asdict(run) for run in outcome.runs],
+        }
+    )
+    # Whole or not at all: a half-written part would stop the next benchmark.
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
+def _path_of(part: Part, folder: Path) -> Path:
+    return folder / f"{part.name}.json"

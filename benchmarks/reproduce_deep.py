@@ -1,0 +1,98 @@
+"""The deep rows of Tables 2 to 5 of the 2023 paper, with ten seeds each.
+
+Every cell is a part that is kept in `build/benchmarks/reproduce-deep/`: an interrupted run goes on
+where it was. A cell holds when its mean cost is within 30 % of the published one, or lower. The
+paper's own means are of ten seeds whose costs differ by a factor of up to ten.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from benchmarks.deep_parts import PARTS, Part, PartOutcome, run_parts
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.taas2023 import Cell, Setting, describe_for, read_cells
+
+ABOUT = "deep rows of Tables 2-5 (TAAS 2023), ten seeds; goes on where it was interrupted"
+DURATION = "4 h"
+
+DEEP = ("dqn", "dqn-pds", "dqn-pds-plus")
+SEEDS = tuple(range(1, 11))
+TOLERANCE = 1.3
+"""Part of the published cost up to which a mean holds."""
+
+
+def run() -> list[Figure]:
+    """Run what is missing and compare every cell."""
+    console = Console()
+    costs = {}
+    cells = deep_cells()
+    for cell, outcome in run_cells(cells, SEEDS):
+        costs[cell] = outcome.average_cost
+        console.print(say(cell, outcome), markup=False, highlight=False)
+    figures = [
+        at_most(
+            figure=f"{cell.setting} {cell.row}: mean cost, published {cell.cost}",
+            value=costs[cell],
+            unit="",
+            limit=float(f"{TOLERANCE * float(cell.cost):.4g}"),
+        )
+        for cell in cells
+    ]
+    held = sum(figure.holds is True for figure in figures)
+    return [
+        at_least(figure="cells that hold", value=held, unit="cells", limit=len(cells)),
+        *figures,
+    ]
+
+
+def deep_cells(tables: Sequence[int] = (2, 3, 4, 5)) -> list[Cell]:
+    """Return the published cells of the deep policies in these tables."""
+    return [cell for cell in read_cells() if cell.policy in DEEP and cell.setting.table in tables]
+
+
+def run_cells(
+    cells: Sequence[Cell], seeds: Sequence[int], *, workers: int | None = None
+) -> Iterator[tuple[Cell, PartOutcome]]:
+    """Yield the outcome of each cell, those that are kept first, then others as they finish.
+
+    Args:
+        cells: Of `deep_cells`.
+        seeds: One run each.
+        workers: Processes; `None` is one per processor.
+    """
+    parts = {part_of(cell, seeds).name: cell for cell in cells}
+    folder = PARTS / "reproduce-deep"
+    for outcome in run_parts([part_of(cell, seeds) for cell in cells], folder, workers=workers):
+        yield parts[outcome.part.name], outcome
+
+
+def part_of(cell: Cell, seeds: Sequence[int]) -> Part:
+    """Return what to run for a cell, as the program behind the tables did it."""
+    return Part(
+        name=f"{name_of(cell.setting)}-{cell.policy}-{len(seeds)}",
+        policy=cell.policy,
+        parameters={"published": 1},
+        experiment=describe_for(cell.policy, cell.setting),
+        seeds=tuple(seeds),
+    )
+
+
+def name_of(setting: Setting) -> str:
+    """Return a setting as part of a file's name, such as `table2-A3`."""
+    return f"table{setting.table}-{setting.infrastructure}{setting.types}"
+
+
+def say(cell: Cell, outcome: PartOutcome) -> str:
+    """Return a line on a finished cell, ours and in parentheses what was published."""
+    ours = [
+        f"{outcome.average_cost:.4f} ({cell.cost})",
+        f"violations {outcome.violations:.1f} % ({cell.violations})",
+        f"reconfigurations {outcome.reconfigurations:.1f} % ({cell.reconfigurations})",
+        f"resources {outcome.resources:.2f} ({cell.resources})",
+    ]
+    return f"{cell.setting} {cell.row}: {', '.join(ours)}; {outcome.seconds:.0f} s"
