@@ -60,7 +60,9 @@ def load_experiment(path: Path, *, trace: Path | None = None) -> Experiment:
 
 def _judge_trace(name: str, source: TraceSource) -> Iterator[tuple[Place, str]]:
     """Yield what is wrong with a trace's file, and with the stretch of it that is used."""
-    if source.file is not None and not source.file.is_file():
+    if source.file is None:
+        return  # a made-up trace is as long as it is asked to be
+    if not source.file.is_file():
         yield (
             (name, "file"),
             join((name, "file"), "a file with one rate per line", str(source.file),

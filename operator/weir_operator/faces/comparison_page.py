@@ -32,7 +32,8 @@ def render_comparison_page(rows: Sequence[Row]) -> str:
         for name in experiments
     ]
     if len(experiments) > 1:
-        sections.insert(0, Section(title="All experiments", blocks=[_standings(rows)]))
+        explained = Prose("Cost ÷ lowest is the geometric mean over experiments.", "quiet")
+        sections.insert(0, Section(title="All experiments", blocks=[_standings(rows), explained]))
     seeds = max(len(row.seeds) for row in rows)
     subtitle = (
         f"{wording.counted(len(experiments), 'experiment')} · "
@@ -86,7 +87,7 @@ def _standings(rows: Sequence[Row]) -> Table:
     return Table(
         columns=[
             Column("Policy", "short"),
-            Column("Cost ÷ lowest, geometric mean", "number"),
+            Column("Cost ÷ lowest", "number"),
             Column("Lowest in", "number"),
             Column("Experiments", "number"),
         ],
@@ -110,7 +111,7 @@ def _table(rows: Sequence[Row]) -> Table:
             Column("Policy", "short"),
             Column("Cost", "number"),
             Column("Violations", "number"),
-            Column("Reconfigurations", "number"),
+            Column("Reconfigured", "number"),
             Column("Resources", "number"),
             Column("Replicas", "wide"),
             Column("Slots", "number"),
