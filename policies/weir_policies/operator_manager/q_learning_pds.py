@@ -169,19 +169,19 @@ def value_of(
 
 
 @compiled
-def weigh(o: int, view: View, memory: Memory) -> tuple[float, int, float]:
-    """Return the value of staying, the best of the other valid actions (0 for none), its value."""
-    levels = memory.ints[o, LEVELS]
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
+def weigh(o: int, view: View, memory: Memory, here: int, level: int) -> tuple[float, int, float]:
+    """Return the value of staying, the best of the other valid actions (0 for none), its value.
+
+    `here` is the key of the present state, `level` its rate's.
+    """
     counts = view.counts[o]
     base = view.rules[o, MAX_REPLICAS] + 1
-    here = encode(counts, base, level, levels)
     size = total(counts)
     staying = value_of(o, view, memory, 0, 0, here, level)
     best, least = 0, np.inf
     action = 0
     for change in (-1, 1):
-        stride = levels
+        stride = memory.ints[o, LEVELS]
         for place in range(counts.size):
             action += 1
             if can_move(o, view, counts, size, place, change):
@@ -194,21 +194,20 @@ def weigh(o: int, view: View, memory: Memory) -> tuple[float, int, float]:
 
 
 @compiled
-def remember_estimates(o: int, view: View, memory: Memory) -> None:
+def remember_estimates(o: int, view: View, memory: Memory, here: int, level: int) -> None:
     """Work out the estimates that the present state needs and a dense table does not hold yet."""
-    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
-    level = level_of(view.seen[o, RATE], quantum, levels)
+    quantum = memory.floats[o, QUANTUM]
     counts = view.counts[o]
     base = view.rules[o, MAX_REPLICAS] + 1
-    here = memory.ints[o, KEYS] + encode(counts, base, level, levels)
+    first = memory.ints[o, KEYS] + here
     size = total(counts)
-    if memory.values[o, here] == UNKNOWN:
-        memory.values[o, here] = estimate(o, view, 0, 0, level, quantum)
+    if memory.values[o, first] == UNKNOWN:
+        memory.values[o, first] = estimate(o, view, 0, 0, level, quantum)
     for change in (-1, 1):
-        stride = levels
+        stride = memory.ints[o, LEVELS]
         for place in range(counts.size):
             if can_move(o, view, counts, size, place, change):
-                column = here + change * stride
+                column = first + change * stride
                 if memory.values[o, column] == UNKNOWN:
                     memory.values[o, column] = estimate(o, view, place, change, level, quantum)
             stride *= base
@@ -219,34 +218,32 @@ def learn(o: int, view: View, memory: Memory) -> None:
     """Update V with the violation that followed the last action."""
     levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
     keys, values = memory.keys[o], memory.values[o]
-    if memory.ints[o, ESTIMATES] and keys.size == 1:
-        remember_estimates(o, view, memory)
     base = view.rules[o, MAX_REPLICAS] + 1
-    counts = view.counts[o]
-    level = level_of(view.before[o, RATE], quantum, levels)
-    post_decision = encode(counts, base, level, levels)
+    level = level_of(view.seen[o, RATE], quantum, levels)
+    level_before = level_of(view.before[o, RATE], quantum, levels)
+    here = encode(view.counts[o], base, level, levels)
+    post_decision = here + level_before - level
     expected = 0.0
     if memory.ints[o, ESTIMATES]:
         expected = UNKNOWN
         if keys.size == 1:
+            remember_estimates(o, view, memory, here, level)
             expected = values[memory.ints[o, KEYS] + post_decision]
         if expected == UNKNOWN:
-            expected = estimate(o, view, 0, 0, level, quantum)
-    staying, best, moving = weigh(o, view, memory)
+            expected = estimate(o, view, 0, 0, level_before, quantum)
+    staying, best, moving = weigh(o, view, memory, here, level)
     violation = view.traits[o, WEIGHT_VIOLATION] * view.cost[o, VIOLATION]
     aim = violation - expected + memory.floats[o, GAMMA] * min(staying, moving)
     alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
     place = find_place(keys, post_decision)
     old = values[place]
     if memory.ints[o, PUBLISHED]:
-        old = read(keys, values, encode(view.counts_before[o], base, level, levels))
+        old = read(keys, values, encode(view.counts_before[o], base, level_before, levels))
     values[place] = (1 - alpha) * old + alpha * aim
     memory.ints[o, UPDATES] += 1
 
     # Leave the action for `decide`, which comes next: weighing is most of the work. The update may
     # have changed what staying is worth, and nothing else of what was weighed.
-    level = level_of(view.seen[o, RATE], quantum, levels)
-    here = encode(counts, base, level, levels)
     if here == post_decision:
         staying = value_of(o, view, memory, 0, 0, here, level)
     memory.ints[o, WEIGHED] = here
@@ -263,7 +260,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
     if here == memory.ints[o, WEIGHED] and view.seen[o, TIME] == memory.floats[o, WEIGHED_AT]:
         take(o, view, memory.ints[o, BEST])
         return
-    staying, best, moving = weigh(o, view, memory)
+    staying, best, moving = weigh(o, view, memory, here, level)
     take(o, view, best if moving < staying else 0)
 
 
