@@ -13,7 +13,6 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.promise import Candidate, Expectation
 from weir_policies.testing import a_decision, an_observation
 
-NOW = time.time()
 EXPECTED = Expectation(response_time=0.02, utilisation=0.6, cost_per_hour=0.12)
 MORE = a_decision(
     Deployment((0, 3, 0)),
@@ -33,7 +32,7 @@ MORE = a_decision(
 def a_record(key, *, ago, operator="match", change=None, response_time=0.02):
     return DecisionRecord(
         id=key,
-        time=NOW - ago,
+        time=time.time() - ago,
         operator=operator,
         policy="queueing",
         observation=an_observation(response_time=response_time),
@@ -51,12 +50,12 @@ def state(tmp_path):
     change = plan(
         kind=Kind.RESCALE,
         reason="More is needed",
-        now=NOW - 60,
+        now=time.time() - 60,
         source={"match": {"small/1": 2}},
         target={"match": {"small/1": 3}},
         old_job="a" * 32,
         change_id="c1",
-    ).at(Step.DONE, NOW - 58)
+    ).at(Step.DONE, time.time() - 58)
     store.write([a_record("first", ago=60, change="c1")], change=change)
     store.write([a_record("second", ago=30, response_time=0.05)])
     store.write([a_record("other", ago=30, operator="aggregate")])
