@@ -1,0 +1,181 @@
+"""The simulated world against closed forms: queues where it is steady, fluids where it is not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weir_policies import registry
+from weir_simulator.experiment import Experiment
+from weir_simulator.run import new_outcome, run_compiled
+from weir_simulator.state import (
+    AT_PRICE,
+    AT_REPLICAS,
+    AT_TIME,
+    BACKLOGGED,
+    COST,
+    SPENT,
+    VIOLATIONS,
+)
+
+SERVICE_RATE = 100.0
+SLOT = 60.0
+
+
+def an_experiment(**changes):
+    fields = {
+        "operators": [{"name": "op", "serviceRate": SERVICE_RATE, "scv": 1.0, "maxReplicas": 10}],
+        "nodeTypes": [{"name": "t1", "speedup": 1.0, "price": 0.5}],
+        "objective": {"responseTime": "100ms"},
+        "trace": {"kind": "taxi", "slots": 10},
+    }
+    return Experiment.model_validate_json(json.dumps(fields | changes))
+
+
+def hold(experiment, rates):
+    """Run a trace without a change of deployment; return what came of it."""
+    trace = np.array(rates, dtype=np.float64)
+    outcome = new_outcome(trace.size, len(experiment.node_types), history=True)
+    algorithm = registry.define("hold")
+    assert algorithm is not None
+    run_compiled(experiment, trace, "hold", algorithm, outcome, seed=1)
+    return outcome
+
+
+def times(experiment, rates):
+    return hold(experiment, rates).history[:, AT_TIME]
+
+
+def test_one_replica_with_exponential_service_is_the_m_m_1_queue():
+    rates = np.array([1.0, 50.0, 90.0, 99.0])
+
+    measured = times(an_experiment(), rates)
+
+    np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates))
+
+
+def test_a_steady_service_is_the_m_d_1_queue():
+    operator = {"name": "op", "serviceRate": SERVICE_RATE, "scv": 0.0, "maxReplicas": 10}
+    rates = np.array([10.0, 50.0, 90.0])
+    rho = rates / SERVICE_RATE
+
+    measured = times(an_experiment(operators=[operator]), rates)
+
+    np.testing.assert_allclose(measured, (2 - rho) / (2 * SERVICE_RATE * (1 - rho)))
+
+
+def test_replicas_split_a_poisson_stream_into_queues_of_their_own():
+    rates = np.array([100.0, 280.0])
+
+    measured = times(an_experiment(initial={"t1": 3}), rates)
+
+    np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates / 3))
+
+
+def test_a_saturated_operator_never_answers_where_nothing_is_carried_over():
+    outcome = hold(an_experiment(), [100.0, 250.0, 10.0])
+
+    assert np.isinf(outcome.history[:2, AT_TIME]).all()
+    assert outcome.history[2, AT_TIME] == pytest.approx(1 / 90)
+
+
+def test_a_path_takes_the_sum_and_a_fork_the_slower_branch():
+    rates = {"a": 400.0, "b": 250.0, "c": 300.0, "d": 500.0}
+    operators = [
+        {"name": name, "serviceRate": rate, "scv": 1.0, "maxReplicas": 3}
+        for name, rate in rates.items()
+    ]
+    edges = [["a", "b"], ["a", "c"], ["b", "d"], ["c", "d"]]
+    at = 100.0
+
+    [measured] = times(
+        an_experiment(
+            operators=operators,
+            edges=[*edges[:3], {"from": "c", "to": "d", "selectivity": 0.5}],
+        ),
+        [at],
+    )
+
+    own = {"a": at, "b": at, "c": at, "d": 1.5 * at}
+    response = {name: 1 / (rates[name] - own[name]) for name in rates}
+    assert measured == pytest.approx(
+        response["a"] + max(response["b"], response["c"]) + response["d"]
+    )
+
+
+def test_a_backlog_builds_up_and_drains_as_a_fluid_does():
+    experiment = an_experiment(world={"queues": True})
+    overload, calm = 150.0, 40.0
+    left = (overload - SERVICE_RATE) * SLOT
+
+    outcome = hold(experiment, [overload, calm, calm])
+
+    first, second, third = outcome.history[:, AT_TIME]
+    steady = 1 / (SERVICE_RATE - 0.98 * SERVICE_RATE)
+    # Little's law: the mean backlog, left / 2, is worked off at the service rate.
+    assert first == pytest.approx(steady + left / 2 / SERVICE_RATE)
+    drained = left / (SERVICE_RATE - calm)
+    assert drained < SLOT
+    processed = left + calm * SLOT
+    assert second == pytest.approx(1 / (SERVICE_RATE - calm) + drained * left / 2 / processed)
+    assert third == pytest.approx(1 / (SERVICE_RATE - calm))
+
+
+def test_a_queue_holds_what_arrived_and_was_not_worked_off():
+    rates = np.random.default_rng(4).uniform(0, 190, 300)
+    waiting = [0.0]
+    for rate in rates:
+        waiting.append(max(waiting[-1] + (rate - SERVICE_RATE) * SLOT, 0.0))
+
+    outcome = hold(an_experiment(world={"queues": True}), rates)
+
+    assert outcome.totals[BACKLOGGED] == sum(left > 0 for left in waiting)
+
+
+def test_costs_are_the_weighted_parts():
+    experiment = an_experiment(
+        initial={"t1": 4}, weights={"violations": 0.5, "resources": 0.3, "reconfigurations": 0.2}
+    )
+
+    outcome = hold(experiment, [100.0, 300.0, 399.0, 500.0])
+
+    assert outcome.totals[VIOLATIONS] == 2
+    assert outcome.totals[SPENT] == pytest.approx(4 * 4 * 0.5)
+    assert outcome.totals[COST] == pytest.approx(2 * 0.5 + 4 * 0.3 * 4 / 10)
+    assert (outcome.history[:, AT_PRICE] == 2.0).all()
+    assert (outcome.history[:, AT_REPLICAS] == 4).all()
+
+
+@settings(max_examples=40)
+@given(
+    rate=st.floats(0, 900),
+    more=st.floats(0, 100),
+    replicas=st.integers(1, 9),
+    sharing=st.sampled_from(["equal", "proportional", "byLoad"]),
+)
+def test_more_load_takes_longer_more_or_faster_replicas_do_not(rate, more, replicas, sharing):
+    def respond(at, count, speedup=1.0):
+        node_type = {"name": "t1", "speedup": speedup, "price": 1.0}
+        experiment = an_experiment(nodeTypes=[node_type], initial={"t1": count}, sharing=sharing)
+        return times(experiment, [at])[0]
+
+    here = respond(rate, replicas)
+
+    assert respond(rate + more, replicas) >= here
+    assert respond(rate, replicas + 1) <= here
+    assert respond(rate, replicas, speedup=1.3) <= here
+
+
+@given(rate=st.floats(0, 390), replicas=st.integers(1, 4))
+@settings(max_examples=40)
+def test_the_sharing_rules_agree_where_all_replicas_are_equally_fast(rate, replicas):
+    answers = [
+        times(an_experiment(initial={"t1": replicas}, sharing=rule), [rate])[0]
+        for rule in ("equal", "proportional", "byLoad")
+    ]
+
+    assert answers == pytest.approx([answers[0]] * 3)
