@@ -95,8 +95,6 @@ def simulate_deep(
     algorithm = registry.define_deep(policy, settings_of(runs[0][0], parameters))
     if algorithm is None:
         raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
-    from weir_policies.deep.network import one_thread  # needs torch
-
     _refuse_what_differs([experiment for experiment, _ in runs])
     scenes = [set_scene(experiment, seed=seed, one_step=True) for experiment, seed in runs]
     worlds = _stack(scenes)
@@ -106,19 +104,18 @@ def simulate_deep(
     points = {int(slot): column for column, slot in enumerate(outcome.curve_slots)}
     curves = np.zeros((len(runs), len(points)))
     began = time.perf_counter()
-    with one_thread():
-        memory = algorithm.prepare(worlds.believed, [policy_generator(seed, 0) for _, seed in runs])
-        for slot in range(rates.shape[0]):
-            for run, what, place, value in changes.get(slot, ()):
-                changed = worlds.believed.price if what == PRICE else worlds.truth.speedup
-                changed[run, place] = value
-            _observe(worlds, rates, slot)
-            if slot > 0:
-                algorithm.learn(worlds.believed, memory)
-            algorithm.decide(worlds.believed, memory)
-            _account(worlds)
-            if slot + 1 in points:
-                curves[:, points[slot + 1]] = worlds.totals[:, COST] / (slot + 1)
+    memory = algorithm.prepare(worlds.believed, [policy_generator(seed, 0) for _, seed in runs])
+    for slot in range(rates.shape[0]):
+        for run, what, place, value in changes.get(slot, ()):
+            changed = worlds.believed.price if what == PRICE else worlds.truth.speedup
+            changed[run, place] = value
+        _observe(worlds, rates, slot)
+        if slot > 0:
+            algorithm.learn(worlds.believed, memory)
+        algorithm.decide(worlds.believed, memory)
+        _account(worlds)
+        if slot + 1 in points:
+            curves[:, points[slot + 1]] = worlds.totals[:, COST] / (slot + 1)
     seconds = time.perf_counter() - began
     outcomes = [
         outcome._replace(totals=totals, replicas=replicas, curve=curve)

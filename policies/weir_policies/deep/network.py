@@ -42,6 +42,17 @@ class Network:
         return (*(weight.shape[1] for weight in self.weights), self.weights[-1].shape[2])
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread: on matrices this small several wait for each other, longer."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def build_network(sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> Network:
     """Return networks with first weights, one run's drawn from each generator.
 
@@ -74,12 +85,14 @@ def to_arrays(network: Network) -> tuple[tuple[Singles, ...], tuple[Singles, ...
     )
 
 
+@_one_thread()
 @torch.inference_mode()
 def evaluate(network: Network, codes: Codes) -> Singles:
     """Return the outputs for each state, `(r, b, outputs)`."""
     return _run(network, codes)[-1].numpy()
 
 
+@_one_thread()
 @torch.inference_mode()
 def fit(
     network: Network, codes: Codes, outputs: Counts, aims: Floats, *, learning_rate: float
@@ -128,14 +141,3 @@ def _run(network: Network, codes: Codes) -> list[torch.Tensor]:
     for weight, bias in zip(network.weights[1:], network.biases[1:], strict=True):
         layers.append(torch.baddbmm(bias, layers[-1].relu_(), weight))
     return layers
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: several only wait for each other where matrices are small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
