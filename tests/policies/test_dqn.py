@@ -14,7 +14,7 @@ from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, draw_batch, empty_replay, push
 from weir_policies.errors import MissingExtraError, ParameterError, StateError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
-from weir_policies.kernels.view import empty_view
+from weir_policies.kernels.view import View, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager import dqn, dqn_pds
 from weir_policies.promise import CostParts, CostWeights, Transition
@@ -254,6 +254,25 @@ def test_a_deployment_that_violations_follow_is_left(name):
         visited.append(here.deployment.counts)
 
     assert visited[-200:].count((1, 0)) <= 4
+
+
+@pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
+def test_a_network_that_diverged_begins_anew_and_the_others_go_on(name):
+    view = View(*(np.repeat(rows, 2, axis=0) for rows in a_view(seen((1, 0), 50.0))))
+    algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})
+    assert algorithm is not None
+    memory = algorithm.prepare(view, (np.random.default_rng(1), np.random.default_rng(2)))
+    weights, _ = to_arrays(memory.network)
+    weights[1][1] = np.nan
+    sound = weights[1][0].copy()
+
+    for _ in range(2):
+        view.counts_before[:] = view.counts
+        view.before[:] = view.seen
+        algorithm.learn(view, memory)
+
+    assert all(np.isfinite(layer).all() for layer in weights)
+    assert weights[1][0] == pytest.approx(sound, abs=0.1)
 
 
 def test_a_decision_before_anything_was_learned_leaves_no_trace():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir_policies.deep.encodings import Scheme, make_scheme
-from weir_policies.deep.network import Network, build_network
+from weir_policies.deep.network import Network, begin_run, build_network
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, Replay, draw_batch, empty_replay, push
 from weir_policies.kernels.view import MAX_REPLICAS, View
@@ -100,6 +100,22 @@ def draw_due(memory: DeepMemory, parameters: DeepParameters) -> Batch | None:
     if memory.learned % parameters.fit_every != 0 or held < parameters.batch:
         return None
     return draw_batch(memory.replay, held, int(parameters.batch), memory.rngs)
+
+
+def begin_diverged_anew(memory: DeepMemory, aims: Floats) -> bool:
+    """Give first weights to each run whose network has diverged; return whether there was one.
+
+    Gradient descent with a fixed step may overshoot ever further, until weights are no numbers and
+    the policy would stay where it is for ever. What the buffer holds is kept.
+
+    Args:
+        memory: Whose networks.
+        aims: What the networks' answers lead to, `(r, b)`.
+    """
+    diverged = np.flatnonzero(~np.isfinite(aims).all(axis=1))
+    for run in diverged:
+        begin_run(memory.network, int(run), memory.rngs[run])
+    return diverged.size > 0
 
 
 def draw_choices(memory: DeepMemory) -> None:

@@ -61,12 +61,21 @@ def build_network(sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> 
         rngs: One per run.
     """
     shapes = list(pairwise(sizes))
-    drawn = [
-        [rng.normal(0.0, np.sqrt(2 / sum(shape)), size=shape) for shape in shapes] for rng in rngs
-    ]
-    weights = [np.stack(layer).astype(np.float32) for layer in zip(*drawn, strict=True)]
-    biases = [np.zeros((len(rngs), 1, shape[1]), dtype=np.float32) for shape in shapes]
-    return from_arrays(weights, biases)
+    network = from_arrays(
+        [np.empty((len(rngs), *shape), dtype=np.float32) for shape in shapes],
+        [np.empty((len(rngs), 1, shape[1]), dtype=np.float32) for shape in shapes],
+    )
+    for run, rng in enumerate(rngs):
+        begin_run(network, run, rng)
+    return network
+
+
+def begin_run(network: Network, run: int, rng: np.random.Generator) -> None:
+    """Give one run's network first weights, drawn from the generator."""
+    for weights, biases in zip(*to_arrays(network), strict=True):
+        shape = weights.shape[1:]
+        weights[run] = rng.normal(0.0, np.sqrt(2 / sum(shape)), size=shape)
+        biases[run] = 0.0
 
 
 def from_arrays(weights: Sequence[Singles], biases: Sequence[Singles]) -> Network:

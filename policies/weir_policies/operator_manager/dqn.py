@@ -9,6 +9,7 @@ There is no second network for the targets. The other outputs of s are left as t
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.2, algorithm 2. `published: 1`
 takes the minimum over all actions, valid or not, as the program behind the published tables did.
+Departure from the paper: a network whose weights diverged begins anew.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from weir_policies.deep.memory import (
     DeepMemory,
+    begin_diverged_anew,
     draw_choices,
     draw_due,
     prepare_memory,
@@ -94,6 +96,8 @@ def learn(parameters: DqnParameters, view: View, memory: DeepMemory) -> None:
     batch = draw_due(memory, parameters)
     if batch is not None:
         aims = find_aims(parameters, view, memory, batch)
+        if begin_diverged_anew(memory, aims):
+            aims = find_aims(parameters, view, memory, batch)
         states = encode_states(memory.scheme, batch.before, batch.level_before)
         fit(memory.network, states, batch.actions, aims, learning_rate=parameters.learning_rate)
     draw_choices(memory)

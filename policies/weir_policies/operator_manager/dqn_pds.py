@@ -14,6 +14,7 @@ It never explores. `dqn-pds-plus` estimates w_violation where the believed model
 the budget at the middle of the level; `dqn-pds` estimates 0.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.3.1.
+Departure from it: a network whose weights diverged begins anew.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.deep.memory import DeepMemory, draw_due, prepare_memory, remember
+from weir_policies.deep.memory import (
+    DeepMemory,
+    begin_diverged_anew,
+    draw_due,
+    prepare_memory,
+    remember,
+)
 from weir_policies.deep.network import evaluate, fit
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.policy import DeepAlgorithm
@@ -73,6 +80,8 @@ def learn(parameters: DeepParameters, estimates: bool, view: View, memory: DeepM
     batch = draw_due(memory, parameters)
     if batch is not None:
         aims = find_aims(parameters, estimates, view, memory, batch)
+        if begin_diverged_anew(memory, aims):
+            aims = find_aims(parameters, estimates, view, memory, batch)
         states = encode_states(memory.scheme, batch.after, batch.level_before)
         only = np.zeros_like(batch.actions)
         fit(memory.network, states, only, aims, learning_rate=parameters.learning_rate)
