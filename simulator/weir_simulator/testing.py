@@ -13,7 +13,10 @@ from weir_simulator.trace_synthesis import TraceKind
 
 
 def an_experiment(**fields: Any) -> Experiment:  # Any: whatever field of an experiment
-    """Return a small experiment with one operator and two node types, but for the given fields."""
+    """Return a small experiment with one operator and two node types, but for the given fields.
+
+    Fields are given as in Python or, section by section, as in a file.
+    """
     setting: dict[str, Any] = {
         "operators": (Operator(name="op", service_rate=200, scv=0.5, max_replicas=10),),
         "node_types": (
@@ -23,7 +26,7 @@ def an_experiment(**fields: Any) -> Experiment:  # Any: whatever field of an exp
         "objective": Objective(response_time=0.05),
         "trace": TraceSource(kind=TraceKind.TAXI, slots=10),
     }
-    return Experiment(**{**setting, **fields})
+    return Experiment.model_validate({**setting, **fields}, strict=False)
 
 
 def a_finished_run(

@@ -12,6 +12,10 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from weir_policies.kernels.caching import LOCATORS
+
+setattr(numba.config, "CACHE_LOCATOR_CLASSES", LOCATORS)  # noqa: B010  (unknown to its stubs)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Division is IEEE's: 1/0 is inf, as in NumPy, which the model's answers rely on. No run time for
@@ -23,6 +27,15 @@ _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False
 def compiled(function: Function) -> Function:
     """Return the function, compiled by Numba, cached on disk; it must not allocate arrays."""
     return cast(Function, numba.njit(forceinline=True, **_OPTIONS)(function))
+
+
+def pasted(function: Function) -> Function:
+    """Return a function whose lines Numba puts where it is called, so that it may return an array.
+
+    For one-liners that cut an array out of a memory: without a run time for memory a function
+    cannot hand out an array, while a slice in the midst of another function costs nothing.
+    """
+    return cast(Function, numba.njit(inline="always", cache=True, error_model="numpy")(function))
 
 
 def compiled_as(signature: Any) -> Callable[[Function], Function]:

@@ -1,0 +1,74 @@
+"""Where compiled functions are kept, and when they are too old.
+
+Numba keeps a function beside its source and compiles it again when that file changed. It does not
+notice a change of a function that was inlined from another file: results would silently be those
+of the old code. So here a function's stamp covers every file of Weir that its module imports from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+OURS = "weir_"
+
+
+@lru_cache(maxsize=512)
+def _digest(module: str) -> str:
+    """Return a hash of a module's source."""
+    source: Any = sys.modules[module].__spec__
+    return hashlib.sha256(source.loader.get_data(source.origin)).hexdigest()
+
+
+def find_sources(module: str) -> set[str]:
+    """Return the modules of Weir that a module takes something from, itself among them.
+
+    What it takes shows in its names: functions, classes and the like know where they come from.
+    Modules that are taken from must have been imported, as those at the head of a file are.
+    """
+    found, todo = {module}, [module]
+    while todo:
+        for value in vars(sys.modules[todo.pop()]).values():
+            origin = getattr(value, "__module__", None)
+            if isinstance(origin, str) and origin.startswith(OURS) and origin not in found:
+                found.add(origin)
+                todo.append(origin)
+    return found
+
+
+class _StampOfAll:
+    """Stamps a function with all files that went into it."""
+
+    def __init__(self, py_func: FunctionType, py_file: str) -> None:
+        super().__init__(py_func, py_file)  # type: ignore[call-arg]  # the locator it is mixed into
+        self._module = py_func.__module__
+
+    def get_source_stamp(self) -> str:
+        """Return a hash of all sources."""
+        digests = "".join(_digest(module) for module in sorted(find_sources(self._module)))
+        return hashlib.sha256(digests.encode()).hexdigest()
+
+
+class InFolderTold(_StampOfAll, UserProvidedCacheLocator):
+    """In the folder that `NUMBA_CACHE_DIR` names."""
+
+
+class BesideSource(_StampOfAll, InTreeCacheLocator):
+    """In `__pycache__`, where that can be written to."""
+
+
+class InHome(_StampOfAll, UserWideCacheLocator):
+    """In the user's folder for caches."""
+
+
+LOCATORS = ",".join(
+    f"{locator.__module__}.{locator.__name__}" for locator in (InFolderTold, BesideSource, InHome)
+)
+"""What Numba is to try, in this order."""
