@@ -153,7 +153,7 @@ def build(
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    return _find(name).build(rng, parameters or {})
+    return _find(name).build(rng, {} if parameters is None else parameters)
 
 
 def define(name: str, parameters: Values | None = None) -> Algorithm | None:
@@ -164,7 +164,11 @@ def define(name: str, parameters: Values | None = None) -> Algorithm | None:
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
     builder = _find(name).build
-    return builder.define(parameters or {}) if isinstance(builder, Compiled) else None
+    return (
+        builder.define({} if parameters is None else parameters)
+        if isinstance(builder, Compiled)
+        else None
+    )
 
 
 def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | None:
@@ -176,7 +180,11 @@ def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | 
         ParameterError: A parameter is unknown, of another kind, or out of its range.
     """
     builder = _find(name).build
-    return builder.define(parameters or {}) if isinstance(builder, Deep) else None
+    return (
+        builder.define({} if parameters is None else parameters)
+        if isinstance(builder, Deep)
+        else None
+    )
 
 
 def neighbourhood(name: str) -> Neighbourhood:
