@@ -29,7 +29,7 @@ from weir_policies.model.arrays import Counts, Floats
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Singles of `r` networks of one shape; `fit` changes them in place."""
+    """Weights of `r` networks of one shape; `fit` changes them in place."""
 
     weights: tuple[torch.Tensor, ...]
     """Per layer, `(r, inputs, outputs)`."""

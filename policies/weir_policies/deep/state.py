@@ -51,13 +51,14 @@ def unpack_memory(
         StateError: It was packed with other parameters.
     """
     scheme = scheme_for(parameters, node_types=node_types, max_replicas=max_replicas)
-    weights = [unpack_array(layer) for layer in packed["weights"]]
-    biases = [unpack_array(layer) for layer in packed["biases"]]
-    neurons = (*(layer.shape[1] for layer in weights), weights[-1].shape[2])
-    expected = parameters.size_layers(scheme.inputs, neurons[-1])
-    if neurons != expected:
+    network = from_arrays(
+        [unpack_array(layer) for layer in packed["weights"]],
+        [unpack_array(layer) for layer in packed["biases"]],
+    )
+    expected = parameters.size_layers(scheme.inputs, network.sizes[-1])
+    if network.sizes != expected:
         raise StateError(
-            f"Expected a network of {expected} neurons for these parameters, got {neurons}"
+            f"Expected a network of {expected} neurons for these parameters, got {network.sizes}"
         )
     replay = empty_replay(runs=1, node_types=node_types, capacity=int(parameters.memory))
     items, costs = unpack_array(packed["items"]), unpack_array(packed["costs"])
@@ -72,7 +73,7 @@ def unpack_memory(
     return DeepMemory(
         scheme=scheme,
         quanta=unpack_array(packed["quanta"]),
-        network=from_arrays(weights, biases),
+        network=network,
         replay=replay,
         rngs=(rng,),
         draws=unpack_array(packed["draws"]),

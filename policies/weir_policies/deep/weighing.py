@@ -172,10 +172,11 @@ def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
 
 
 def _empty_codes(scheme: Scheme, runs: int, states: int) -> Codes:
-    # Zeros are a valid code: what stands there for invalid actions is evaluated and thrown away.
+    """Return codes of nothing, each within its own run: of invalid actions they stay."""
+    shape = (runs, states, scheme.active)
+    first = np.arange(runs)[:, None, None] * scheme.inputs
     return Codes(
-        places=np.zeros((runs, states, scheme.active), dtype=np.int64),
-        values=np.zeros((runs, states, scheme.active), dtype=np.float32),
+        places=np.broadcast_to(first, shape).copy(), values=np.zeros(shape, dtype=np.float32)
     )
 
 
@@ -235,7 +236,7 @@ def _find_successors(
                 cost = weights[WEIGHT_RESOURCES] * resources
                 if action > 0:
                     cost += weights[WEIGHT_RECONFIGURATION]
-                here[place] += change
+                here[place] += change  # taken back below
                 if estimates:
                     cost += _estimate(run, view, here, rate)
                 row = state * actions + action
