@@ -128,6 +128,7 @@ POLICIES: Mapping[str, Registered] = {
     "queueing": Registered(_queueing, QueueingPolicy.neighbourhood),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
+    **_compile("cpu_band", "cpu-band", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
     **_learn_deeply("dqn", "dqn"),
     **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
