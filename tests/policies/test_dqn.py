@@ -256,15 +256,16 @@ def test_a_deployment_that_violations_follow_is_left(name):
     assert visited[-200:].count((1, 0)) <= 4
 
 
+@pytest.mark.parametrize("lost", [np.nan, -np.inf])
 @pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
-def test_a_network_that_diverged_begins_anew_and_the_others_go_on(name):
+def test_a_network_that_diverged_begins_anew_and_the_others_go_on(name, lost):
     view = View(*(np.repeat(rows, 2, axis=0) for rows in a_view(seen((1, 0), 50.0))))
     algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})
     assert algorithm is not None
     memory = algorithm.prepare(view, (np.random.default_rng(1), np.random.default_rng(2)))
     weights, _ = to_arrays(memory.network)
     for layer in weights:
-        layer[0] = np.nan
+        layer[0] = lost
     sound = weights[1][1].copy()
 
     for _ in range(2):

@@ -110,7 +110,8 @@ def find_aims(parameters: DqnParameters, view: View, memory: DeepMemory, batch: 
     if not parameters.published:
         ruled_out = np.empty(outputs.shape)
         rule_out(view, batch.after, ruled_out)
-        outputs += ruled_out
+        with np.errstate(invalid="ignore"):  # -inf of a diverged network, which `learn` sees to
+            outputs += ruled_out
     return batch.costs + parameters.gamma * outputs.min(axis=2)
 
 

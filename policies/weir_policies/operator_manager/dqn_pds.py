@@ -116,7 +116,8 @@ def score_actions(
         memory.scheme, view, counts, levels, memory.quanta, estimates=estimates
     )
     values = evaluate(memory.network, successors.codes)
-    return successors.costs + values.reshape(successors.costs.shape)
+    with np.errstate(invalid="ignore"):  # -inf of a diverged network; `learn` sees to it
+        return successors.costs + values.reshape(successors.costs.shape)
 
 
 def _score_present(estimates: bool, view: View, memory: DeepMemory) -> Floats:
