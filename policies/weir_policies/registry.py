@@ -12,7 +12,6 @@ import numpy as np
 from weir_policies.errors import MissingExtraError, UnknownPolicyError
 from weir_policies.operator_manager.ds2 import Ds2Parameters, Ds2Policy
 from weir_policies.operator_manager.queueing import QueueingParameters, QueueingPolicy
-from weir_policies.operator_manager.threshold import ThresholdParameters, ThresholdPolicy
 from weir_policies.parameters import read_parameters
 from weir_policies.promise import Neighbourhood, OperatorPolicy
 
@@ -103,16 +102,6 @@ def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
     return {name: Registered(Deep(module, name), Neighbourhood.ONE) for name in names}
 
 
-def _threshold_cheapest(rng: np.random.Generator, values: Values) -> OperatorPolicy:
-    parameters = read_parameters(ThresholdParameters, values, policy="threshold-cheapest")
-    return ThresholdPolicy(parameters, fastest=False)
-
-
-def _threshold_fastest(rng: np.random.Generator, values: Values) -> OperatorPolicy:
-    parameters = read_parameters(ThresholdParameters, values, policy="threshold-fastest")
-    return ThresholdPolicy(parameters, fastest=True)
-
-
 def _ds2(rng: np.random.Generator, values: Values) -> OperatorPolicy:
     return Ds2Policy(read_parameters(Ds2Parameters, values, policy="ds2"))
 
@@ -122,8 +111,13 @@ def _queueing(rng: np.random.Generator, values: Values) -> OperatorPolicy:
 
 
 POLICIES: Mapping[str, Registered] = {
-    "threshold-cheapest": Registered(_threshold_cheapest, ThresholdPolicy.neighbourhood),
-    "threshold-fastest": Registered(_threshold_fastest, ThresholdPolicy.neighbourhood),
+    **_compile(
+        "threshold",
+        "threshold-cheapest",
+        "threshold-fastest",
+        "threshold-random",
+        neighbourhood=Neighbourhood.ONE,
+    ),
     "ds2": Registered(_ds2, Ds2Policy.neighbourhood),
     "queueing": Registered(_queueing, QueueingPolicy.neighbourhood),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),

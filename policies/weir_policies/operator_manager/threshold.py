@@ -1,48 +1,58 @@
-"""Thresholds on utilisation, one replica at a time: `threshold-cheapest`, `threshold-fastest`.
+"""Thresholds on utilisation, one replica at a time: `threshold-cheapest`, `-fastest`, `-random`.
 
     U = utilisation of the worst of p replicas
     U > T and p < k_max                -> add a replica of the chosen type
     else p > 1 and U p/(p-1) < beta T  -> remove one of the chosen type
     else                               -> stay
 
-The chosen type is the cheapest, or the fastest; the first among equals.
+The chosen type is the cheapest, the fastest (the first among equals), or one drawn each time.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6 ("TB-C", "TB-S"). It gives
 T = 0.7; its published tables were made with 0.75, the default here. Departures, none of which
 changes a published number:
-1. Where the chosen type's pool is full, the next in order with room is added.
-2. Where no replica of the chosen type is there, the dearest is removed (there: nothing).
-3. Urgency is the score of EDF (Russo Russo et al., DEBS 2018, section 5.1): the distance from the
+1. Where the chosen type's pool is full, the next in order with room is added; of the random ones,
+   one is drawn among those with room.
+2. Where no replica of the chosen type is there, the dearest is removed (there: nothing); the random
+   one is drawn among those that are there.
+3. Urgency is the score of EDF (Cardellini et al., FGCS 2018, section 5.1): the distance from the
    threshold, relative to the most it could be.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from weir_policies.model.cost import price_per_hour
-from weir_policies.model.deployments import room_for, within_reach
-from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.operator_manager.memoryless import Memoryless
-from weir_policies.operator_manager.staying import find_unknown, hold
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.steps import has_room, total
+from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, Memory, View, empty_memory
+from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
-from weir_policies.operator_manager.wording import say_deployment, say_share
-from weir_policies.parameters import refuse_outside
-from weir_policies.promise import (
-    Candidate,
-    Decision,
-    Expectation,
-    Neighbourhood,
-    Observation,
-)
+from weir_policies.operator_manager.wording import say_share
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+CHEAPEST, FASTEST, RANDOM = range(3)
+CHOICES = {
+    "threshold-cheapest": CHEAPEST,
+    "threshold-fastest": FASTEST,
+    "threshold-random": RANDOM,
+}
+
+# Columns of `Memory.floats` and `Memory.ints`.
+HIGH, LOW = range(2)
+CHOICE = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThresholdParameters:
-    """Settings of both threshold policies.
+    """Settings of the threshold policies.
 
     Raises:
         ParameterError: One is out of its range.
@@ -59,128 +69,118 @@ class ThresholdParameters:
         refuse_outside("scale_in_fraction", self.scale_in_fraction, low=0, high=1)
 
 
-class ThresholdPolicy(Memoryless):
-    """Adds above a threshold, removes below a lower one; always of one node type."""
-
-    neighbourhood: ClassVar[Neighbourhood] = Neighbourhood.ONE
-
-    def __init__(self, parameters: ThresholdParameters, *, fastest: bool) -> None:
-        self._parameters = parameters
-        self._fastest = fastest
-
-    def decide(self, observation: Observation) -> Decision:
-        """Choose one replica more, one less, or to stay."""
-        unknown = find_unknown(observation)
-        if unknown is not None:
-            return hold(observation, unknown)
-        here = observation.deployment
-        busy = max(observation.utilisation, default=0.0)
-        high = self._parameters.utilisation
-        low = self._parameters.scale_in_fraction * high
-
-        if busy > high:
-            target = self._add(observation)
-            if target is None:
-                full = f"all {here.size} replicas that there can be are in use"
-                return self._decide(observation, here, f"{_say(busy)} busy, but {full}", 0.0)
-            reason = f"{_say(busy)} busy, above the threshold of {say_share(high)}"
-            return self._decide(observation, target, reason, urgency_of_need(_excess(busy, high)))
-        busy_with_less = busy * here.size / (here.size - 1) if here.size > 1 else math.inf
-        if busy_with_less < low:
-            reason = (
-                f"{_say(busy)} busy; with one replica less it would be "
-                f"{say_share(busy_with_less)}, below {say_share(low)}"
-            )
-            saving = urgency_of_saving((low - busy_with_less) / low)
-            return self._decide(observation, self._remove(observation), reason, saving)
-        reason = f"{_say(busy)} busy, between the thresholds"
-        return self._decide(observation, here, reason, 0.0)
-
-    def _add(self, observation: Observation) -> Deployment | None:
-        """Return the deployment with one replica more, or `None` where nothing has room."""
-        model, here = observation.model, observation.deployment
-        for place in _rank(model.node_types, fastest=self._fastest):
-            if room_for(place, here, k_max=model.max_replicas, node_types=model.node_types):
-                return _change(here, place, 1)
-        return None
-
-    def _remove(self, observation: Observation) -> Deployment:
-        """Return the deployment with one replica less, of the chosen type where there is one."""
-        node_types, counts = observation.model.node_types, observation.deployment.counts
-        chosen = _rank(node_types, fastest=self._fastest)[0]
-        if counts[chosen] == 0:
-            held = [place for place, count in enumerate(counts) if count]
-            chosen = max(held, key=lambda place: node_types[place].price)
-        return _change(observation.deployment, chosen, -1)
-
-    def _decide(
-        self, observation: Observation, target: Deployment, reason: str, urgency: float
-    ) -> Decision:
-        """Return the decision; the rule leaves one step, so it rules out the others in reach."""
-        model, here = observation.model, observation.deployment
-        sentence = _say_move(here, target, model.node_types) + reason
-        reached = within_reach(here, k_max=model.max_replicas, node_types=model.node_types)
-        others = [
-            deployment for deployment in dict.fromkeys((here, *reached)) if deployment != target
-        ]
-        chosen = Candidate(
-            deployment=target,
-            score=0.0,
-            expectation=_expect(observation, target),
-            verdict="Chosen by the rule",
-        )
-        rejected = [
-            Candidate(
-                deployment=deployment,
-                score=math.inf,
-                expectation=_expect(observation, deployment),
-                verdict="Rejected: the rule asks for another step",
-            )
-            for deployment in others
-        ]
-        return Decision(
-            target=target,
-            reason=sentence,
-            candidates=(chosen, *rejected[:11]),
-            expectation=chosen.expectation,
-            urgency=urgency,
-        )
-
-
-def _rank(node_types: Sequence[NodeType], *, fastest: bool) -> list[int]:
-    """Return the places of the node types, the one to choose first; stable among equals."""
-    return sorted(
-        range(len(node_types)),
-        key=lambda place: -node_types[place].speedup if fastest else node_types[place].price,
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm of one of the three policies, its parameters bound."""
+    parameters = read_parameters(ThresholdParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters, CHOICES[name]),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        draws=name == "threshold-random",
     )
 
 
-def _expect(observation: Observation, deployment: Deployment) -> Expectation:
-    """Return what the rule expects: the busy share scales with the number of replicas."""
-    busy = max(observation.utilisation, default=0.0)
-    return Expectation(
-        response_time=math.nan,
-        utilisation=busy * observation.deployment.size / deployment.size,
-        cost_per_hour=price_per_hour(deployment, observation.model.node_types),
-    )
+def _prepare(parameters: ThresholdParameters, choice: int, view: View, ticks: int) -> Memory:
+    memory = empty_memory(view, floats=2, ints=1)
+    memory.floats[:, HIGH] = parameters.utilisation
+    memory.floats[:, LOW] = parameters.scale_in_fraction * parameters.utilisation
+    memory.ints[:, CHOICE] = choice
+    return memory
 
 
-def _change(deployment: Deployment, place: int, step: int) -> Deployment:
-    counts = list(deployment.counts)
-    counts[place] += step
-    return Deployment(tuple(counts))
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Learn nothing."""
 
 
-def _excess(busy: float, high: float) -> float:
-    return (busy - high) / (1 - high) if high < 1 else 1.0
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Move one replica of the chosen type, or none."""
+    counts, busy = view.counts[o], view.seen[o, BUSIEST]
+    size = total(counts)
+    for place in range(counts.size):
+        view.target[o, place] = counts[place]
+    if busy > memory.floats[o, HIGH]:
+        if size < view.rules[o, MAX_REPLICAS]:
+            chosen = _choose_added(o, view, memory.ints[o, CHOICE])
+            if chosen >= 0:
+                view.target[o, chosen] += 1
+    elif size > 1 and busy * size / (size - 1) < memory.floats[o, LOW]:
+        view.target[o, _choose_removed(o, view, memory.ints[o, CHOICE])] -= 1
 
 
-def _say(busy: float) -> str:
-    return f"the worst replica is {say_share(busy)}"
+@compiled
+def _rank(o: int, view: View, choice: int, place: int) -> float:
+    """Return what the chosen type has least of."""
+    return view.price[o, place] if choice == CHEAPEST else -view.speedup[o, place]
 
 
-def _say_move(here: Deployment, target: Deployment, node_types: Sequence[NodeType]) -> str:
-    if target == here:
-        return "Stays: "
-    verb = "Adds a replica" if target.size > here.size else "Removes a replica"
-    return f"{verb} to reach {say_deployment(target, node_types)}: "
+@compiled
+def _choose_added(o: int, view: View, choice: int) -> int:
+    """Return the node type to add: the first in order with room; -1 where none has."""
+    best, least, roomy = -1, np.inf, 0
+    for place in range(view.counts.shape[1]):
+        if has_room(o, view, view.counts[o], place):
+            roomy += 1
+            if _rank(o, view, choice, place) < least:
+                best, least = place, _rank(o, view, choice, place)
+    if choice != RANDOM or roomy == 0:
+        return best
+    left = int(view.draws[o, 0] * roomy)
+    for place in range(view.counts.shape[1]):
+        if has_room(o, view, view.counts[o], place):
+            if left == 0:
+                return place
+            left -= 1
+    return best
+
+
+@compiled
+def _choose_removed(o: int, view: View, choice: int) -> int:
+    """Return the node type to remove: the chosen one, or the dearest that is there."""
+    best, least = 0, np.inf
+    dearest, most, held = 0, -np.inf, 0
+    for place in range(view.counts.shape[1]):
+        if _rank(o, view, choice, place) < least:
+            best, least = place, _rank(o, view, choice, place)
+        if view.counts[o, place] > 0:
+            held += 1
+            if view.price[o, place] > most:
+                dearest, most = place, view.price[o, place]
+    if choice != RANDOM:
+        return best if view.counts[o, best] > 0 else dearest
+    left = int(view.draws[o, 0] * held)
+    for place in range(view.counts.shape[1]):
+        if view.counts[o, place] > 0:
+            if left == 0:
+                return place
+            left -= 1
+    return dearest
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Say which threshold was crossed, and by how much."""
+    here = observation.deployment
+    busy, high, low = float(view.seen[0, BUSIEST]), memory.floats[0, HIGH], memory.floats[0, LOW]
+    worst = f"the worst replica is {say_share(busy)} busy"
+    if target.size > here.size:
+        excess = (busy - high) / (1 - high) if high < 1 else 1.0
+        decision = explain_rule(
+            observation, target, f"{worst}, above the threshold of {say_share(high)}"
+        )
+        return replace(decision, urgency=urgency_of_need(excess))
+    if target.size < here.size:
+        busy_with_less = busy * here.size / (here.size - 1)
+        decision = explain_rule(
+            observation,
+            target,
+            f"{worst}; with one replica less it would be {say_share(busy_with_less)}, "
+            f"below {say_share(low)}",
+        )
+        return replace(decision, urgency=urgency_of_saving((low - busy_with_less) / low))
+    if busy > high:
+        full = f"all {here.size} replicas that there can be are in use"
+        return explain_rule(observation, target, f"{worst}, but {full}")
+    return explain_rule(observation, target, f"{worst}, between the thresholds")
