@@ -12,6 +12,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.view import Memory
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
 from weir_simulator.arrivals import arrival_rates
@@ -112,7 +113,7 @@ def simulate(
         run_plainly(experiment, trace, name, settings, outcome, seed=seed)
         seconds = time.perf_counter() - began
     else:
-        seconds = run_compiled(experiment, trace, name, algorithm, outcome, seed=seed)
+        seconds, _ = run_compiled(experiment, trace, name, algorithm, outcome, seed=seed)
     return summarise(experiment, name, seed, trace.size, outcome, seconds)
 
 
@@ -129,8 +130,8 @@ def run_compiled(
     outcome: Outcome,
     *,
     seed: int,
-) -> float:
-    """Run a compiled policy; fill the outcome and return the loop's wall time in seconds."""
+) -> tuple[float, Memory]:
+    """Run a compiled policy; fill the outcome, return the loop's wall time, s, and the memory."""
     from weir_simulator.world import run_world  # compiles when it is first imported
 
     scene = set_scene(experiment, seed=seed, one_step=experiment.moves_by_one(policy))
@@ -153,7 +154,7 @@ def run_compiled(
         memory,
         draws,
     )
-    return time.perf_counter() - began
+    return time.perf_counter() - began, memory
 
 
 def _training_rates(experiment: Experiment, policy: str) -> Trace:
