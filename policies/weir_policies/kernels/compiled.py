@@ -29,6 +29,14 @@ def compiled(function: Function) -> Function:
     return cast(Function, numba.njit(forceinline=True, **_OPTIONS)(function))
 
 
+def compiled_apart(function: Function) -> Function:
+    """Return the function, compiled for itself and called: for large ones that are called rarely.
+
+    Inlined wherever they are called, they would take Numba half a minute.
+    """
+    return cast(Function, numba.njit(**_OPTIONS)(function))
+
+
 def pasted(function: Function) -> Function:
     """Return a function whose lines Numba puts where it is called, so that it may return an array.
 
