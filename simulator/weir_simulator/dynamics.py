@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.prediction import capacity_of, predict_one, share_of, water_level
+from weir_policies.kernels.prediction import arrive, capacity_of, predict_one, share_of, water_level
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import (
     AGGREGATION,
@@ -150,7 +150,8 @@ def fill_busy(o: int, rate: float, cap: bool, truth: View, view: View) -> float:
         busy = 0.0
         if counts[place] > 0:
             share = share_of(o, truth, place, size, speed, rate, level)
-            busy = rate * share * truth.traits[o, SERVICE_MEAN] / truth.speedup[o, place]
+            service_mean = truth.traits[o, SERVICE_MEAN] / truth.speedup[o, place]
+            busy = arrive(o, truth, size, rate, share) * service_mean
             if cap:
                 busy = min(busy, 1.0)
         view.busy[o, place] = busy

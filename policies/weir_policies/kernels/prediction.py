@@ -117,6 +117,14 @@ def share_of(
 
 
 @compiled
+def arrive(o: int, view: View, size: int, rate: float, share: float) -> float:
+    """Return records/s at a replica with this share of the operator's rate."""
+    if view.rules[o, SHARING] == EQUAL and view.rules[o, KEY_GROUPS] == NO_LIMIT:
+        return rate / size  # exact where `rate * (1 / size)` is not: thresholds are met exactly
+    return rate * share
+
+
+@compiled
 def predict_after(
     o: int, view: View, counts: Counts, moved: int, change: int, rate: float
 ) -> tuple[float, float]:
@@ -152,7 +160,7 @@ def predict_after(
             continue
         service_mean = view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
         share = share_of(o, view, place, size, speed, rate, level)
-        utilisation = rate * share * service_mean
+        utilisation = arrive(o, view, size, rate, share) * service_mean
         scv = 1 + (arrival_scv - 1) * share if view.rules[o, KEYED] else arrival_scv / size
         time = wait(utilisation, service_mean, service_scv, scv) + service_mean
         worst = max(worst, time)
