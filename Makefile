@@ -69,7 +69,7 @@ check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ is fresh
 	$(BIN)/weir crd --check
 
 .PHONY: bench
-bench: $(READY) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
+bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
 	$(BIN)/python -m benchmarks $(NAME)
 
 .PHONY: crds
@@ -88,5 +88,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(PIP) -e '.[flink,dev]'
+	$(PIP) -e '.[flink,tune,dev]'
 	touch $@

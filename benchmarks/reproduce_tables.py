@@ -22,6 +22,7 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.reproduce_deep import DEEP, deep_cells, run_cells
 from benchmarks.rows import Row, write_rows
 from benchmarks.taas2023 import (
     Cell,
@@ -40,7 +41,6 @@ DURATION = "3 min for the tabular part, 10 min for the deep rows of table 2"
 EXACT = ("threshold-cheapest", "threshold-fastest", "ql-pds")
 DRAWING = {"ql": 3, "ql-pds-plus": 10, "ql-fa": 10}
 """Seeds of the tabular policies that draw."""
-DEEP = ("dqn", "dqn-pds", "dqn-pds-plus")
 PUBLISHED = {"published": 1}
 QUIRKS = ("ql-pds", "ql-pds-plus", *DEEP)
 """Policies whose published rows need a departure from the paper's text."""
@@ -78,7 +78,7 @@ def run() -> list[Figure]:
     tabular = [cell for cell in cells if cell.policy not in DEEP]
     ours = dict(zip(tabular, run_tabular(tabular), strict=True))
     seconds = time.perf_counter() - began
-    deep = [cell for cell in cells if cell.policy in DEEP and cell.setting.table == 2]
+    deep = deep_cells(tables=(2,))
     ours |= dict(zip(deep, run_deep(deep), strict=True))
     reruns = read_reruns()
     held = {
@@ -131,12 +131,21 @@ def _run_one(job: tuple[Cell, int]) -> Result:
 
 
 def run_deep(cells: Sequence[Cell]) -> list[Numbers]:
-    """Return our numbers for deep cells with one seed each, on all cores."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        jobs = [(cell, 1) for cell in cells]
-        done = track(pool.map(_run_one, jobs), "Deep rows", len(jobs))
-        return [summarise([result]) for result in done]
+    """Return our numbers for deep cells with one seed each, on all cores; parts are kept."""
+    done = dict(track(run_cells(cells, (1,)), "Deep rows", len(cells)))
+    return [
+        Numbers(
+            cost=done[cell].average_cost,
+            violations=done[cell].violations,
+            reconfigurations=done[cell].reconfigurations,
+            resources=done[cell].resources,
+            least_cost=done[cell].average_cost,
+            greatest_cost=done[cell].average_cost,
+            deviation=0.0,
+            seeds=1,
+        )
+        for cell in cells
+    ]
 
 
 def simulate_java(setting: Setting) -> Result:
