@@ -6,6 +6,7 @@ machine is shared. What a new process and a new machine pay for compiling is tol
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def time_many(operators: int) -> float:
             "operators": [
                 {"name": name, "serviceRate": 180, "scv": 0.5, "maxReplicas": 10} for name in names
             ],
-            "edges": [list(pair) for pair in zip(names, names[1:], strict=False)],
+            "edges": [list(pair) for pair in itertools.pairwise(names)],
             "nodeTypes": [
                 {"name": "t1", "speedup": 1.0, "price": 1.0},
                 {"name": "t2", "speedup": 0.7, "price": 0.7},
