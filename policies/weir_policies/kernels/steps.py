@@ -6,7 +6,17 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4: the first 
 from __future__ import annotations
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import MAX_REPLICAS, NO_LIMIT, View
+from weir_policies.kernels.view import (
+    MAX_REPLICAS,
+    NO_LIMIT,
+    RECONFIGURATION,
+    RESOURCES,
+    VIOLATION,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    View,
+)
 from weir_policies.model.arrays import Counts
 
 
@@ -95,6 +105,31 @@ def find_action(before: Counts, after: Counts) -> int:
             return -1
         action = place + 1 if change < 0 else place + 1 + before.size
     return action
+
+
+@compiled
+def draw_action(o: int, view: View) -> int:
+    """Return one of the valid actions, each as likely, by the second of the numbers drawn."""
+    counts = view.counts[o]
+    size, valid = total(counts), 0
+    for action in range(count_actions(view)):
+        valid += is_valid(o, view, counts, size, action)
+    left = int(view.draws[o, 1] * valid)
+    for action in range(count_actions(view)):
+        if is_valid(o, view, counts, size, action):
+            if left == 0:
+                return action
+            left -= 1
+    return 0
+
+
+@compiled
+def observed_cost(o: int, view: View) -> float:
+    """Return what the last interval cost, the weighted sum of its parts."""
+    traits, cost = view.traits[o], view.cost[o]
+    moved = traits[WEIGHT_RECONFIGURATION] * cost[RECONFIGURATION]
+    violated = traits[WEIGHT_VIOLATION] * cost[VIOLATION]
+    return (moved + violated) + cost[RESOURCES] * traits[WEIGHT_RESOURCES]
 
 
 @compiled

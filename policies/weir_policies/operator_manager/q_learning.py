@@ -1,0 +1,176 @@
+"""Q-learning: `ql`, a table Q over states (deployment, rate level) and actions.
+
+    a       = with probability epsilon any valid action, else the valid one of least Q(s, a);
+              the first of equals, staying first
+    Q(s, a) <- (1 - alpha) Q(s, a) + alpha (cost + gamma min_a' Q(s', a')),  a' valid in s'
+
+Costs are never negative and the table begins with zeros, so each action is tried once in each state
+before any is taken again: that, more than epsilon, is what keeps it restarting.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.1. Departures:
+1. The action of an interval is what was done, not what was proposed: a change that was denied or
+   delayed teaches nothing about itself. An interval that no action explains teaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.levels import (
+    LevelParameters,
+    exploration_rate,
+    learning_rate,
+    level_of,
+)
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.steps import (
+    count_actions,
+    draw_action,
+    find_action,
+    is_valid,
+    observed_cost,
+    take,
+    total,
+)
+from weir_policies.kernels.tables import count_keys, encode, find_place, read, size_table
+from weir_policies.kernels.view import MAX_REPLICAS, RATE, Memory, View, empty_memory
+from weir_policies.model.node_types import Deployment
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+GAMMA, LEAST_ALPHA, LEAST_EPSILON, QUANTUM = range(4)  # columns of `Memory.floats`
+LEVELS, UPDATES = range(2)  # columns of `Memory.ints`
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QLearningParameters(LevelParameters):
+    """Settings of `ql` and `ql-fa`.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    gamma: float = 0.99
+    """Weight of the next interval's costs against this one's."""
+    least_alpha: float = 0.1
+    """Floor of the learning rate, which starts at 1."""
+    least_epsilon: float = 0.01
+    """Floor of the probability to explore, which starts at 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        LevelParameters.__post_init__(self)
+        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
+        refuse_outside("least_epsilon", self.least_epsilon, low=0, high=1)
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `ql`, its parameters bound."""
+    parameters = read_parameters(QLearningParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget",),
+        draws=True,
+    )
+
+
+def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
+    actions = int(count_actions(view))
+    keys = count_keys(view, levels=int(parameters.levels), actions=actions)
+    columns, values = size_table(keys, writes=ticks)
+    memory = empty_memory(view, floats=4, ints=2, keys=columns, values=values)
+    fill_parameters(parameters, view, memory)
+    return memory
+
+
+def fill_parameters(parameters: QLearningParameters, view: View, memory: Memory) -> None:
+    """Write the parameters into the first columns of a memory."""
+    memory.floats[:, GAMMA] = parameters.gamma
+    memory.floats[:, LEAST_ALPHA] = parameters.least_alpha
+    memory.floats[:, LEAST_EPSILON] = parameters.least_epsilon
+    memory.floats[:, QUANTUM] = parameters.find_quanta(view)
+    memory.ints[:, LEVELS] = int(parameters.levels)
+
+
+@compiled
+def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
+    """Return the valid action of least Q in the present state, and that value."""
+    counts, levels = view.counts[o], memory.ints[o, LEVELS]
+    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
+    actions, size = count_actions(view), total(counts)
+    here = encode(counts, view.rules[o, MAX_REPLICAS] + 1, level, levels) * actions
+    best, least = 0, np.inf
+    for action in range(actions):
+        if is_valid(o, view, counts, size, action):
+            value = read(memory.keys[o], memory.values[o], here + action)
+            if value < least:
+                best, least = action, value
+    return best, least
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Update Q of the last action with what the interval cost."""
+    action = find_action(view.counts_before[o], view.counts[o])
+    if action >= 0:
+        levels = memory.ints[o, LEVELS]
+        level = level_of(view.before[o, RATE], memory.floats[o, QUANTUM], levels)
+        base, actions = view.rules[o, MAX_REPLICAS] + 1, count_actions(view)
+        key = encode(view.counts_before[o], base, level, levels) * actions + action
+        _, following = find_best(o, view, memory)
+        alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
+        place = find_place(memory.keys[o], key)
+        aim = observed_cost(o, view) + memory.floats[o, GAMMA] * following
+        memory.values[o, place] = (1 - alpha) * memory.values[o, place] + alpha * aim
+    memory.ints[o, UPDATES] += 1
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Take the valid action of least Q, or explore."""
+    epsilon = exploration_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_EPSILON])
+    if view.draws[o, 0] <= epsilon:
+        take(o, view, draw_action(o, view))
+    else:
+        best, _ = find_best(o, view, memory)
+        take(o, view, best)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Compare the values of all valid actions."""
+    levels, base = int(memory.ints[0, LEVELS]), int(view.rules[0, MAX_REPLICAS]) + 1
+    level = level_of(observation.rate, memory.floats[0, QUANTUM], levels)
+    actions = count_actions(view)
+    here = encode(view.counts[0], base, level, levels) * actions
+    scores = {}
+    for action in range(actions):
+        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
+            take(0, view, action)
+            deployment = Deployment(tuple(int(count) for count in view.target[0]))
+            scores[deployment] = read(memory.keys[0], memory.values[0], here + action)
+    return explain_scores(observation, target, say_why(view, memory, target, scores), scores)
+
+
+def say_why(
+    view: View, memory: Memory, target: Deployment, scores: Mapping[Deployment, float]
+) -> str:
+    """Return why a learner that explores chose its target."""
+    epsilon = exploration_rate(memory.ints[0, UPDATES], memory.floats[0, LEAST_EPSILON])
+    if view.draws[0, 0] <= epsilon:
+        return f"tried at random, as {epsilon:.0%} of decisions are"
+    return (
+        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
+        f"after {memory.ints[0, UPDATES]:,} intervals learned"
+    )
