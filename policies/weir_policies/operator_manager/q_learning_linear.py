@@ -1,0 +1,210 @@
+"""Q-learning with linear function approximation: `ql-fa`.
+
+Q(s, a) is the sum of the weights of the features that the post-decision state (k', l) activates:
+
+1. the action adds a replica          2. the action removes one
+3. a tile of (replicas, level, types in use), two levels wide
+4. the same, shifted by half a tile
+5. a stripe of (level - 2 replicas, types in use): where load and replicas are in balance
+
+    w_i <- w_i + alpha (cost + gamma min_a' Q(s', a') - Q(s, a))   for every active feature i
+    a    = as in `ql`
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.2.2, and their earlier paper
+that it refers to. As there, alpha is not divided by the number of active features; it begins at 1,
+so that the first hundred updates diverge, and some seeds never recover from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.levels import exploration_rate, learning_rate, level_of
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.steps import (
+    count_actions,
+    draw_action,
+    find_action,
+    is_valid,
+    observed_cost,
+    step_of,
+    take,
+    total,
+)
+from weir_policies.kernels.tables import find_place, read, size_table
+from weir_policies.kernels.view import MAX_REPLICAS, RATE, Memory, View, empty_memory
+from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.q_learning import (
+    GAMMA,
+    LEAST_ALPHA,
+    LEAST_EPSILON,
+    LEVELS,
+    QUANTUM,
+    UPDATES,
+    QLearningParameters,
+    fill_parameters,
+    say_why,
+)
+from weir_policies.parameters import read_parameters
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+ADDS, REMOVES, FIRST_TILE = range(3)  # keys of the features 1 and 2, and where the tiles begin
+FEATURES = 4
+"""Features that an action activates at most."""
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `ql-fa`, its parameters bound."""
+    parameters = read_parameters(QLearningParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget",),
+        draws=True,
+    )
+
+
+def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
+    sets = 2 ** view.counts.shape[1]
+    replicas, levels = int(view.rules[:, MAX_REPLICAS].max()), int(parameters.levels)
+    tiled = 2 * (replicas + 1) * count_tiles(levels) * sets
+    stripes = (levels + 2 * replicas) // stripe_width(replicas, levels) + 1
+    columns, weights = size_table(FIRST_TILE + tiled + stripes * sets, writes=FEATURES * ticks)
+    memory = empty_memory(view, floats=4, ints=2, keys=columns, values=weights)
+    fill_parameters(parameters, view, memory)
+    return memory
+
+
+@compiled
+def count_tiles(levels: int) -> int:
+    """Return how many tiles the levels are cut into."""
+    return (levels + 1) // 2
+
+
+@compiled
+def stripe_width(replicas: int, levels: int) -> int:
+    """Return how wide a stripe is, for so many replicas at most."""
+    return max((levels + 2 * replicas) // (replicas + 1), 1)
+
+
+@compiled
+def find_tile(value: float, low: float, high: float, tiles: int) -> int:
+    """Return the tile of a value: [low, high] is cut evenly, what is outside is at an end."""
+    if value <= low:
+        return 0
+    if value >= high:
+        return tiles - 1
+    return max(0, int(np.ceil(tiles / (high - low) * (value - low))) - 1)
+
+
+@compiled
+def find_keys(
+    o: int, view: View, memory: Memory, place: int, change: int, level: int
+) -> tuple[int, int, int]:
+    """Return the keys of features 3, 4 and 5 after a change of the present deployment."""
+    types = view.counts.shape[1]
+    size, used = change, 0
+    for other in range(types):
+        count = view.counts[o, other] + change if other == place else view.counts[o, other]
+        size += view.counts[o, other]
+        used |= (count > 0) << other
+    replicas, levels = view.rules[o, MAX_REPLICAS], memory.ints[o, LEVELS]
+    tiles, sets = count_tiles(levels), 1 << types
+    half = levels / tiles / 2
+    first = (size * tiles + find_tile(level, 0.0, levels, tiles)) * sets + used
+    second = (size * tiles + find_tile(level, -half, levels + half, tiles)) * sets + used
+    stripe = (level - 2 * size + 2 * (replicas + 1)) // stripe_width(replicas, levels)
+    beyond = (replicas + 1) * tiles * sets
+    return (
+        FIRST_TILE + first,
+        FIRST_TILE + beyond + second,
+        FIRST_TILE + 2 * beyond + stripe * sets + used,
+    )
+
+
+@compiled
+def value_of(
+    o: int, view: View, memory: Memory, place: int, change: int, moved: int, level: int
+) -> float:
+    """Return Q of a post-decision state: `change` of the present deployment, by an action `moved`.
+
+    The two differ when the past is judged: the change is made already, the action counts still.
+    """
+    keys, weights = memory.keys[o], memory.values[o]
+    value = 0.0
+    if moved != 0:
+        value = read(keys, weights, ADDS if moved > 0 else REMOVES)
+    first, second, stripe = find_keys(o, view, memory, place, change, level)
+    value += read(keys, weights, first)
+    value += read(keys, weights, second)
+    return value + read(keys, weights, stripe)
+
+
+@compiled
+def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
+    """Return the valid action of least Q in the present state, and that value."""
+    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+    size = total(view.counts[o])
+    best, least = 0, np.inf
+    for action in range(count_actions(view)):
+        if is_valid(o, view, view.counts[o], size, action):
+            place, change = step_of(action, view.counts.shape[1])
+            value = value_of(o, view, memory, place, change, change, level)
+            if value < least:
+                best, least = action, value
+    return best, least
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Move the weights of the last action's features towards what the interval cost."""
+    action = find_action(view.counts_before[o], view.counts[o])
+    if action >= 0:
+        keys, weights = memory.keys[o], memory.values[o]
+        level = level_of(view.before[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+        _, moved = step_of(action, view.counts.shape[1])
+        _, following = find_best(o, view, memory)
+        old = value_of(o, view, memory, 0, 0, moved, level)
+        error = observed_cost(o, view) + memory.floats[o, GAMMA] * following - old
+        if not np.isnan(error):
+            step = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA]) * error
+            if moved != 0:
+                weights[find_place(keys, ADDS if moved > 0 else REMOVES)] += step
+            first, second, stripe = find_keys(o, view, memory, 0, 0, level)
+            weights[find_place(keys, first)] += step
+            weights[find_place(keys, second)] += step
+            weights[find_place(keys, stripe)] += step
+    memory.ints[o, UPDATES] += 1
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Take the valid action of least Q, or explore."""
+    epsilon = exploration_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_EPSILON])
+    if view.draws[o, 0] <= epsilon:
+        take(o, view, draw_action(o, view))
+    else:
+        best, _ = find_best(o, view, memory)
+        take(o, view, best)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Compare the values of all valid actions."""
+    level = level_of(observation.rate, memory.floats[0, QUANTUM], int(memory.ints[0, LEVELS]))
+    scores = {}
+    for action in range(count_actions(view)):
+        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
+            take(0, view, action)
+            deployment = Deployment(tuple(int(count) for count in view.target[0]))
+            place, change = step_of(action, view.counts.shape[1])
+            scores[deployment] = value_of(0, view, memory, place, change, change, level)
+    return explain_scores(observation, target, say_why(view, memory, target, scores), scores)
