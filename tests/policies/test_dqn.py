@@ -14,7 +14,7 @@ from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, draw_batch, empty_replay, push
 from weir_policies.errors import MissingExtraError, ParameterError, StateError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
-from weir_policies.kernels.view import View, empty_view
+from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager import dqn, dqn_pds
 from weir_policies.promise import CostParts, CostWeights, Transition
@@ -259,7 +259,8 @@ def test_a_deployment_that_violations_follow_is_left(name):
 @pytest.mark.parametrize("lost", [np.nan, -np.inf])
 @pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
 def test_a_network_that_diverged_begins_anew_and_the_others_go_on(name, lost):
-    view = View(*(np.repeat(rows, 2, axis=0) for rows in a_view(seen((1, 0), 50.0))))
+    one = a_view(seen((1, 0), 50.0))
+    view = one._replace(**{name: np.repeat(row, 2, axis=0) for name, row in one._asdict().items()})
     algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})
     assert algorithm is not None
     memory = algorithm.prepare(view, (np.random.default_rng(1), np.random.default_rng(2)))
