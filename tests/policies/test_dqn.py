@@ -232,6 +232,18 @@ def test_dqn_explores_at_first_and_then_hardly_ever():
     assert max(late.count(target) for target in set(late)) >= 97
 
 
+def test_a_decision_says_whether_it_was_tried_at_random():
+    policy = registry.build("dqn", rng=np.random.default_rng(2), parameters=SETTINGS)
+    here = seen((1, 1), 50.0)
+
+    first = policy.decide(here)
+    decisions(policy, 300)
+    later = policy.decide(here)
+
+    assert "tried at random, as 100% of decisions are" in first.reason
+    assert "of 3 actions the network expects it to cost least" in later.reason
+
+
 def test_dqn_pds_never_explores():
     policy = registry.build(
         "dqn-pds", rng=np.random.default_rng(2), parameters=SETTINGS | {"learning_rate": 0}

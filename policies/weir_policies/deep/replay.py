@@ -19,7 +19,8 @@ from weir_policies.kernels.steps import find_action
 from weir_policies.kernels.view import RATE, View
 from weir_policies.model.arrays import Counts, Floats
 
-Items = NDArray[np.int32]
+Items = NDArray[np.int16]
+"""Small, because a live policy stores its buffer after every interval: counts and levels fit."""
 
 
 class Replay(NamedTuple):
@@ -52,7 +53,7 @@ class Batch(NamedTuple):
 def empty_replay(*, runs: int, node_types: int, capacity: int) -> Replay:
     """Return a buffer that holds nothing."""
     return Replay(
-        items=np.zeros((runs, capacity, 2 * node_types + 3), dtype=np.int32),
+        items=np.zeros((runs, capacity, 2 * node_types + 3), dtype=np.int16),
         costs=np.zeros((runs, capacity)),
     )
 
