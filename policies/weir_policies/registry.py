@@ -126,6 +126,7 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("flink_autoscaler", "flink-autoscaler", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE),
     **_compile("q_learning_linear", "ql-fa", neighbourhood=Neighbourhood.ONE),
+    **_compile("heinze", "heinze-cheapest", "heinze-fastest", neighbourhood=Neighbourhood.ONE),
     **_compile("planner", "planner", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
     **_learn_deeply("dqn", "dqn"),
