@@ -1,0 +1,155 @@
+"""Replicas by a network of M/M/p queues: `drs-cheapest`, `drs-fastest`, `drs-first`.
+
+    p_i = floor(l_i S_i) + 1                                      the fewest that keep up
+    while the sojourn times of a path exceed its budget:
+        one replica more where the sojourn time falls most
+
+The sojourn time is S and the waiting time of M/M/p (Erlang's C), times (c_A^2 + c_S^2) / 2. All
+move at once, by any number; the one that leaves is the oldest. Speeds are ignored.
+
+Source: Fu et al., "DRS: Dynamic resource scheduling for real-time analytics over fast streams",
+ICDCS 2015; compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
+`published: 1` leaves the loop out: in the program behind the published figures it never runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.paths import flatten_paths, list_paths
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.seniority import CHEAPEST, FASTEST, FIRST, scale_to
+from weir_policies.kernels.view import (
+    ARRIVAL_SCV,
+    BUDGET,
+    MAX_REPLICAS,
+    RATE,
+    SERVICE_MEAN,
+    SERVICE_SCV,
+    Memory,
+    View,
+    empty_memory,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.wording import say_rate, say_time
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
+CHOICE, PUBLISHED, PATHS = range(3)  # columns of `Memory.ints`; the paths begin at the third
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrsParameters:
+    """Settings of the DRS policies.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    published: int = 0
+    """1 takes the fewest replicas that keep up, whatever the budget."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        refuse_outside("published", self.published, low=0, high=1)
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm of one of the three policies, its parameters bound."""
+    parameters = read_parameters(DrsParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ANY,
+        prepare=partial(_prepare, parameters, CHOICES[name]),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget", "model.service_mean", "model.service_scv"),
+        joint=True,
+    )
+
+
+def _prepare(parameters: DrsParameters, choice: int, view: View, ticks: int) -> Memory:
+    flat = flatten_paths(list_paths(view))
+    memory = empty_memory(view, ints=PATHS + len(flat))
+    memory.ints[:, CHOICE] = choice
+    memory.ints[:, PUBLISHED] = int(parameters.published)
+    memory.ints[:, PATHS:] = flat
+    return memory
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Learn nothing."""
+
+
+@compiled
+def sojourn(o: int, view: View, replicas: int) -> float:
+    """Return the mean time at the operator on so many replicas, s; `inf` if they cannot keep up."""
+    service = view.traits[o, SERVICE_MEAN]
+    load = view.seen[o, RATE] * service
+    if load >= replicas:
+        return np.inf
+    blocked = 1.0  # Erlang's B, one server after another
+    for servers in range(1, replicas + 1):
+        blocked = load * blocked / (servers + load * blocked)
+    waits = blocked / (1 - load / replicas * (1 - blocked))  # Erlang's C
+    variability = (view.traits[o, ARRIVAL_SCV] + view.traits[o, SERVICE_SCV]) / 2
+    return service + waits * service / (replicas - load) * variability
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Find the replicas of all operators and move there."""
+    operators = view.counts.shape[0]
+    # The first column of the target holds replicas until all paths have asked for theirs.
+    for row in range(operators):
+        load = view.seen[row, RATE] * view.traits[row, SERVICE_MEAN]
+        view.target[row, 0] = min(int(min(load, 1e9)) + 1, view.rules[row, MAX_REPLICAS])
+    if memory.ints[0, PUBLISHED] == 0:
+        place = PATHS + 1
+        for _ in range(memory.ints[0, PATHS]):
+            length = memory.ints[0, place]
+            _serve_path(view, memory, place + 1, length)
+            place += 1 + length
+    for row in range(operators):
+        scale_to(row, view, view.target[row, 0], memory.ints[0, CHOICE])
+
+
+@compiled
+def _serve_path(view: View, memory: Memory, first: int, length: int) -> None:
+    """Add replicas to a path's operators, one by one, until its budget is kept."""
+    while True:
+        budget, time = 0.0, 0.0
+        best, gain = -1, 0.0
+        for place in range(first, first + length):
+            o = memory.ints[0, place]
+            budget += view.seen[o, BUDGET]
+            now = sojourn(o, view, view.target[o, 0])
+            time += now
+            if view.target[o, 0] < view.rules[o, MAX_REPLICAS] and now < np.inf:
+                gained = now - sojourn(o, view, view.target[o, 0] + 1)
+                if gained > gain:
+                    best, gain = o, gained
+        if time <= budget or best < 0:
+            return
+        view.target[best, 0] += 1
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Say what time the target is expected to take."""
+    time = sojourn(0, view, target.size)
+    expected = say_time(time) if np.isfinite(time) else "no finite time"
+    return explain_rule(
+        observation,
+        target,
+        f"at {say_rate(observation.rate)} {target.size} replicas of speed 1 would take {expected}, "
+        f"of the {say_time(observation.budget)} that are granted",
+    )

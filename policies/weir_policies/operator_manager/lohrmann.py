@@ -1,0 +1,206 @@
+"""Reactive scaling after Lohrmann: `lohrmann-cheapest`, `-fastest`, `-first`.
+
+Path by path, the fewest replicas whose waiting times keep the path's budget together. With rate l,
+mean service time S and variabilities c_A, c_S of operator i on p replicas of one speed,
+
+    W(p) = a / (p - b),   a = l S^2 (c_A^2 + c_S^2) / 2,   b = l S     (Kingman)
+
+1. Where an operator could not do with one replica, each operator that is saturated gets twice what
+   it has, or what its utilisation asks for.
+2. If not even k_max replicas everywhere keep the budget, all get k_max.
+3. Else, while the waiting times exceed it: the operator that gains most by another replica gets so
+   many that the next ones gain no more than the second best would.
+
+All move at once, by any number; the one that leaves is the oldest. Speeds are ignored, and so is
+the service time itself, as in the program behind the published figures.
+
+Source: Lohrmann, Janacik, Kao, "Elastic stream processing with latency guarantees", ICDCS 2015;
+compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.paths import flatten_paths, list_paths
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.seniority import CHEAPEST, FASTEST, FIRST, scale_to
+from weir_policies.kernels.steps import total
+from weir_policies.kernels.view import (
+    ARRIVAL_SCV,
+    BUDGET,
+    BUSIEST,
+    MAX_REPLICAS,
+    RATE,
+    SERVICE_MEAN,
+    SERVICE_SCV,
+    Memory,
+    View,
+    empty_memory,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.wording import say_rate, say_time
+from weir_policies.parameters import read_parameters
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+CHOICES = {
+    "lohrmann-cheapest": CHEAPEST,
+    "lohrmann-fastest": FASTEST,
+    "lohrmann-first": FIRST,
+}
+SATURATED = 0.99
+"""Utilisation from which a replica counts as saturated."""
+ENDLESS = 999.0
+"""Seconds that stand for the waiting time of an operator that cannot keep up."""
+CHOICE, PATHS = range(2)  # columns of `Memory.ints`; the paths begin at the second
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LohrmannParameters:
+    """Settings of the Lohrmann policies: none."""
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm of one of the three policies."""
+    read_parameters(LohrmannParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ANY,
+        prepare=partial(prepare, CHOICES[name]),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget", "model.service_mean", "model.service_scv"),
+        joint=True,
+    )
+
+
+def prepare(choice: int, view: View, ticks: int) -> Memory:
+    """Return a memory of the choice of node type and of the paths."""
+    flat = flatten_paths(list_paths(view))
+    memory = empty_memory(view, ints=PATHS + len(flat))
+    memory.ints[:, CHOICE] = choice
+    memory.ints[:, PATHS:] = flat
+    return memory
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Learn nothing."""
+
+
+@compiled
+def variability(o: int, view: View) -> float:
+    """Return the mean of the squared variabilities of arrivals and service."""
+    return (view.traits[o, ARRIVAL_SCV] + view.traits[o, SERVICE_SCV]) / 2
+
+
+@compiled
+def wait(o: int, view: View, replicas: int) -> float:
+    """Return the mean waiting time on so many replicas, s."""
+    service = view.traits[o, SERVICE_MEAN]
+    rho = view.seen[o, RATE] * service / replicas
+    if rho >= 1:
+        return ENDLESS
+    return rho * service / (1 - rho) * variability(o, view)
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Find the replicas of all operators, path by path, and move there."""
+    operators = view.counts.shape[0]
+    # The first column of the target holds replicas until all paths have asked for theirs.
+    for row in range(operators):
+        view.target[row, 0] = 1
+    place = PATHS + 1
+    for _ in range(memory.ints[0, PATHS]):
+        length = memory.ints[0, place]
+        _serve_path(view, memory, place + 1, length)
+        place += 1 + length
+    for row in range(operators):
+        scale_to(row, view, view.target[row, 0], memory.ints[0, CHOICE])
+
+
+@compiled
+def _serve_path(view: View, memory: Memory, first: int, length: int) -> None:
+    """Raise the replicas of a path's operators until its waiting times keep its budget."""
+    budget, shortest, bottleneck = 0.0, 0.0, False
+    for place in range(first, first + length):
+        o = memory.ints[0, place]
+        budget += view.seen[o, BUDGET]
+        shortest += wait(o, view, view.rules[o, MAX_REPLICAS])
+        bottleneck = bottleneck or (view.seen[o, RATE] * view.traits[o, SERVICE_MEAN] > SATURATED)
+    if bottleneck:
+        for place in range(first, first + length):
+            o = memory.ints[0, place]
+            busy = view.seen[o, BUSIEST]
+            if busy > SATURATED:
+                held = total(view.counts[o])
+                wanted = int(np.ceil(max(2.0 * held, 2.0 * held * busy)))
+                wanted = min(wanted, view.rules[o, MAX_REPLICAS])
+                view.target[o, 0] = max(view.target[o, 0], wanted)
+    if shortest >= budget:
+        for place in range(first, first + length):
+            o = memory.ints[0, place]
+            view.target[o, 0] = view.rules[o, MAX_REPLICAS]
+        return
+    while True:
+        waiting = 0.0
+        best, gain, second, scalable = -1, -1.0, 0.0, 0
+        for place in range(first, first + length):
+            o = memory.ints[0, place]
+            replicas = view.target[o, 0]
+            waiting += wait(o, view, replicas)
+            if replicas < view.rules[o, MAX_REPLICAS]:
+                scalable += 1
+                gained = wait(o, view, replicas) - wait(o, view, replicas + 1)
+                if gained > gain:
+                    best, gain, second = o, gained, max(gain, 0.0)
+                else:
+                    second = max(second, gained)
+        if waiting <= budget or best < 0:
+            return
+        _raise(best, view, budget - waiting, second, scalable)
+
+
+@compiled
+def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> None:
+    """Give an operator the replicas that it needs, or that gain more than the second best.
+
+    Args:
+        o: Row of the operator.
+        view: Where its replicas so far stand.
+        slack: Budget less all waiting times of the path, s.
+        second: What the second best would gain by one replica, s.
+        scalable: Operators of the path below their most.
+    """
+    replicas = view.target[o, 0]
+    load = view.seen[o, RATE] * view.traits[o, SERVICE_MEAN]
+    slope = load * view.traits[o, SERVICE_MEAN] * variability(o, view)
+    wanted = replicas + 1.0
+    if scalable == 1:
+        left = slack + wait(o, view, replicas)
+        if left > 0:
+            wanted = np.ceil(slope / left + load)
+    elif second > 0:
+        wanted = np.ceil(load + (np.sqrt(1 + 4 * slope / second) - 1) / 2)
+    most = view.rules[o, MAX_REPLICAS]
+    view.target[o, 0] = min(max(int(min(wanted, most)), replicas + 1), most)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Say what waiting time the target is expected to have."""
+    waiting = wait(0, view, target.size)
+    expected = "no finite time" if waiting >= ENDLESS else say_time(waiting)
+    return explain_rule(
+        observation,
+        target,
+        f"at {say_rate(observation.rate)} a record would wait {expected} on {target.size} "
+        f"replicas, of the {say_time(observation.budget)} that are granted",
+    )
