@@ -106,7 +106,7 @@ def list_cases():
                 yield policy, where
 
 
-@pytest.mark.parametrize(("policy", "where"), list_cases())
+@pytest.mark.parametrize(("policy", "where"), [*list_cases()])
 def test_both_loops_do_the_same(policy, where):
     experiment, trace = EXPERIMENTS[where], a_trace(EXPERIMENTS[where])
     settings = settings_of(experiment, {})
