@@ -33,7 +33,7 @@ POLICIES = ("queueing", STATIC, "threshold-cheapest", "ds2")
 def run() -> list[Figure]:
     """Run all policies and compare them."""
     subprocess.run(["make", str(TRACE.relative_to(REPOSITORY))], cwd=REPOSITORY, check=True)
-    runs = {name: _run_policy(name) for name in POLICIES}
+    runs = {name: run_policy(name) for name in POLICIES}
     Console().print(_table(runs))
     figures = [figure for name, done in runs.items() for figure in _figures(name, done)]
     ours, static = runs["queueing"], runs[STATIC]
@@ -55,7 +55,8 @@ def run() -> list[Figure]:
     ]  # fmt: skip
 
 
-def _run_policy(name: str) -> Run:
+def run_policy(name: str) -> Run:
+    """Run the demo's night on a real Flink with one policy."""
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())

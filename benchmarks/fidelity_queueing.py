@@ -14,6 +14,7 @@ so that rule is judged on the mixed deployments of `match` above 0.7.
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.trips_cluster import Trips, TripsCluster, deployments
+from benchmarks.trips_cluster import BUILD, Trips, TripsCluster, deployments
 from weir_operator.controller.assembly import operator_managers
 from weir_operator.controller.observing import layout_of
 from weir_operator.controller.operator_manager import Interval, OperatorManager
@@ -37,6 +38,8 @@ from weir_policies.promise import Aggregation, Sharing
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
 DURATION = "11 min"
 
+PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
+"""Where the calibrated parameters are kept."""
 RATE = 75.0
 ARGUMENTS = (
     # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
@@ -146,6 +149,7 @@ async def _run() -> tuple[list[Point], list[Point]]:
         await cluster.lifecycle.bring_up()
         for counts in CALIBRATION:
             _learn(managers, await _measure(cluster, *counts), counts)
+        write_parameters(managers)
         for counts in JUDGED:
             seen = await _measure(cluster, *counts)
             points += _judge(managers, seen, counts)
@@ -166,6 +170,21 @@ async def _run() -> tuple[list[Point], list[Point]]:
         for counts in WITHOUT_ADAPTIVE:
             points += _judge(managers, await _measure(cluster, *counts), counts, rule=Sharing.EQUAL)
     return points, proportional
+
+
+def write_parameters(managers: dict[str, OperatorManager]) -> None:
+    """Keep what was calibrated, for the simulator (`fidelity-trips`)."""
+    learned = {
+        name: {
+            "nominal": nominal,
+            "service_mean": managers[name].model.service_mean,
+            "service_scv": managers[name].model.service_scv,
+            "network_time": managers[name].model.network_time,
+        }
+        for name, nominal in (("match", 0.020), ("aggregate", 0.016))
+    }
+    PARAMETERS.parent.mkdir(parents=True, exist_ok=True)
+    PARAMETERS.write_text(json.dumps(learned, indent=2) + "\n")
 
 
 def _managers(job: Trips, sharing: Sharing) -> dict[str, OperatorManager]:

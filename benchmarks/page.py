@@ -47,7 +47,7 @@ TEMPLATE = """\
 
 What the papers printed beside what Weir's implementations give. This page is written by
 `python -m benchmarks.page` from the results of the commands below; the traces that they need are
-not part of the project (see [Experiments](experiments.md)). Where paper and published numbers differ,
+not part of the project (see [Experiments](experiments.md)). Where a paper and its numbers differ,
 the policies' default is the paper's text and `published: 1` is what the numbers were made with.
 {% for section in sections %}
 ## {{ section.title }}
