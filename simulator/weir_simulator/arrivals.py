@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from weir_simulator.experiment import TraceSource
+from weir_policies.errors import ParameterError
+from weir_simulator.experiment import Experiment, TraceSource
 from weir_simulator.trace_files import read_trace
 from weir_simulator.trace_synthesis import synthesise
 from weir_simulator.traces import Trace, cut
@@ -25,6 +26,21 @@ def arrival_rates(source: TraceSource) -> Trace:
     whole = whole_trace(source)
     slots = max(whole.size - source.start, 1) if source.slots is None else source.slots
     return cut(whole, start=source.start, slots=slots)
+
+
+def training_rates(experiment: Experiment, policy: str) -> Trace:
+    """Return the trace that an offline policy learns from, shape `(n,)`.
+
+    Raises:
+        ParameterError: The experiment has none.
+        TraceError: It cannot be read.
+    """
+    if experiment.training is None:
+        raise ParameterError(
+            f"Expected training, because {policy} learns before it runs, got none: name a trace "
+            "that it is not judged on, such as training: {file: last-month.txt}"
+        )
+    return arrival_rates(experiment.training)
 
 
 def whole_trace(source: TraceSource) -> Trace:

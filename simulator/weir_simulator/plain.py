@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from weir_policies import registry
+from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.promise import CostParts, CostWeights, Observation, Transition
+from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models
 from weir_simulator.experiment import Experiment
 from weir_simulator.plain_operator import PlainOperator
@@ -110,6 +112,17 @@ class _World:
         self.rate_factor, self.standstill = 1.0, 0.0
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
+        algorithm = registry.define(policy, settings)
+        if algorithm is not None and algorithm.train is not None:
+            self.train(training_rates(experiment, policy))
+
+    def train(self, rates: Trace) -> None:
+        """Let the policies learn from another stretch of time, with nothing flowing yet."""
+        gains = self.dataflow.spread_rates(dict.fromkeys(self.dataflow.sources, 1.0))
+        for name, operator in self.operators.items():
+            if isinstance(operator.policy, KernelPolicy):
+                observation = replace(self.observe(operator, 0), model=operator.believed)
+                operator.policy.train(observation, rates * gains[name])
 
     def run(self, trace: Trace, outcome: Outcome) -> None:
         """Take one slot after another."""

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from weir_policies import registry
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
-from weir_simulator.arrivals import arrival_rates
+from weir_simulator.arrivals import arrival_rates, training_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.plain import policy_generator, run_plainly
 from weir_simulator.scene import set_scene
@@ -137,7 +136,7 @@ def run_compiled(
     scene = set_scene(experiment, seed=seed, one_step=experiment.moves_by_one(policy))
     memory = algorithm.prepare(scene.view, trace.size)
     if algorithm.train is not None:
-        memory = algorithm.train(scene.view, memory, _training_rates(experiment, policy))
+        memory = algorithm.train(scene.view, memory, training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))
     began = time.perf_counter()
     run_world(
@@ -155,16 +154,6 @@ def run_compiled(
         draws,
     )
     return time.perf_counter() - began, memory
-
-
-def _training_rates(experiment: Experiment, policy: str) -> Trace:
-    """Return the trace that an offline policy learns from."""
-    if experiment.training is None:
-        raise ParameterError(
-            f"Expected training, because {policy} learns before it runs, got none: name a trace "
-            "that it is not judged on, such as training: {file: last-month.txt}"
-        )
-    return arrival_rates(experiment.training)
 
 
 def draw_for_policies(algorithm: Algorithm, seed: int, slots: int, operators: int) -> Floats:

@@ -66,6 +66,7 @@ def an_experiment(**changes):
         "objective": {"responseTime": "50ms"},
         "rate": {"levels": 10, "max": 650},
         "trace": {"kind": "taxi", "slots": SLOTS, "seed": 2},
+        "training": {"kind": "taxi", "slots": 400, "seed": 4},
     }
     return Experiment.model_validate_json(json.dumps(fields | changes))
 

@@ -117,6 +117,20 @@ class KernelPolicy:
         target = Deployment(tuple(int(count) for count in view.target[0]))
         return self._algorithm.explain(observation, target, view, memory)
 
+    def train(self, observation: Observation, rates: Floats) -> None:
+        """Let an offline algorithm learn before the first tick; others need not.
+
+        Args:
+            observation: Names the operator's model, budget and weights.
+            rates: Records/s at the operator in another stretch of time, one per tick, `(n,)`.
+        """
+        if self._algorithm.train is None:
+            return
+        mind = self._recall(observation)
+        fill_present(mind.view, observation)
+        mind.memory = self._algorithm.train(mind.view, mind.memory, rates)
+        mind.taught = True
+
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
         before, after = transition.observation, transition.next_observation

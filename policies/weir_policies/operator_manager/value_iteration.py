@@ -1,0 +1,199 @@
+"""Value iteration: `value-iteration`, an optimal plan for a rate that is a Markov chain.
+
+    P(l, l') = how often level l' followed level l in a training trace
+    U        = the fixed point of `kernels.planning` under P, violations by the queueing model at
+               the middle of a level; sweeps go on until nothing changes by `tolerance`
+    a        = the valid action of least value; the first of equals, staying first
+
+It is planned before the first tick and never again. Where there is no training trace, as in a live
+controller, it counts the transitions that it sees and holds until it has seen `first_solve`; then
+it plans, and again whenever it has seen twice as many.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4 ("DP"). Departures:
+1. A level that was never seen is taken to stay. `published: 1` lets nothing follow it, as the
+   program behind the published figures did: there all is then free of cost.
+2. Planning without a training trace is not in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weir_policies.errors import ParameterError
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.explaining import explain_rule, explain_scores
+from weir_policies.kernels.levels import LevelParameters, level_of, middle_of
+from weir_policies.kernels.planning import (
+    DEPLOYMENTS,
+    HEAD,
+    LEVELS,
+    OWN,
+    QUANTUM,
+    count_transition,
+    counts_at,
+    find_best,
+    find_neighbours,
+    new_plan,
+    remember_prices,
+    score_actions,
+    sweep,
+    totals_at,
+    violations_at,
+)
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.prediction import predict_one
+from weir_policies.kernels.steps import take
+from weir_policies.kernels.view import BUDGET, RATE, Memory, View
+from weir_policies.model.arrays import Floats
+from weir_policies.model.node_types import Deployment
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
+
+TOLERANCE = OWN  # column of `Memory.floats`
+TRAINED, PLANNED, LEARNED, NEXT = range(OWN, OWN + 4)  # columns of `Memory.ints`
+SWEEPS = 10_000
+"""Most sweeps of one planning; with gamma 0.99 a thousand reach any sensible tolerance."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueIterationParameters(LevelParameters):
+    """Settings of `value-iteration`.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    gamma: float = 0.99
+    """Weight of the next interval's costs against this one's."""
+    tolerance: float = 1e-4
+    """Change of a value below which a sweep is the last."""
+    first_solve: int = 120
+    """Intervals to be seen before the first plan, where there is no training trace."""
+    published: int = 0
+    """1 lets nothing follow a level that was never seen."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        LevelParameters.__post_init__(self)
+        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        refuse_outside("tolerance", self.tolerance, low=0, low_allowed=False)
+        refuse_outside("first_solve", self.first_solve, low=1)
+        if self.first_solve != int(self.first_solve):
+            raise ParameterError(f"Expected a whole number for first_solve, got {self.first_solve}")
+        refuse_outside("published", self.published, low=0, high=1)
+
+
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `value-iteration`, its parameters bound."""
+    parameters = read_parameters(ValueIterationParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget", "model.service_mean", "model.service_scv"),
+        train=train,
+    )
+
+
+def _prepare(parameters: ValueIterationParameters, view: View, ticks: int) -> Memory:
+    memory = new_plan(
+        view,
+        levels=int(parameters.levels),
+        gamma=parameters.gamma,
+        quanta=parameters.find_quanta(view),
+        policy="value-iteration",
+        published=bool(parameters.published),
+    )
+    memory.floats[:, TOLERANCE] = parameters.tolerance
+    memory.ints[:, NEXT] = int(parameters.first_solve)
+    return memory
+
+
+def train(view: View, memory: Memory, rates: Floats) -> Memory:
+    """Plan for rates, `(n,)`, records/s at every source, that are like those to come."""
+    for o, gain in enumerate(find_gains(view)):
+        levels = int(memory.ints[o, LEVELS])
+        seen = (rates * gain / memory.floats[o, QUANTUM]).astype(np.int64).clip(max=levels - 1)
+        counted = np.zeros((levels, levels))
+        np.add.at(counted, (seen[1:], seen[:-1]), 1.0)
+        known = counted.sum(axis=0) > 0
+        # What was assumed of a level gives way to what was seen of it.
+        totals = totals_at(o, memory)
+        before = memory.floats[o, HEAD:totals].reshape(levels, levels)
+        counted[:, ~known] = before[:, ~known]
+        memory.floats[o, HEAD:totals] = counted.ravel()
+        memory.floats[o, totals : totals + levels] = counted.sum(axis=0)
+        memory.ints[o, TRAINED] = 1
+        solve(o, view, memory)
+    return memory
+
+
+def find_gains(view: View) -> Floats:
+    """Return the records/s at each operator per record/s at every source, `(o,)`."""
+    gains = np.ones(view.counts.shape[0])
+    gains[view.edges[:, 1]] = 0.0
+    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
+        gains[below] += gains[above] * selectivity
+    return gains
+
+
+@compiled
+def solve(o: int, view: View, memory: Memory) -> None:
+    """Plan with the transitions counted, today's prices and the model as it is believed now."""
+    find_neighbours(o, view, memory)
+    remember_prices(o, view, memory)
+    for deployment in range(memory.ints[o, DEPLOYMENTS]):
+        first = counts_at(view, deployment)
+        counts = memory.ints[o, first : first + view.counts.shape[1]]
+        violations = violations_at(o, memory, deployment)
+        for level in range(memory.ints[o, LEVELS]):
+            rate = middle_of(level, memory.floats[o, QUANTUM])
+            time, _ = predict_one(o, view, counts, rate)
+            memory.values[o, violations + level] = 1.0 if time > view.seen[o, BUDGET] else 0.0
+    for _ in range(SWEEPS):
+        if sweep(o, view, memory) < memory.floats[o, TOLERANCE]:
+            break
+    memory.ints[o, PLANNED] = 1
+
+
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Without a training trace: count the transition, and plan where enough are new."""
+    if memory.ints[o, TRAINED]:
+        return
+    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
+    before = level_of(view.before[o, RATE], quantum, levels)
+    count_transition(o, memory, before, level_of(view.seen[o, RATE], quantum, levels))
+    memory.ints[o, LEARNED] += 1
+    if memory.ints[o, LEARNED] >= memory.ints[o, NEXT]:
+        solve(o, view, memory)
+        memory.ints[o, NEXT] = 2 * memory.ints[o, LEARNED]
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Take the action that the plan says; without one, stay."""
+    if memory.ints[o, PLANNED] == 0:
+        take(o, view, 0)
+        return
+    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+    take(o, view, find_best(o, view, memory, level))
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Compare the planned values of all valid actions."""
+    if not memory.ints[0, PLANNED]:
+        seen, wanted = memory.ints[0, LEARNED], memory.ints[0, NEXT]
+        reason = f"it has no training trace, and of {wanted} intervals that it needs saw {seen}"
+        return explain_rule(observation, target, reason)
+    level = level_of(observation.rate, memory.floats[0, QUANTUM], int(memory.ints[0, LEVELS]))
+    scores = score_actions(view, memory, level)
+    reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
+    return explain_scores(observation, target, reason, scores)
