@@ -28,7 +28,6 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import (
-    BACKLOG,
     BUDGET,
     INTERVAL,
     NETWORK_TIME,
@@ -43,15 +42,23 @@ from weir_policies.kernels.view import (
     View,
 )
 from weir_policies.operator_manager.planner_chain import choose_chain
-from weir_policies.operator_manager.planner_choice import choose_rung, find_cheapest
+from weir_policies.operator_manager.planner_choice import (
+    choose_rung,
+    find_cheapest,
+    rate_to_carry,
+    see_envelopes,
+)
 from weir_policies.operator_manager.planner_fit import (
     correct,
     note_excess,
+    note_streak,
     note_violation,
     put_corrections,
     remove_corrections,
 )
 from weir_policies.operator_manager.planner_memory import (
+    AGAIN_LASTED,
+    AGAIN_TRIED,
     BLOCK,
     BLOCK_PEAK,
     BLOCKS,
@@ -66,11 +73,16 @@ from weir_policies.operator_manager.planner_memory import (
     IN_BLOCK,
     KEPT,
     LAST_SEASON,
+    LEVEL_FROM,
+    LEVEL_STEP,
+    LEVELS,
     LOWEST,
     MENU_TOP,
     MISTRUSTED,
     NEXT_PLAN,
     OFF_MENU,
+    ONCE_LASTED,
+    ONCE_TRIED,
     PEAK,
     PEAK_LONG,
     PEAK_SHORT,
@@ -117,6 +129,9 @@ DRIFTED = 0.02
 """Relative change of the model from which the menu is made anew at the end of a block."""
 JUMPED = 0.2
 """The same, at once."""
+OUTAGE = 0.3
+"""A fall below the fast envelope, in logs, beyond which a block tells nothing of the season: what
+feeds the job has stopped for a while."""
 BELOW_FLOOR = 0.7
 """Rates below this part of the least capacity are all the same."""
 
@@ -172,6 +187,9 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
     # As good as ten blocks with an excess, each of which cost 1.2 intervals, and three restarts.
     memory.floats[:, EXCEEDED_BLOCKS], memory.floats[:, EXCEEDED_INTERVALS] = 10.0, 12.0
     memory.floats[:, RESTARTS] = 3.0
+    # An excess lasts as often as not.
+    memory.floats[:, ONCE_TRIED : AGAIN_TRIED + 1] = 4.0
+    memory.floats[:, ONCE_LASTED : AGAIN_LASTED + 1] = 2.0
     memory.ints[:, SINCE_CHANGE] = 1000
     memory.ints[:, NEXT_PLAN] = FIRST_PLAN
     for o in range(view.seen.shape[0]):
@@ -205,9 +223,10 @@ def learn(o: int, view: View, memory: Memory) -> None:
         ints[BLOCK] = min(max(fitting, 1), INTERVALS_PER_BLOCK)
     correct(o, view, memory)
     note_violation(o, view, memory)
+    note_streak(o, view, memory)
     rate = view.seen[o, RATE]
     first = floats[PEAK] == 0
-    floats[PEAK] = max(floats[PEAK], rate)
+    floats[PEAK] = max(floats[PEAK], rate_to_carry(o, view, memory))
     floats[BLOCK_PEAK] = max(floats[BLOCK_PEAK], rate)
     ints[IN_BLOCK] += 1
     ended = ints[IN_BLOCK] >= ints[BLOCK]
@@ -218,9 +237,9 @@ def learn(o: int, view: View, memory: Memory) -> None:
     model = read_model(o, view, memory)
     moved = abs(model - floats[FINGERPRINT])
     outgrown = 1.2 * floats[PEAK] > floats[MENU_TOP]
-    due = ints[BLOCKS] >= ints[NEXT_PLAN]
+    due = ints[BLOCKS] >= ints[NEXT_PLAN] or is_beyond_levels(o, view, memory)
     afresh = False
-    if first or moved > JUMPED or (ended and (moved > DRIFTED or outgrown)):
+    if first or outgrown or moved > JUMPED or (ended and moved > DRIFTED):
         floats[FINGERPRINT] = model
         rungs = ints[RUNGS_USED]
         build_menu(o, view, memory)
@@ -233,6 +252,19 @@ def learn(o: int, view: View, memory: Memory) -> None:
     remove_corrections(o, view, memory)
 
 
+@compiled
+def is_beyond_levels(o: int, view: View, memory: Memory) -> bool:
+    """Return whether the rate is higher than the plan's levels reach; let them reach it if so."""
+    floats = memory.floats[o]
+    if memory.ints[o, PLANS] == 0:
+        return False
+    peak, _ = see_envelopes(o, view, memory)
+    if peak <= floats[LEVEL_FROM] + LEVELS * floats[LEVEL_STEP]:
+        return False
+    floats[HIGHEST] = max(floats[HIGHEST], peak)
+    return True
+
+
 @compiled_apart
 def _end_block(o: int, view: View, memory: Memory) -> None:
     """Learn from a whole block."""
@@ -243,10 +275,11 @@ def _end_block(o: int, view: View, memory: Memory) -> None:
         if ints[RUNGS_USED] > 0:
             floats[FLOOR] = np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
     height = max(np.log(max(floats[BLOCK_PEAK], 1e-9)), floats[FLOOR])
-    note_block(o, view, memory, height)
-    season = 0.0
+    season, usual = 0.0, height
     if ints[PLANS] > 0:
         season = memory.values[o, SEASON + block_of_plan(o, memory)]
+        usual = max(height, floats[PEAK_SHORT] + season - OUTAGE)
+    note_block(o, view, memory, usual)
     note_height(o, memory, height - season)
     ints[BLOCKS] += 1
     ints[IN_BLOCK] = 0
@@ -291,9 +324,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
             for place in range(counts.size):
                 target[place] = rungs[rung, place]
         return
-    need = view.seen[o, RATE] * (1 + memory.floats[o, HEADROOM])
-    if view.seen[o, BACKLOG] > 0:
-        need += view.seen[o, BACKLOG] / memory.floats[o, CATCH_UP]
+    need = rate_to_carry(o, view, memory) * (1 + memory.floats[o, HEADROOM])
     rung = find_rung(o, view, memory, counts)
     if rung >= 0:
         capacity = memory.values[o, RUNG_CAPACITY + rung]

@@ -7,8 +7,19 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import BACKLOG, RATE, STEP, Memory, View
-from weir_policies.operator_manager.planner_fit import price_of_excess, price_of_restart
+from weir_policies.kernels.view import (
+    BACKLOG,
+    RATE,
+    STEP,
+    WEIGHT_RECONFIGURATION,
+    Memory,
+    View,
+)
+from weir_policies.operator_manager.planner_fit import (
+    price_of_excess,
+    price_of_restart,
+    price_of_staying_exceeded,
+)
 from weir_policies.operator_manager.planner_memory import (
     BLOCK_PEAK,
     CANDIDATE_CAPACITY,
@@ -38,6 +49,18 @@ from weir_policies.operator_manager.planner_plan import (
     value_of,
 )
 
+RESIZE = 0.02
+"""What a resize must save to be done, as a part of the weight of a restart."""
+
+
+@compiled
+def rate_to_carry(o: int, view: View, memory: Memory) -> float:
+    """Return records/s that arrive, and what must be carried besides to work off a backlog."""
+    rate = view.seen[o, RATE]
+    if view.seen[o, BACKLOG] > 0:
+        rate += view.seen[o, BACKLOG] / memory.floats[o, CATCH_UP]
+    return rate
+
 
 @compiled
 def see_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
@@ -46,10 +69,7 @@ def see_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
     A backlog counts as rate that has to be carried besides.
     """
     floats = memory.floats[o]
-    rate = view.seen[o, RATE]
-    if view.seen[o, BACKLOG] > 0:
-        rate += view.seen[o, BACKLOG] / floats[CATCH_UP]
-    rate = max(rate, floats[BLOCK_PEAK])
+    rate = max(rate_to_carry(o, view, memory), floats[BLOCK_PEAK])
     height = max(np.log(max(rate, 1e-9)), floats[FLOOR])
     height -= memory.values[o, SEASON + block_of_plan(o, memory)]
     return max(floats[PEAK_LONG], height), max(floats[PEAK_SHORT], height)
@@ -64,7 +84,8 @@ def price_of_move(o: int, view: View, memory: Memory, here: int, rung: int) -> f
     if view.rules[o, STEP] == 1:
         return restart * distance(o, view, view.counts[o], rung_counts(o, view, memory)[rung])
     if here >= 0 and memory.ints[o, GROUP + here] == memory.ints[o, GROUP + rung]:
-        return 0.02 * restart  # a resize is free, but not worth doing for nothing
+        # A resize is free, but not worth doing for nothing.
+        return RESIZE * view.traits[o, WEIGHT_RECONFIGURATION]
     return restart
 
 
@@ -98,19 +119,43 @@ def value_off_menu(o: int, view: View, memory: Memory, peak: float, short: float
 
 
 @compiled
+def find_largest(o: int, view: View, memory: Memory) -> int:
+    """Return the rung that carries most of those that fit the pools, -1 where none does."""
+    rungs = rung_counts(o, view, memory)
+    best, most = -1, 0.0
+    for rung in range(memory.ints[o, RUNGS_USED]):
+        capacity = memory.values[o, RUNG_CAPACITY + rung]
+        if capacity > most and fits_pools(o, view, rungs[rung]):
+            best, most = rung, capacity
+    return best
+
+
+@compiled
 def choose_rung(o: int, view: View, memory: Memory, here: int) -> int:
-    """Return the rung to be at, -1 to stay off the menu."""
+    """Return the rung to be at, -1 to stay off the menu.
+
+    A rung that would not even carry what there is to carry now is never gone to; where none does,
+    the one that carries most is.
+    """
     peak, short = see_envelopes(o, view, memory)
     rungs = rung_counts(o, view, memory)
+    need = rate_to_carry(o, view, memory)
+    largest = find_largest(o, view, memory)
+    if largest >= 0 and memory.values[o, RUNG_CAPACITY + largest] < need:
+        return here if here < 0 and memory.floats[o, OFF_MENU] >= need else largest
     best = here
     if here >= 0:
         least = value_of(o, view, memory, here, peak, short)
     else:
         least = value_off_menu(o, view, memory, peak, short)
+    carried = memory.values[o, RUNG_CAPACITY + here] if here >= 0 else memory.floats[o, OFF_MENU]
+    if carried < need:
+        least += price_of_staying_exceeded(o, view, memory) - price_of_excess(o, view, memory)
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
     for rung in range(memory.ints[o, RUNGS_USED]):
-        if rung == here or not fits_pools(o, view, rungs[rung]):
+        short_of_need = memory.values[o, RUNG_CAPACITY + rung] < need
+        if rung == here or short_of_need or not fits_pools(o, view, rungs[rung]):
             continue
         value = value_of(o, view, memory, rung, peak, short)
         value += price_of_move(o, view, memory, here, rung)

@@ -34,13 +34,17 @@ from weir_policies.operator_manager.planner_memory import (
     CORRECTS,
     EXCEEDED_BLOCKS,
     EXCEEDED_INTERVALS,
+    LAST_CAPACITY,
     MISTRUST,
     MISTRUSTED,
+    ONCE_LASTED,
+    ONCE_TRIED,
     RECONFIGURATION_COST,
     RESTART_VIOLATIONS,
     RESTARTS,
     RUNG_CAPACITY,
     SINCE_CHANGE,
+    STREAK,
     WAIT_FACTOR,
     WAIT_WEIGHT,
     saved_speedups,
@@ -189,6 +193,27 @@ def note_violation(o: int, view: View, memory: Memory) -> None:
         ints[BLOCK_EXCEEDED] = 1
 
 
+@compiled_apart
+def note_streak(o: int, view: View, memory: Memory) -> None:
+    """Learn how likely a rate that exceeds the capacity does so in the next interval as well.
+
+    After one interval and after several in a row are two things: a blip, and a new level.
+    """
+    floats, ints = memory.floats[o], memory.ints[o]
+    streak = ints[STREAK]
+    lasted = view.seen[o, RATE] > floats[LAST_CAPACITY]
+    if streak > 0:
+        kind = 0 if streak == 1 else 1
+        floats[ONCE_TRIED + kind] = EXPERIENCE_FADES * floats[ONCE_TRIED + kind] + 1
+        floats[ONCE_LASTED + kind] *= EXPERIENCE_FADES
+        if lasted:
+            floats[ONCE_LASTED + kind] += 1
+    capacity = capacity_here(o, view, memory)
+    exceeds = view.seen[o, RATE] > capacity
+    ints[STREAK] = (streak + 1 if lasted else 1) if exceeds else 0
+    floats[LAST_CAPACITY] = capacity
+
+
 @compiled
 def note_excess(o: int, memory: Memory) -> None:
     """Close the account of violations in a block."""
@@ -206,6 +231,18 @@ def price_of_excess(o: int, view: View, memory: Memory) -> float:
     intervals = floats[EXCEEDED_INTERVALS] / floats[EXCEEDED_BLOCKS]
     intervals = min(max(intervals, 1.0), 1.0 * memory.ints[o, BLOCK])
     return view.traits[o, WEIGHT_VIOLATION] * intervals
+
+
+@compiled
+def price_of_staying_exceeded(o: int, view: View, memory: Memory) -> float:
+    """Return what it costs to stay, over a block, where the rate exceeds the capacity now."""
+    floats = memory.floats[o]
+    kind = 0 if memory.ints[o, STREAK] <= 1 else 1
+    lasts = floats[ONCE_LASTED + kind] / floats[ONCE_TRIED + kind]
+    intervals = lasts / max(1 - lasts, 1e-3)
+    longest = view.traits[o, WEIGHT_VIOLATION] * memory.ints[o, BLOCK]
+    more = view.traits[o, WEIGHT_VIOLATION] * intervals
+    return min(price_of_excess(o, view, memory) + more, longest)
 
 
 @compiled

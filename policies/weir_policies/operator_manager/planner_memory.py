@@ -1,6 +1,6 @@
 """Where the planner keeps what it knows: names for the places in `kernels.view.Memory`.
 
-Kernels may not allocate, so everything has its place from the beginning: about 1.8 MB per operator,
+Kernels may not allocate, so everything has its place from the beginning: about 3 MB per operator,
 however long it runs and however many node types there are.
 
 Two words recur. A *rung* is a deployment that the planner considers, a row of the menu. A *block*
@@ -18,7 +18,7 @@ RUNGS = 32
 """Rungs of the menu at most; 64 were no better in any of the published experiments."""
 CANDIDATES = 1024
 """Deployments that are looked at when a menu is made."""
-LEVELS = 32
+LEVELS = 48
 """Levels of the recent peak; values are interpolated between them."""
 GAPS = 5
 """Classes of how far below its recent peak the rate is."""
@@ -60,7 +60,7 @@ DAY_WEIGHT, WEEK_WEIGHT, DAY_DAY, DAY_WEEK, WEEK_WEEK, DAY_CHANGE, WEEK_CHANGE =
     _PARAMETERS + _RATE, _PARAMETERS + _RATE + _SEASON
 )
 # What follows from the menu and from experience.
-_REST = 10
+_REST = 15
 (
     FINGERPRINT,
     MENU_TOP,
@@ -72,11 +72,16 @@ _REST = 10
     RESTARTS,
     RESTART_VIOLATIONS,
     OFF_MENU,
+    LAST_CAPACITY,
+    ONCE_TRIED,
+    AGAIN_TRIED,
+    ONCE_LASTED,
+    AGAIN_LASTED,
 ) = range(_PARAMETERS + _RATE + _SEASON, _PARAMETERS + _RATE + _SEASON + _REST)
 _SCALARS = _PARAMETERS + _RATE + _SEASON + _REST
 
 # Columns of `Memory.ints`.
-_NUMBERS = 12
+_NUMBERS = 13
 (
     BLOCK,
     IN_BLOCK,
@@ -90,6 +95,7 @@ _NUMBERS = 12
     BLOCK_EXCEEDED,
     CHAIN,
     MISTRUSTED,
+    STREAK,
 ) = range(_NUMBERS)
 
 # Arrays in `Memory.ints`, by where they begin.

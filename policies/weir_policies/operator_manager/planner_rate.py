@@ -261,10 +261,14 @@ def link_states(o: int, memory: Memory) -> None:
             row[at + 1] += probability * (1 - up) * beyond
             row[at + GAPS] += probability * up * (1 - beyond)
             row[at + GAPS + 1] += probability * up * beyond
+        first, kept = used, 0.0
         for other in range(STATES):
             if row[other] > NEGLIGIBLE:
                 ints[LINK_TO + used] = other
                 values[LINK_WEIGHT + used] = row[other]
+                kept += row[other]
                 used += 1
             row[other] = 0.0
+        for link in range(first, used):
+            values[LINK_WEIGHT + link] /= kept
     ints[LINK_FROM + STATES] = used

@@ -1,0 +1,302 @@
+"""The planner as a policy: what it jumps to, what it waits for, what it says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from weir_policies import registry
+from weir_policies.errors import ParameterError
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.queueing import predict_means
+from weir_policies.promise import CostParts, Observation, OperatorModel, Sharing, Transition
+from weir_policies.testing import a_model, an_observation
+
+BUDGET = 0.05
+SLOW = NodeType(name="slow", pool="slow", speedup=1.0, price=1.0)
+FAST = NodeType(name="fast", pool="fast", speedup=2.0, price=2.1)
+MODEL = a_model(node_types=(SLOW, FAST), max_replicas=12, keyed=True)
+"""100 records/s per replica of speedup 1."""
+TWO_SLOW = Deployment((2, 0))
+
+
+def a_planner(**parameters):
+    return registry.build("planner", rng=np.random.default_rng(7), parameters=parameters)
+
+
+def observe(model: OperatorModel, deployment, rate, tick=0, *, truth=None, **changes):
+    """Return what is measured of an operator that behaves as `truth` says, a minute per tick."""
+    truth = model if truth is None else truth
+    times, _ = predict_means(truth, np.array([deployment.counts]), rate)
+    busy = tuple(
+        rate / deployment.size * truth.service_mean / node_type.speedup
+        for count, node_type in zip(deployment.counts, truth.node_types, strict=True)
+        for _ in range(count)
+    )
+    fields = {
+        "model": model,
+        "deployment": deployment,
+        "rate": rate,
+        "time": 60.0 * tick,
+        "time_of_week": (60.0 * tick / 604_800) % 1,
+        "response_time": float(times[0]),
+        "utilisation": busy,
+        "budget": BUDGET,
+    }
+    return an_observation(**fields | changes)
+
+
+def an_interval(before: Observation, after: Observation) -> Transition:
+    moved = before.deployment != after.deployment
+    violated = not after.response_time <= after.budget
+    return Transition(
+        observation=before,
+        proposed=after.deployment,
+        enacted=after.deployment,
+        cost=CostParts(violation=float(violated), resources=0.1, reconfiguration=float(moved)),
+        next_observation=after,
+    )
+
+
+def follow(policy, rates, *, model=MODEL, truth=None, start=TWO_SLOW):
+    """Let a policy scale through the rates; return its observations and decisions."""
+    seen = observe(model, start, rates[0], truth=truth)
+    observations, decisions = [seen], []
+    for tick, rate in enumerate(rates[1:], start=1):
+        decisions.append(policy.decide(seen))
+        following = observe(model, decisions[-1].target, float(rate), tick, truth=truth)
+        policy.learn(an_interval(seen, following))
+        seen = following
+        observations.append(seen)
+    decisions.append(policy.decide(seen))
+    return observations, decisions
+
+
+def share_of_violations(observations):
+    return np.mean([not each.response_time <= each.budget for each in observations])
+
+
+def steady(rate, ticks, *, noise=0.03, seed=5):
+    return rate * np.random.default_rng(seed).lognormal(0, noise, ticks)
+
+
+def days(count, *, low=100.0, high=700.0):
+    """Return the rates of days with a peak at noon, a value per minute."""
+    hours = np.arange(count * 1440) / 60
+    shape = (1 - np.cos(hours * math.pi / 12)) / 2
+    noise = np.random.default_rng(3).lognormal(0, 0.02, hours.size)
+    return (low + (high - low) * shape) * noise
+
+
+def test_at_first_it_jumps_at_once_to_what_the_present_rate_with_headroom_needs():
+    decision = a_planner().decide(observe(MODEL, Deployment((1, 0)), 600.0))
+
+    (time,), (busy,) = predict_means(MODEL, np.array([decision.target.counts]), 600.0 * 1.2)
+    assert time <= BUDGET
+    assert busy < 1
+    assert "no plan yet" in decision.reason
+
+
+def test_at_first_it_takes_nothing_away():
+    large = Deployment((0, 10))
+
+    decision = a_planner().decide(observe(MODEL, large, 50.0))
+
+    assert decision.target == large
+
+
+def test_a_cold_start_is_no_worse_than_queueing():
+    rates = steady(500.0, 60)
+
+    ours, _ = follow(a_planner(), rates)
+    theirs, _ = follow(registry.build("queueing", rng=np.random.default_rng(1)), rates)
+
+    assert share_of_violations(ours) <= share_of_violations(theirs)
+
+
+def test_a_steady_rate_is_served_by_one_deployment_that_keeps_the_budget():
+    observations, decisions = follow(a_planner(), steady(400.0, 2000))
+
+    settled = observations[300:]
+    assert share_of_violations(settled) == 0
+    assert count_changes(decisions[300:]) <= 1
+
+
+def test_what_is_too_large_for_a_steady_rate_is_left_for_something_cheaper():
+    large = Deployment((0, 12))
+
+    _, decisions = follow(a_planner(), steady(150.0, 600), start=large)
+
+    assert 1.0 * decisions[-1].target.counts[0] + 2.1 * decisions[-1].target.counts[1] < 6
+
+
+def test_a_restart_that_costs_more_is_made_less_often():
+    rates = days(4)
+
+    _, cheap = follow(a_planner(reconfiguration_cost=0.05), rates)
+    _, dear = follow(a_planner(reconfiguration_cost=1.0), rates)
+
+    assert count_changes(dear) < count_changes(cheap)
+
+
+def count_changes(decisions):
+    return sum(a.target != b.target for a, b in pairwise(decisions))
+
+
+def test_a_usual_rise_is_met_before_it_comes_once_the_days_are_known():
+    observations, _ = follow(a_planner(), days(6, low=60.0, high=900.0))
+
+    later = observations[4 * 1440 :]
+    assert share_of_violations(later) < 0.002
+    assert mean_price(later) < 0.95 * mean_price(observations[60:1440])
+
+
+def mean_price(observations):
+    return np.mean(
+        [
+            each.deployment.counts[0] * SLOW.price + each.deployment.counts[1] * FAST.price
+            for each in observations
+        ]
+    )
+
+
+def test_a_regime_that_changes_for_good_is_followed():
+    rates = np.concatenate([steady(150.0, 3000), steady(900.0, 1500, seed=6)])
+
+    observations, _ = follow(a_planner(), rates)
+
+    assert share_of_violations(observations[2900:3100]) < 0.03
+    assert share_of_violations(observations[3500:]) < 0.002
+
+
+def test_a_backlog_asks_for_more_than_the_rate_does():
+    policy = a_planner()
+    observations, _ = follow(policy, steady(300.0, 400))
+    calm = observations[-1]
+    behind = replace(calm, backlog=300_000.0)
+
+    without, backlogged = policy.decide(calm), policy.decide(behind)
+
+    assert without.target == calm.deployment
+    assert capacity(backlogged.target) > capacity(without.target)
+
+
+def capacity(deployment):
+    return sum(
+        count * node_type.speedup
+        for count, node_type in zip(deployment, MODEL.node_types, strict=True)
+    )
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_wrong_service_time_is_corrected_by_what_is_measured(factor):
+    believed = replace(MODEL, service_mean=MODEL.service_mean * factor, service_scv=1.5)
+    rates = steady(600.0, 1500)
+
+    observations, _ = follow(a_planner(), rates, model=believed, truth=MODEL)
+    exact, _ = follow(a_planner(), rates)
+
+    assert share_of_violations(observations[300:]) == 0
+    assert observations[-1].deployment == exact[-1].deployment
+
+
+def test_where_response_times_leave_the_prediction_it_keeps_replicas_at_most_70_percent_busy():
+    policy = a_planner()
+    seen = observe(MODEL, Deployment((8, 0)), 500.0)
+    for tick in range(1, 200):
+        erratic = 0.04 if tick % 2 else 0.004
+        following = observe(MODEL, policy.decide(seen).target, 500.0, tick, response_time=erratic)
+        policy.learn(an_interval(seen, following))
+        seen = following
+
+    decision = policy.decide(seen)
+
+    assert max(seen.utilisation) <= 0.71
+    assert "leave the prediction" in decision.reason
+
+
+def test_a_resize_within_a_pool_is_taken_where_a_restart_would_not_pay():
+    half = NodeType(name="p/1", pool="p", speedup=1.0, price=1.0)
+    whole = NodeType(name="p/2", pool="p", speedup=2.0, price=2.0)
+    model = a_model(node_types=(half, whole), max_replicas=4, keyed=True)
+    policy = a_planner(reconfiguration_cost=1000.0)
+
+    observations, _ = follow(
+        policy, days(4, low=100.0, high=450.0), model=model, start=Deployment((0, 4))
+    )
+
+    later = observations[2 * 1440 :]
+    assert {each.deployment.size for each in later} == {4}
+    assert len({each.deployment for each in later}) > 1
+
+
+def test_pool_limits_are_kept_and_the_other_pool_helps_out():
+    limited = replace(FAST, pool_limit=2)
+    model = a_model(node_types=(SLOW, limited), max_replicas=12, keyed=True)
+
+    observations, decisions = follow(a_planner(), steady(700.0, 400), model=model)
+
+    assert all(decision.target.counts[1] <= 2 for decision in decisions)
+    assert share_of_violations(observations[50:]) == 0
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_the_budget_is_kept_under_every_rule_of_sharing(sharing):
+    model = a_model(node_types=(SLOW, FAST), max_replicas=12, keyed=True, sharing=sharing)
+
+    observations, _ = follow(a_planner(corrects=0), steady(600.0, 500), model=model)
+
+    assert share_of_violations(observations[100:]) == 0
+
+
+def test_ten_types_of_twenty_replicas_are_planned_for():
+    types = tuple(
+        NodeType(name=f"t{place}", pool=f"t{place}", speedup=0.5 + 0.2 * place, price=1 + place)
+        for place in range(10)
+    )
+    model = a_model(node_types=types, max_replicas=20, keyed=True)
+    start = Deployment((2, *[0] * 9))
+
+    observations, _ = follow(a_planner(), steady(900.0, 200), model=model, start=start)
+
+    assert share_of_violations(observations[10:]) == 0
+
+
+def test_two_hundred_replicas_are_planned_for():
+    model = a_model(node_types=(SLOW,), max_replicas=200, keyed=True)
+
+    observations, _ = follow(a_planner(), steady(9000.0, 200), model=model, start=Deployment((2,)))
+
+    assert share_of_violations(observations[10:]) == 0
+
+
+def test_it_says_what_it_expects_what_that_costs_and_what_a_restart_costs():
+    policy = a_planner()
+    observations, _ = follow(policy, days(3))
+
+    decision = policy.decide(observations[-1])
+
+    for word in ("expected within", "records/s", "per hour", "a restart"):
+        assert word in decision.reason.replace("worth a restart", "a restart")
+
+
+def test_the_chosen_has_the_least_score():
+    policy = a_planner()
+    observations, _ = follow(policy, days(2))
+
+    decision = policy.decide(observations[-1])
+
+    assert decision.candidates[0].deployment == decision.target
+    assert decision.candidates[0].score == min(each.score for each in decision.candidates)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"catch_up": 0}, {"headroom": -1}, {"reconfiguration_cost": -0.1}, {"corrects": 2}]
+)
+def test_what_is_out_of_range_is_refused(wrong):
+    with pytest.raises(ParameterError):
+        a_planner(**wrong)
