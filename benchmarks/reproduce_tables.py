@@ -5,8 +5,8 @@ are the published digits. One of the tabular policies that draw (QL, QL+PDS+, QL
 mean lies as near to the mean of the program behind the paper, run again by others over seeds, as
 seeds let it: within two of its deviations, or three of the difference of both means; without such
 reruns, when the published cost lies within the range of ours over seeds, widened by a tenth. A deep
-cell holds within 30 % of the published cost or below it: with the ten seeds of `reproduce-deep` where
-those were run, else with one.
+cell holds within 30 % of the published cost or below it: with the ten seeds of `reproduce-deep`
+where those were run, else with one.
 """
 
 from __future__ import annotations
