@@ -3,8 +3,8 @@
 The paper's pictures cannot be read as numbers. Figures 16, 24 and 25 are held against the program
 behind the paper, run again by others (Heinze's rules within a tenth: they are chaotic); figure 17
 shows the rows of tables 3 and 5, figure 18 counts what the tables hold, figure 23 is the cost so
-far over time, ours beside theirs. Figure 12 sweeps the weights; its settings were not published, so only its shape can be
-shown. Every picture goes to `docs/pictures`.
+far over time, ours beside theirs. Figure 12 sweeps the weights; its settings were not published, so
+only its shape can be shown. Every picture goes to `docs/pictures`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from weir_simulator.trace_synthesis import TraceKind
 def an_experiment(**fields: Any) -> Experiment:  # Any: whatever field of an experiment
     """Return a small experiment with one operator and two node types, but for the given fields.
 
-    Fields are given as in Python or, section by section, as in a file.
+    Sections are named as in Python; what is in them may be written as in a file.
     """
     setting: dict[str, Any] = {
         "operators": (Operator(name="op", service_rate=200, scv=0.5, max_replicas=10),),

@@ -82,3 +82,25 @@ def test_losses_cost_time_and_no_replicas():
     assert rough.losses > 0
     assert rough.violations > calm.violations
     assert rough.replicas == calm.replicas
+
+
+@pytest.mark.parametrize("policy", ["lohrmann-fastest", "drs-fastest"])
+def test_a_dataflow_is_scaled_as_a_whole(policy):
+    operators = [
+        {"name": name, "serviceRate": rate, "scv": 1.0, "maxReplicas": 12}
+        for name, rate in (("slow", 100), ("quick", 1000))
+    ]
+    experiment = an_experiment(
+        operators=operators,
+        edges=[["quick", "slow"]],
+        node_types=[{"name": "t1", "speedup": 1.0, "price": 1.0}],
+        objective={"responseTime": "100ms"},
+        trace={"kind": "taxi", "slots": 2000},
+    )
+
+    scaled = simulate(experiment, seed=1, policy=policy)
+    held = simulate(experiment, seed=1, policy="hold")
+
+    assert held.violations > 90
+    assert scaled.violations < 10
+    assert scaled.resources < 24
