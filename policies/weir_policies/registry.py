@@ -11,7 +11,6 @@ import numpy as np
 
 from weir_policies.errors import MissingExtraError, UnknownPolicyError
 from weir_policies.operator_manager.ds2 import Ds2Parameters, Ds2Policy
-from weir_policies.operator_manager.queueing import QueueingParameters, QueueingPolicy
 from weir_policies.parameters import read_parameters
 from weir_policies.promise import Neighbourhood, OperatorPolicy
 
@@ -106,10 +105,6 @@ def _ds2(rng: np.random.Generator, values: Values) -> OperatorPolicy:
     return Ds2Policy(read_parameters(Ds2Parameters, values, policy="ds2"))
 
 
-def _queueing(rng: np.random.Generator, values: Values) -> OperatorPolicy:
-    return QueueingPolicy(read_parameters(QueueingParameters, values, policy="queueing"))
-
-
 POLICIES: Mapping[str, Registered] = {
     **_compile(
         "threshold",
@@ -119,7 +114,7 @@ POLICIES: Mapping[str, Registered] = {
         neighbourhood=Neighbourhood.ONE,
     ),
     "ds2": Registered(_ds2, Ds2Policy.neighbourhood),
-    "queueing": Registered(_queueing, QueueingPolicy.neighbourhood),
+    **_compile("queueing", "queueing", neighbourhood=Neighbourhood.ANY),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
     **_compile("cpu_band", "cpu-band", neighbourhood=Neighbourhood.ANY),

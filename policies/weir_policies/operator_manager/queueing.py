@@ -16,30 +16,51 @@ does not by `minimum_saving`. All differences in direction are hysteresis: the n
 the planned rate, the saving at a larger one.
 
 What is learned are the rates and the backlog of the last intervals; no random number is drawn.
-The policy is Weir's own; the model behind it is in `model/queueing.py`.
+The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
+`queueing_weighing`, put into words by `queueing_table` and `queueing_reasons`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
-from weir_policies.errors import ParameterError, StateError
+import numpy as np
+
+from weir_policies.errors import ParameterError
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.percentiles import normal_quantile
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.view import (
+    BACKLOG,
+    BUDGET,
+    BUSIEST,
+    INTERVAL,
+    RATE,
+    RESPONSE_TIME,
+    Memory,
+    View,
+    empty_memory,
+)
+from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.queueing_reasons import explain
-from weir_policies.operator_manager.queueing_weighing import Plan, weigh
-from weir_policies.operator_manager.staying import find_unknown, hold
+from weir_policies.operator_manager.queueing_table import Words, tabulate
+from weir_policies.operator_manager.queueing_weighing import MEAN, Plan, choose
 from weir_policies.operator_manager.wording import say_rate, say_share
-from weir_policies.parameters import refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation, Transition
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Decision, Neighbourhood, Observation
 
 SATURATED = 0.95
 """Busy share of a replica from which nothing is taken away, whatever the model says."""
 GROWTH = 0.01
 """Part of the arriving records by which a backlog must grow to count as growing."""
-NEEDED_FIELDS = ("backlog", "budget", "model.service_mean", "model.service_scv")
-VERSION = 1
+
+# Columns of `Memory.floats`, the rates of the window behind; of `Memory.ints`, room for one
+# deployment behind, which holds zeros between decisions.
+HEADROOM, CAP, CATCH_UP, SAVING, MARGIN, QUANTILE, NORMAL, BACKLOG_BEFORE, RATES = range(9)
+WINDOW, SEEN_RATES, ROW = range(3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,83 +114,126 @@ class QueueingParameters:
         )
 
 
-class QueueingPolicy:
-    """Jumps to the cheapest deployment that keeps the budget."""
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `queueing`, its parameters bound."""
+    parameters = read_parameters(QueueingParameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ANY,
+        prepare=partial(_prepare, parameters),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("backlog", "budget", "model.service_mean", "model.service_scv"),
+    )
 
-    neighbourhood: ClassVar[Neighbourhood] = Neighbourhood.ANY
 
-    def __init__(self, parameters: QueueingParameters) -> None:
-        self._parameters = parameters
-        self._rates: tuple[float, ...] = ()
-        self._backlog = math.nan
+def _prepare(parameters: QueueingParameters, view: View, ticks: int) -> Memory:
+    window, types = int(parameters.scale_in_window), view.counts.shape[1]
+    memory = empty_memory(view, floats=RATES + window, ints=ROW + types)
+    floats, quantile = memory.floats, parameters.quantile
+    floats[:, HEADROOM], floats[:, CAP] = parameters.headroom, parameters.utilisation_cap
+    floats[:, CATCH_UP], floats[:, SAVING] = parameters.catch_up, parameters.minimum_saving
+    floats[:, MARGIN] = parameters.margin
+    floats[:, QUANTILE] = MEAN if quantile is None else quantile
+    floats[:, NORMAL] = 0.0 if quantile is None else normal_quantile(quantile)
+    floats[:, BACKLOG_BEFORE] = np.nan
+    memory.ints[:, WINDOW] = window
+    return memory
 
-    def decide(self, observation: Observation) -> Decision:
-        """Choose the deployment for the coming intervals."""
-        unknown = find_unknown(observation, *NEEDED_FIELDS)
-        if unknown is not None:
-            return hold(observation, unknown)
-        return explain(observation, weigh(observation, self._plan(observation)))
 
-    def learn(self, transition: Transition) -> None:
-        """Remember the rate and the backlog of the interval; unknown ones are passed over."""
-        rate = transition.next_observation.rate
-        if not math.isnan(rate):
-            self._rates = (*self._rates, rate)[-int(self._parameters.scale_in_window) :]
-        if not math.isnan(transition.observation.backlog):
-            self._backlog = transition.observation.backlog
+@compiled
+def learn(o: int, view: View, memory: Memory) -> None:
+    """Remember the rate of the interval, and the backlog at its beginning."""
+    ints = memory.ints[o]
+    memory.floats[o, RATES + ints[SEEN_RATES] % ints[WINDOW]] = view.seen[o, RATE]
+    memory.floats[o, BACKLOG_BEFORE] = view.before[o, BACKLOG]
+    ints[SEEN_RATES] += 1
 
-    def state_dict(self) -> Mapping[str, Any]:
-        """Return the remembered rates and backlog."""
-        return {
-            "version": VERSION,
-            "rates": list(self._rates),
-            "backlog": None if math.isnan(self._backlog) else self._backlog,
-        }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned.
+@compiled
+def range_of_rates(o: int, memory: Memory) -> tuple[float, float]:
+    """Return the least and the largest rate of the last intervals; `inf` and 0 before the first."""
+    least, largest = np.inf, 0.0
+    for place in range(min(memory.ints[o, SEEN_RATES], memory.ints[o, WINDOW])):
+        least = min(least, memory.floats[o, RATES + place])
+        largest = max(largest, memory.floats[o, RATES + place])
+    return least, largest
 
-        Raises:
-            StateError: It is of another version.
-        """
-        if state.get("version") != VERSION:
-            raise StateError(f"Expected state of version {VERSION}, got {state.get('version')}")
-        self._rates = tuple(state["rates"])
-        self._backlog = math.nan if state["backlog"] is None else state["backlog"]
 
-    def _plan(self, observation: Observation) -> Plan:
-        """Return what the deployments are judged by."""
-        parameters = self._parameters
-        planned = observation.rate * (1 + parameters.headroom)
-        largest = max(observation.rate, *self._rates, 0.0)
-        strain = self._find_strain(observation)
-        seen, window = len(self._rates), parameters.scale_in_window
-        late = "the measured response time exceeds the budget"
-        rising = f"the rate is rising, to {say_rate(observation.rate)}"
-        risen = observation.rate > min(self._rates, default=math.inf) * (1 + parameters.headroom)
-        unseen = f"only {seen} of the {window} intervals that a saving must have carried were seen"
-        return Plan(
-            rate=planned,
-            catching_up=planned + observation.backlog / parameters.catch_up,
-            peak=largest * (1 + parameters.headroom) * (1 + parameters.margin),
-            lasting=planned * (1 + parameters.margin),
-            budget=observation.budget,
-            quantile=parameters.quantile,
-            utilisation_cap=parameters.utilisation_cap,
-            minimum_saving=parameters.minimum_saving,
-            strain=strain,
-            obstacle=strain
-            or (late if observation.response_time > observation.budget else None)
-            or (rising if risen else None)
-            or (unseen if seen < window else None),
-        )
+@compiled
+def grown_backlog(o: int, view: View, memory: Memory) -> float:
+    """Return by how many records the backlog grew; NaN before the first interval was learned."""
+    return view.seen[o, BACKLOG] - memory.floats[o, BACKLOG_BEFORE]
 
-    def _find_strain(self, observation: Observation) -> str | None:
-        """Return why the operator must not get less, whatever the model says, or `None`."""
-        busiest = max(observation.utilisation, default=0.0)
+
+@compiled
+def is_growing(o: int, view: View, memory: Memory) -> bool:
+    """Return whether the backlog grows by more than chance."""
+    arrived = view.seen[o, RATE] * view.seen[o, INTERVAL]
+    return grown_backlog(o, view, memory) > GROWTH * arrived + 1
+
+
+@compiled
+def is_rising(o: int, view: View, memory: Memory) -> bool:
+    """Return whether the rate exceeds the least of late by more than the headroom."""
+    least, _ = range_of_rates(o, memory)
+    return view.seen[o, RATE] > least * (1 + memory.floats[o, HEADROOM])
+
+
+@compiled
+def make_plan(o: int, view: View, memory: Memory) -> Plan:
+    """Return what the deployments are judged by."""
+    floats, seen = memory.floats[o], view.seen[o]
+    planned = seen[RATE] * (1 + floats[HEADROOM])
+    _, largest = range_of_rates(o, memory)
+    largest = max(largest, seen[RATE])
+    strained = seen[BUSIEST] >= SATURATED or is_growing(o, view, memory)
+    late = seen[RESPONSE_TIME] > seen[BUDGET]
+    unseen = memory.ints[o, SEEN_RATES] < memory.ints[o, WINDOW]
+    return Plan(
+        planned,
+        planned + seen[BACKLOG] / floats[CATCH_UP],
+        largest * (1 + floats[HEADROOM]) * (1 + floats[MARGIN]),
+        planned * (1 + floats[MARGIN]),
+        seen[BUDGET],
+        floats[QUANTILE],
+        floats[NORMAL],
+        floats[CAP],
+        floats[SAVING],
+        strained,
+        strained or late or is_rising(o, view, memory) or unseen,
+    )
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Jump to the deployment that wins."""
+    choose(o, view, make_plan(o, view, memory), memory.ints[o, ROW:])
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    plan = make_plan(0, view, memory)
+    words = _say_obstacles(observation, plan, view, memory)
+    return explain(observation, tabulate(plan, words, target, view, memory.ints[0, ROW:]))
+
+
+def _say_obstacles(observation: Observation, plan: Plan, view: View, memory: Memory) -> Words:
+    """Return why the operator must not get less, and why nothing cheaper is considered."""
+    strain = obstacle = None
+    if plan.strained:
+        busiest = view.seen[0, BUSIEST]
+        strain = f"the backlog grew by {grown_backlog(0, view, memory):,.0f} records"
         if busiest >= SATURATED:
-            return f"a replica is {say_share(busiest)} busy"
-        grown = observation.backlog - self._backlog  # NaN before the first interval was learned
-        if grown > GROWTH * observation.rate * observation.interval + 1:
-            return f"the backlog grew by {grown:,.0f} records"
-        return None
+            strain = f"a replica is {say_share(busiest)} busy"
+    seen, window = memory.ints[0, SEEN_RATES], memory.ints[0, WINDOW]
+    if strain is not None:
+        obstacle = strain
+    elif observation.response_time > observation.budget:
+        obstacle = "the measured response time exceeds the budget"
+    elif is_rising(0, view, memory):
+        obstacle = f"the rate is rising, to {say_rate(observation.rate)}"
+    elif seen < window:
+        obstacle = (
+            f"only {seen} of the {window} intervals that a saving must have carried were seen"
+        )
+    return Words(strain, obstacle)

@@ -14,7 +14,16 @@ from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import find_pareto_optimal
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import least_response_time, predict_means
-from weir_policies.operator_manager.queueing_weighing import Case, Weighed
+from weir_policies.operator_manager.queueing_table import Weighed
+from weir_policies.operator_manager.queueing_weighing import (
+    KEEP,
+    LASTING,
+    NEED,
+    SAVE,
+    TOO_BUSY,
+    TOO_SLOW,
+    TOO_SMALL,
+)
 from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
 from weir_policies.operator_manager.wording import say_deployment, say_rate, say_share, say_time
 from weir_policies.promise import Candidate, Decision, Expectation, Observation
@@ -25,11 +34,13 @@ CHEAPER = 4
 """Candidates shown that are cheaper and were ruled out, the fastest for their price."""
 
 _CHOSEN = {
-    Case.KEEP: "it fits, and nothing else is worth a change",
-    Case.SAVE: "the cheapest that fits, now and at the largest rate of late",
-    Case.NEED: "the cheapest that fits",
-    Case.TOO_SLOW: "the cheapest of those that are as fast as can be",
-    Case.TOO_SMALL: "the cheapest of those with the most capacity",
+    KEEP: "it fits, and nothing else is worth a change",
+    SAVE: "the cheapest that fits, now and at the largest rate of late",
+    NEED: "the cheapest that fits",
+    LASTING: "the cheapest that fits",
+    TOO_SLOW: "the cheapest of those that are as fast as can be",
+    TOO_BUSY: "the cheapest of those with the most capacity",
+    TOO_SMALL: "the cheapest of those with the most capacity",
 }
 
 
@@ -57,13 +68,13 @@ def explain(observation: Observation, weighed: Weighed) -> Decision:
 
 def _select(weighed: Weighed) -> list[int]:
     """Return the rows to show: the chosen, the next best, the present, and cheaper ones."""
-    score, price = weighed.score, weighed.menu.price
+    score, price = weighed.score, weighed.price
     ranked = np.argsort(score, kind="stable")[: NEXT_BEST + 1]
     best = [int(row) for row in ranked if math.isfinite(score[row])]
     cheaper = np.flatnonzero(np.isinf(score) & (price < price[weighed.chosen]))
     hopeful = cheaper[find_pareto_optimal(price[cheaper], weighed.response_time[cheaper])]
     dearest_first = hopeful[np.argsort(-price[hopeful], kind="stable")][:CHEAPER]
-    present = [] if weighed.menu.present is None else [weighed.menu.present]
+    present = [] if weighed.present is None else [weighed.present]
     shown = dict.fromkeys([weighed.chosen, *best, *present, *dearest_first.tolist()])
     first, *others = shown
     return [first, *sorted(others, key=lambda row: (score[row], price[row]))]
@@ -71,11 +82,11 @@ def _select(weighed: Weighed) -> list[int]:
 
 def _expect(observation: Observation, weighed: Weighed, rows: list[int]) -> list[Expectation]:
     """Return what is expected of each row at the measured rate."""
-    means = predict_means(observation.model, weighed.menu.counts[rows], observation.rate)
+    means = predict_means(observation.model, weighed.counts[rows], observation.rate)
     return [
         Expectation(response_time=response_time, utilisation=utilisation, cost_per_hour=price)
         for response_time, utilisation, price in zip(
-            *(array.tolist() for array in means), weighed.menu.price[rows].tolist(), strict=True
+            *(array.tolist() for array in means), weighed.price[rows].tolist(), strict=True
         )
     ]
 
@@ -83,7 +94,7 @@ def _expect(observation: Observation, weighed: Weighed, rows: list[int]) -> list
 def _judge(weighed: Weighed, row: int) -> str:
     """Return why the row was chosen or rejected."""
     plan = weighed.plan
-    present, chosen = weighed.menu.present, weighed.chosen
+    present, chosen = weighed.present, weighed.chosen
     if row == chosen:
         return f"Chosen: {_CHOSEN[weighed.case]}"
     if weighed.response_time[row] == math.inf:
@@ -91,61 +102,61 @@ def _judge(weighed: Weighed, row: int) -> str:
     if weighed.response_time[row] > plan.budget:
         time = say_time(float(weighed.response_time[row]))
         return f"Rejected: {time} would exceed the budget of {say_time(plan.budget)}"
-    if weighed.utilisation[row] > plan.utilisation_cap:
+    if weighed.utilisation[row] > plan.cap:
         busy = say_share(float(weighed.utilisation[row]))
-        return f"Rejected: {busy} busy would exceed the cap of {say_share(plan.utilisation_cap)}"
+        return f"Rejected: {busy} busy would exceed the cap of {say_share(plan.cap)}"
     if weighed.too_little[row]:
-        return f"Rejected: less capacity, while {plan.strain}"
+        return f"Rejected: less capacity, while {weighed.words.strain}"
     if weighed.fails_at_peak[row]:
         return f"Rejected: it would not do at {say_rate(plan.peak)}, the largest rate of late"
-    price = weighed.menu.price
+    price = weighed.price
     if math.isinf(weighed.score[row]):
-        return f"Rejected: {plan.obstacle}"
+        return f"Rejected: {weighed.words.obstacle}"
     more = float(price[row] - price[chosen])
     if more > 0:
         return f"Rejected: costs {more:.4g} per hour more"
-    if more < 0 or (chosen == present and weighed.menu.restarts[row]):
+    if more < 0 or (chosen == present and weighed.restarts[row]):
         return "Rejected: saves too little for a restart"
     return "Rejected: costs the same and is no better"
 
 
 def _say_reason(observation: Observation, weighed: Weighed, expected: Expectation) -> str:
     """Return the sentence that a person reads first."""
-    plan, menu, row = weighed.plan, weighed.menu, weighed.chosen
+    plan, row, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
     target = _deployment(weighed, row)
     named = say_deployment(target, observation.model.node_types)
     budget = f"the budget of {_say_budget(weighed)}"
     at_rate = f"at {say_rate(plan.rate)}"
     takes = say_time(float(weighed.response_time[row]))
-    if weighed.case is Case.KEEP:
+    if weighed.case == KEEP:
         kept = f"Stays: {named} keeps {budget} {at_rate} ({takes})"
-        if plan.obstacle is not None:
-            return f"{kept}, and nothing is taken away: {plan.obstacle}"
+        if obstacle is not None:
+            return f"{kept}, and nothing is taken away: {obstacle}"
         if weighed.fails_at_peak.any():
             return f"{kept}, and nothing cheaper would at {say_rate(plan.peak)}"
         return f"{kept}, and nothing cheaper is worth a change"
-    if row == menu.present:
+    if row == weighed.present:
         go = f"Stays with {named}"
     else:
-        go = f"Goes to {named} ({'one restart' if menu.restarts[row] else 'in place'})"
-    if weighed.case is Case.SAVE:
+        go = f"Goes to {named} ({'one restart' if weighed.restarts[row] else 'in place'})"
+    if weighed.case == SAVE:
         saved = price_per_hour(observation.deployment, observation.model.node_types) - float(
-            menu.price[row]
+            weighed.price[row]
         )
         return (
             f"{go}: it keeps {budget} {at_rate} ({takes}), would do at {say_rate(plan.peak)} too, "
             f"and saves {saved:.4g} per hour"
         )
-    if weighed.case is Case.NEED:
+    if weighed.case in (NEED, LASTING):
         return (
             f"{go}: {_say_shortage(weighed)}; the cheapest that does is expected to take "
             f"{say_time(expected.response_time)} for {expected.cost_per_hour:.4g} per hour"
         )
-    if weighed.case is Case.TOO_SMALL:
+    if weighed.case in (TOO_BUSY, TOO_SMALL):
         busy = say_share(float(weighed.utilisation[row]))
         return (
             f"{go}: nothing carries {say_rate(plan.catching_up)} within the cap of "
-            f"{say_share(plan.utilisation_cap)}; this has the most capacity and is {busy} busy"
+            f"{say_share(plan.cap)}; this has the most capacity and is {busy} busy"
         )
     least = least_response_time(observation.model)
     if least > plan.budget:
@@ -158,7 +169,7 @@ def _say_reason(observation: Observation, weighed: Weighed, expected: Expectatio
 
 def _say_shortage(weighed: Weighed) -> str:
     """Return what is wrong with the present deployment."""
-    plan, present = weighed.plan, weighed.menu.present
+    plan, present = weighed.plan, weighed.present
     if present is None:
         return "the present deployment breaks a limit on replicas"
     response_time = float(weighed.response_time[present])
@@ -173,30 +184,30 @@ def _say_shortage(weighed: Weighed) -> str:
     return (
         f"at {say_rate(plan.catching_up)}{backlog} the present deployment would be "
         f"{say_share(float(weighed.utilisation[present]))} busy, over the cap of "
-        f"{say_share(plan.utilisation_cap)}"
+        f"{say_share(plan.cap)}"
     )
 
 
 def _say_budget(weighed: Weighed) -> str:
-    quantile = weighed.plan.quantile
+    quantile = weighed.quantile
     at = "" if quantile is None else f" at the {quantile * 100:g}th percentile"
     return say_time(weighed.plan.budget) + at
 
 
 def _rate_urgency(observation: Observation, weighed: Weighed) -> float:
     """Return how much the change is needed."""
-    plan, present = weighed.plan, weighed.menu.present
+    plan, present = weighed.plan, weighed.present
     if weighed.chosen == present:
         return 0.0
-    if weighed.case is Case.SAVE:
+    if weighed.case == SAVE:
         cost = price_per_hour(observation.deployment, observation.model.node_types)
-        return urgency_of_saving(1 - float(weighed.menu.price[weighed.chosen]) / cost)
+        return urgency_of_saving(1 - float(weighed.price[weighed.chosen]) / cost)
     if present is None:
         return urgency_of_need(0.0)  # a broken limit endangers no objective by itself
     late = 1 - plan.budget / float(weighed.response_time[present])
-    busy = float(weighed.utilisation[present]) - plan.utilisation_cap
-    return urgency_of_need(max(late, busy / (1 - plan.utilisation_cap)))
+    busy = float(weighed.utilisation[present]) - plan.cap
+    return urgency_of_need(max(late, busy / (1 - plan.cap)))
 
 
 def _deployment(weighed: Weighed, row: int) -> Deployment:
-    return Deployment(tuple(weighed.menu.counts[row].tolist()))
+    return Deployment(tuple(weighed.counts[row].tolist()))

@@ -1,47 +1,47 @@
-"""The arithmetic of `queueing`: which deployment wins, all of them judged at once.
+"""The arithmetic of `queueing`: what deployments are judged by, their score, and which one wins.
 
-Rows of all arrays, shape `(d,)`, are the deployments of one menu. What depends only on the shape of
-the model and on the present deployment is computed once and kept: a decision costs the predictions.
+Deployments are gone through one by one (`kernels.menus`) and judged only as far as they could still
+win: what is too dear, or has less speed than the load needs on any sharing, is never predicted.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from enum import Enum, auto
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from weir_policies.model.arrays import Counts, Flags, Floats
-from weir_policies.model.cost import find_restarts, price_deployments
-from weir_policies.model.deployments import enumerate_deployments
-from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import find_quantile, predict, predict_means
-from weir_policies.model.sharing import predict_utilisation
-from weir_policies.promise import Observation, OperatorModel
+from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.menus import (
+    count_near,
+    is_allowed,
+    most_kinds,
+    near_row,
+    needs_restart,
+    next_row,
+    price_evenly,
+)
+from weir_policies.kernels.percentiles import predict_percentile
+from weir_policies.kernels.prediction import predict_one
+from weir_policies.kernels.view import EQUAL, SERVICE_MEAN, SHARING, View
+from weir_policies.model.arrays import Counts, Floats
 
 AS_GOOD = 0.05
 """Where nothing fits: what is within this part of the best scores the same; the cheapest wins."""
+MEAN = 0.0
+"""Stands for a percentile where the mean is judged."""
+
+# Which of the policy's rules decided. KEEP: the present deployment fits and nothing is worth a
+# change. SAVE: something cheaper fits too. NEED: it does not fit, something else does; LASTING:
+# with a margin of growth where it takes a restart. Nothing: keeps the budget (TOO_SLOW), has the
+# capacity, though it keeps the budget (TOO_BUSY) or does not (TOO_SMALL).
+KEEP, SAVE, NEED, LASTING, TOO_SLOW, TOO_BUSY, TOO_SMALL = range(7)
+
+# Columns of what is found out of each deployment for the explanation.
+PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS = range(7)
+FOUND = 7
 
 
-class Case(Enum):
-    """Which of the policy's rules decided."""
-
-    KEEP = auto()
-    """The present deployment fits and nothing is worth a change."""
-    SAVE = auto()
-    """It fits, and something cheaper does too."""
-    NEED = auto()
-    """It does not fit, and something else does."""
-    TOO_SLOW = auto()
-    """Nothing keeps the budget."""
-    TOO_SMALL = auto()
-    """Nothing has the capacity."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What the deployments are judged by."""
 
     rate: float
@@ -53,176 +53,296 @@ class Plan:
     lasting: float
     """Records/s that a deployment must carry to be worth a restart that is needed."""
     budget: float
-    quantile: float | None
-    utilisation_cap: float
-    minimum_saving: float
-    strain: str | None
-    """Why the operator must not get less capacity, or `None`."""
-    obstacle: str | None
-    """Why nothing cheaper is considered while the present deployment fits, or `None`."""
+    quantile: float
+    """Percentile that must keep the budget; `MEAN`."""
+    normal: float
+    """The same percentile of a standard normal law."""
+    cap: float
+    """Busy share that no replica may exceed."""
+    saving: float
+    """Part of the cost that a restart must save over the best that needs none."""
+    strained: bool
+    """The operator must not get less capacity, whatever the model says."""
+    obstructed: bool
+    """Nothing cheaper is considered while the present deployment fits."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Menu:
-    """The deployments to choose from."""
+class Choice(NamedTuple):
+    """What was decided, beside the target."""
 
-    counts: Counts
-    """Shape `(d, t)`."""
-    price: Floats
-    """Currency per hour."""
-    restarts: Flags
-    """Whether only a restart goes there."""
-    present: int | None
-    """Row of the present deployment; `None` where it is out of bounds."""
+    case: int
+    least: float
+    """The least score where nothing fits."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Weighed:
-    """All deployments, judged."""
-
-    plan: Plan
-    menu: Menu
-    case: Case
-    chosen: int
-    """Row of the winner."""
-    response_time: Floats
-    """Mean or percentile at the planned rate, s."""
-    utilisation: Floats
-    """Of the worst replica while catching up."""
-    fails_at_peak: Flags
-    """Cheaper, fits now, and would not at the peak rate."""
-    too_little: Flags
-    """Less capacity than now, in an operator under strain."""
-    score: Floats
-    """What was minimised; `inf` is ruled out."""
+@compiled
+def judge(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> tuple[float, float]:
+    """Return the response time that must keep the budget, and the busiest replica's utilisation."""
+    if plan.quantile == MEAN:
+        return predict_one(o, view, counts, rate)
+    return predict_percentile(o, view, counts, rate, plan.quantile, plan.normal)
 
 
-def weigh(observation: Observation, plan: Plan) -> Weighed:
-    """Judge all deployments and choose one."""
-    model = observation.model
-    menu = _read_menu(_shape(model), model.max_replicas, observation.deployment)
-    response_time, utilisation = _judge(model, menu.counts, plan.rate, plan)
+@compiled_apart
+def judge_now(o: int, view: View, plan: Plan, counts: Counts) -> tuple[float, float]:
+    """Return the response time at the planned rate, and utilisation while catching up."""
+    time, busy = judge(o, view, plan, counts, plan.rate)
     if plan.catching_up > plan.rate:
-        utilisation = predict_utilisation(model, menu.counts, plan.catching_up)
-    fits = (response_time <= plan.budget) & (utilisation <= plan.utilisation_cap)
-    nothing = np.zeros(fits.shape, dtype=np.bool_)
-    too_little = nothing
-    # A present deployment that breaks a limit must go, even if what is allowed is less.
-    if plan.strain is not None and menu.present is not None:
-        speedups = np.array([node_type.speedup for node_type in model.node_types])
-        capacity = menu.counts @ speedups
-        too_little = capacity < np.array(observation.deployment.counts) @ speedups - 1e-9
-    fails_at_peak = nothing
-
-    present = menu.present
-    if present is not None and fits[present]:
-        cheaper = fits & (menu.price < menu.price[present])
-        if plan.obstacle is not None:
-            admissible = fits & ~cheaper
-        else:
-            fails_at_peak = _fail_at_peak(model, menu, cheaper, plan)
-            admissible = fits & ~fails_at_peak
-        score = _score_price(menu, admissible, plan)
-        chosen = _choose(score, response_time, present)
-        case = Case.KEEP if chosen == present else Case.SAVE
-    elif (fits & ~too_little).any():
-        case = Case.NEED
-        lasting = _drop_short_lived(model, menu, fits & ~too_little, plan)
-        score = _score_price(menu, lasting, plan)
-        chosen = _choose(score, response_time, present)
-    else:
-        usable = ~too_little
-        keeps_budget = usable & (response_time <= plan.budget)
-        if keeps_budget.any():
-            case, score = Case.TOO_SMALL, np.where(keeps_budget, utilisation, np.inf)
-        elif np.isinf(response_time[usable]).all():
-            case, score = Case.TOO_SMALL, np.where(usable, utilisation, np.inf)
-        else:
-            case, score = Case.TOO_SLOW, np.where(usable, response_time, np.inf)
-        score = np.where(score <= score.min() * (1 + AS_GOOD), score.min(), score)
-        chosen = _choose(score, menu.price, present)
-    return Weighed(
-        plan=plan,
-        menu=menu,
-        case=case,
-        chosen=chosen,
-        response_time=response_time,
-        utilisation=utilisation,
-        fails_at_peak=fails_at_peak,
-        too_little=too_little,
-        score=score,
-    )
+        _, busy = predict_one(o, view, counts, plan.catching_up)
+    return time, busy
 
 
-def _judge(model: OperatorModel, counts: Counts, rate: float, plan: Plan) -> tuple[Floats, Floats]:
-    """Return the response time that must keep the budget, mean or percentile, and utilisation."""
-    if plan.quantile is None:
-        return predict_means(model, counts, rate)
-    prediction = predict(model, counts, rate)
-    queued = prediction.response_time - model.network_time  # the network time does not vary
-    percentile = find_quantile(queued, prediction.variance, plan.quantile) + model.network_time
-    return percentile, prediction.utilisation
+@compiled_apart
+def fits_at(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> bool:
+    """Return whether a deployment keeps the budget and the cap at a rate."""
+    time, busy = judge(o, view, plan, counts, rate)
+    return time <= plan.budget and busy <= plan.cap
 
 
-def _fail_at_peak(model: OperatorModel, menu: Menu, cheaper: Flags, plan: Plan) -> Flags:
-    """Mark what is cheaper and would not fit at the peak rate."""
-    fails = np.zeros(cheaper.shape, dtype=np.bool_)
-    rows = np.flatnonzero(cheaper)
-    if rows.size:
-        response_time, utilisation = _judge(model, menu.counts[rows], plan.peak, plan)
-        fails[rows] = ~((response_time <= plan.budget) & (utilisation <= plan.utilisation_cap))
-    return fails
+@compiled
+def least_busy(o: int, view: View, counts: Counts, rate: float) -> float:
+    """Return what the busiest replica's utilisation cannot be below, without a prediction."""
+    size, speed, slowest = 0, 0.0, np.inf
+    for place in range(counts.size):
+        if counts[place] > 0:
+            size += counts[place]
+            speed += counts[place] * view.speedup[o, place]
+            slowest = min(slowest, view.speedup[o, place])
+    if view.rules[o, SHARING] == EQUAL:
+        speed = size * slowest
+    return rate * view.traits[o, SERVICE_MEAN] / speed * (1 - 1e-12)
 
 
-def _drop_short_lived(model: OperatorModel, menu: Menu, able: Flags, plan: Plan) -> Flags:
-    """Leave out restarts to what a little growth would outgrow, unless all that is able is that.
+@compiled
+def least_price(o: int, view: View, plan: Plan, rate: float) -> float:
+    """Return a price below which nothing has the speed for a rate within the cap."""
+    cheapest = np.inf
+    for place in range(view.counts.shape[1]):
+        cheapest = min(cheapest, view.price[o, place] / view.speedup[o, place])
+    return rate * view.traits[o, SERVICE_MEAN] / plan.cap * cheapest * (1 - 1e-9)
 
-    The same margin keeps what is too tight from being scaled in to, so neither undoes the other.
+
+@compiled
+def can_resize(o: int, view: View) -> bool:
+    """Return whether there is a replica that could have another size without a restart."""
+    for place in range(view.counts.shape[1]):
+        for other in range(view.counts.shape[1]):
+            shared = other != place and view.pool[o, other] == view.pool[o, place]
+            if shared and view.counts[o, place] > 0:
+                return True
+    return False
+
+
+@compiled
+def is_too_little(o: int, view: View, plan: Plan, counts: Counts) -> bool:
+    """Return whether a deployment has less capacity than the present one of a strained operator.
+
+    A present deployment that breaks a limit must go, even if what is allowed is less.
     """
-    lasting = able.copy()
-    rows = np.flatnonzero(able & menu.restarts)
-    response_time, utilisation = _judge(model, menu.counts[rows], plan.lasting, plan)
-    lasting[rows] = (response_time <= plan.budget) & (utilisation <= plan.utilisation_cap)
-    return lasting if lasting.any() else able
+    if not plan.strained or not is_allowed(o, view, view.counts[o]):
+        return False
+    more = 1e-9
+    for place in range(counts.size):
+        more += (counts[place] - view.counts[o, place]) * view.speedup[o, place]
+    return more < 0
 
 
-def _score_price(menu: Menu, admissible: Flags, plan: Plan) -> Floats:
-    """Return prices, those with a restart raised so that they must save `minimum_saving`."""
-    raised = np.where(menu.restarts, menu.price / (1 - plan.minimum_saving), menu.price)
-    return np.where(admissible, raised, np.inf)
+@compiled_apart
+def score_price(
+    o: int, view: View, plan: Plan, case: int, counts: Counts, least: float
+) -> tuple[float, float]:
+    """Return the score of a deployment where some fit, and its response time; `inf` if ruled out.
+
+    The score is the price; with a restart raised, so that it must save `Plan.saving`.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        plan: What deployments are judged by.
+        case: Rule to judge by: `SAVE`, `KEEP`, `NEED` or `LASTING`.
+        counts: The deployment, `(t,)`.
+        least: A score to beat or to equal; what cannot counts as ruled out.
+    """
+    price, restarts = price_evenly(o, view, counts), needs_restart(o, view, counts)
+    score = price / (1 - plan.saving) if restarts else price
+    if score > least:
+        return np.inf, np.inf
+    saves = case <= SAVE and price < price_evenly(o, view, view.counts[o])
+    rate = max(plan.rate, plan.catching_up)
+    if saves:
+        rate = max(rate, plan.peak)
+    if (saves and plan.obstructed) or least_busy(o, view, counts, rate) > plan.cap:
+        return np.inf, np.inf
+    if case > SAVE and is_too_little(o, view, plan, counts):
+        return np.inf, np.inf
+    time, busy = judge_now(o, view, plan, counts)
+    if time > plan.budget or busy > plan.cap:
+        return np.inf, np.inf
+    if saves and not fits_at(o, view, plan, counts, plan.peak):
+        return np.inf, np.inf
+    if case == LASTING and restarts and not fits_at(o, view, plan, counts, plan.lasting):
+        return np.inf, np.inf
+    return score, time
 
 
-def _choose(score: Floats, then: Floats, present: int | None) -> int:
-    """Return the row with the least score; among equals the present one, else the least `then`."""
-    best = np.flatnonzero(score == score.min())
-    if present is not None and score[present] == score[best[0]]:
-        return present
-    return int(best[then[best].argmin()])
+@compiled_apart
+def search_price(
+    o: int, view: View, plan: Plan, case: int, row: Counts, least: float, time: float
+) -> float:
+    """Write the deployment of the least score where some fit; return that score.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it; its target is left alone where nothing is better.
+        plan: What deployments are judged by.
+        case: Rule to judge by.
+        row: Zeros, and zeros again in the end, `(t,)`.
+        least: The score to beat.
+        time: The response time with which it was reached; of equals the faster wins.
+    """
+    kinds = most_kinds(o, view)
+    rate = max(plan.rate, plan.catching_up)
+    floor = least_price(o, view, plan, max(rate, plan.peak) if case == SAVE else rate)
+    if not can_resize(o, view):
+        floor /= 1 - plan.saving
+    for most in (1, kinds):  # of one node type first: dear mixes need not be looked at then
+        skip = False
+        while floor <= least and next_row(o, view, row, most, skip):
+            skip = price_evenly(o, view, row) > least
+            if skip:
+                continue
+            score, takes = score_price(o, view, plan, case, row, least)
+            if score < least or (score == least and takes < time):
+                least, time = score, takes
+                for place in range(row.size):
+                    view.target[o, place] = row[place]
+        for place in range(row.size):
+            row[place] = 0
+    if kinds < row.size:
+        for number in range(count_near(view)):
+            if near_row(o, view, number, row):
+                score, takes = score_price(o, view, plan, case, row, least)
+                if score < least or (score == least and takes < time):
+                    least, time = score, takes
+                    for place in range(row.size):
+                        view.target[o, place] = row[place]
+        for place in range(row.size):
+            row[place] = 0
+    return least
 
 
-Shape = tuple[tuple[str, int | None, float], ...]
+@compiled
+def score_shortage(
+    o: int, view: View, plan: Plan, case: int, counts: Counts, worst: float
+) -> float:
+    """Return the score of a deployment where none fits; `inf` where ruled out.
+
+    It is the response time, or utilisation where capacity is what is lacking. What scores above
+    `worst` for certain counts as ruled out.
+    """
+    bound = least_busy(o, view, counts, max(plan.rate, plan.catching_up))
+    if case != TOO_SLOW and bound > worst:
+        return np.inf
+    if case != TOO_SMALL and least_busy(o, view, counts, plan.rate) >= 1:
+        return np.inf  # it cannot keep up
+    if is_too_little(o, view, plan, counts):
+        return np.inf
+    time, busy = judge_now(o, view, plan, counts)
+    if case == TOO_SLOW:
+        return time
+    return np.inf if case == TOO_BUSY and time > plan.budget else busy
 
 
-def _shape(model: OperatorModel) -> Shape:
-    """Return what a menu depends on: pools, limits, prices. Learned speedups are not in it."""
-    return tuple(
-        (node_type.pool, node_type.pool_limit, node_type.price) for node_type in model.node_types
-    )
+@compiled_apart
+def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> float:
+    """Write the cheapest of those that are nearly the best where none fits; return the best score.
+
+    The score is `inf`, and nothing written, where the case rules all out.
+    """
+    kinds, best = most_kinds(o, view), np.inf
+    near = count_near(view) if kinds < row.size else 0
+    while next_row(o, view, row, kinds, False):
+        best = min(best, score_shortage(o, view, plan, case, row, best))
+    for number in range(near):
+        if near_row(o, view, number, row):
+            best = min(best, score_shortage(o, view, plan, case, row, best))
+    if best < np.inf:
+        enough = best * (1 + AS_GOOD)
+        for place in range(row.size):
+            row[place] = view.counts[o, place]
+        stays = is_allowed(o, view, row)
+        stays = stays and score_shortage(o, view, plan, case, row, enough) <= enough
+        for place in range(row.size):
+            row[place] = 0
+        price, skip = np.inf, False
+        while not stays and next_row(o, view, row, kinds, skip):
+            skip = price_evenly(o, view, row) >= price
+            if not skip and score_shortage(o, view, plan, case, row, enough) <= enough:
+                price = price_evenly(o, view, row)
+                for place in range(row.size):
+                    view.target[o, place] = row[place]
+        for number in range(0 if stays else near):
+            if not near_row(o, view, number, row) or price_evenly(o, view, row) >= price:
+                continue
+            if score_shortage(o, view, plan, case, row, enough) <= enough:
+                price = price_evenly(o, view, row)
+                for place in range(row.size):
+                    view.target[o, place] = row[place]
+    for place in range(row.size):
+        row[place] = 0
+    return best
 
 
-@lru_cache(maxsize=256)  # operators of one controller; one of 285 rows takes 10 kB
-def _read_menu(shape: Shape, max_replicas: int, present: Deployment) -> Menu:
-    """Return the menu of a model's shape, as seen from the present deployment."""
-    node_types = tuple(
-        NodeType(name=str(place), pool=pool, speedup=math.nan, price=price, pool_limit=limit)
-        for place, (pool, limit, price) in enumerate(shape)
-    )
-    counts = enumerate_deployments(node_types, max_replicas=max_replicas, present=present)
-    here = np.array(present.counts, dtype=np.int64)
-    rows = np.flatnonzero((counts == here).all(axis=1))
-    return Menu(
-        counts=counts,
-        price=price_deployments(counts, node_types),
-        restarts=find_restarts(counts, here, node_types),
-        present=int(rows[0]) if rows.size else None,
-    )
+@compiled
+def choose(o: int, view: View, plan: Plan, row: Counts) -> Choice:
+    """Write the target.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        plan: What deployments are judged by.
+        row: Zeros, and zeros again in the end, `(t,)`.
+    """
+    here = view.counts[o]
+    for place in range(here.size):
+        view.target[o, place] = here[place]
+    price, fits = price_evenly(o, view, here), False
+    if is_allowed(o, view, here):
+        time, busy = judge_now(o, view, plan, here)
+        fits = time <= plan.budget and busy <= plan.cap
+        if fits and plan.obstructed:
+            return Choice(KEEP, price)
+    for case in (SAVE, LASTING, NEED):
+        if fits != (case == SAVE):
+            continue
+        least, time = (price, -np.inf) if fits else (np.inf, np.inf)
+        score = search_price(o, view, plan, case, row, least, time)
+        if fits:
+            return Choice(SAVE if score < price else KEEP, score)
+        if score < np.inf:
+            return Choice(case, score)
+    for case in (TOO_BUSY, TOO_SLOW, TOO_SMALL):
+        score = search_shortage(o, view, plan, case, row)
+        if score < np.inf:
+            return Choice(case, score)
+    return Choice(TOO_SMALL, np.inf)  # no pool has room for a replica
+
+
+@compiled_apart
+def judge_all(o: int, view: View, plan: Plan, choice: Choice, rows: Counts, found: Floats) -> None:
+    """Write what is to be said of deployments `(d, t)` into `found`, `(d, FOUND)`."""
+    here_price = price_evenly(o, view, view.counts[o])
+    for index in range(rows.shape[0]):
+        row, about = rows[index], found[index]
+        time, busy = judge_now(o, view, plan, row)
+        about[PRICE], about[TIME], about[BUSY] = price_evenly(o, view, row), time, busy
+        about[RESTARTS] = needs_restart(o, view, row)
+        about[TOO_LITTLE] = is_too_little(o, view, plan, row)
+        fits = time <= plan.budget and busy <= plan.cap
+        if choice.case <= SAVE and fits and about[PRICE] < here_price and not plan.obstructed:
+            about[FAILS_AT_PEAK] = not fits_at(o, view, plan, row, plan.peak)
+        if choice.case <= LASTING:
+            about[SCORE], _ = score_price(o, view, plan, choice.case, row, np.inf)
+        else:
+            score = score_shortage(o, view, plan, choice.case, row, np.inf)
+            about[SCORE] = choice.least if score <= choice.least * (1 + AS_GOOD) else score
