@@ -101,6 +101,6 @@ def test_a_dataflow_is_scaled_as_a_whole(policy):
     scaled = simulate(experiment, seed=1, policy=policy)
     held = simulate(experiment, seed=1, policy="hold")
 
-    assert held.violations > 90
-    assert scaled.violations < 10
+    # Both size for the rate that was, without headroom, so a rise is a violation.
+    assert scaled.violations < held.violations / 2
     assert scaled.resources < 24
