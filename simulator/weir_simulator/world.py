@@ -53,6 +53,7 @@ from weir_simulator.dynamics import (
     replace_lost,
     respond,
 )
+from weir_simulator.limits import classify, fits, limit_pools
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
@@ -123,51 +124,6 @@ def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View
 
 
 @compiled
-def _limit_pools(o: int, state: State, view: View) -> None:
-    """Let an operator see the room that the others leave it in every pool."""
-    for place in range(view.counts.shape[1]):
-        pool, others = state.pool_of[place], 0
-        for row in range(view.counts.shape[0]):
-            for other in range(view.counts.shape[1]):
-                if row != o and state.pool_of[other] == pool:
-                    others += max(view.counts[row, other], view.target[row, other])
-        view.limit[o, place] = max(state.pool_room[pool] - others, 0)
-
-
-@compiled
-def _classify(o: int, rules: Rules, state: State, view: View) -> int:
-    """Return what going to the operator's target takes."""
-    changed, restart = False, False
-    for place in range(view.counts.shape[1]):
-        if view.target[o, place] == view.counts[o, place]:
-            continue
-        changed = True
-        moved = 0
-        for other in range(view.counts.shape[1]):
-            if state.pool_of[other] == state.pool_of[place]:
-                moved += view.target[o, other] - view.counts[o, other]
-        restart = restart or moved != 0
-    if not changed:
-        return NOTHING
-    return RESTART if restart or not rules.resizes else RESIZE
-
-
-@compiled
-def _fits(o: int, state: State, view: View) -> bool:
-    """Return whether an operator's target fits its pools beside what the others have or get."""
-    _limit_pools(o, state, view)
-    for place in range(view.counts.shape[1]):
-        held, had = 0, 0
-        for other in range(view.counts.shape[1]):
-            if state.pool_of[other] == state.pool_of[place]:
-                held += view.target[o, other]
-                had += view.counts[o, other]
-        if held > view.limit[o, place] and held > had:
-            return False
-    return True
-
-
-@compiled
 def _change(change: int, changes: Changes, state: State, truth: View) -> None:
     """Let a price or a speed change, for all operators; prices are known, speeds are not."""
     place, factor = changes.place[change], changes.factor[change]
@@ -192,6 +148,113 @@ def _lose_replicas(t: int, rules: Rules, truth: View, state: State, outcome: Out
                 lost = True
     # Flink waits until the replica is back, then restores from a checkpoint.
     return rules.provisioning * rules.slot + rules.downtime if lost else 0.0
+
+
+@compiled
+def _price(waiting: bool, truth: View, state: State) -> float:
+    """Return what all operators cost per hour; `waiting` for replicas that are provisioned.
+
+    What leaves runs on until they are there, and they are paid for from the beginning.
+    """
+    price = 0.0
+    for o in range(truth.counts.shape[0]):
+        if not waiting:
+            price += price_of(o, truth, truth.counts[o])
+            continue
+        for place in range(truth.counts.shape[1]):
+            paid = max(truth.counts[o, place], state.pending[o, place])
+            price += truth.price[o, place] * paid
+    return price
+
+
+@compiled
+def _observe_all(t: int, rules: Rules, truth: View, state: State, view: View) -> bool:
+    """Let every operator's policy see the slot; return whether all measurements are there."""
+    measured = True
+    for o in range(truth.counts.shape[0]):
+        taught = state.complete[o] == 1
+        _observe(o, t, rules, truth, state, view)
+        complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
+        state.complete[o] = complete
+        state.taught[o] = taught and complete
+        measured = measured and complete
+        for place in range(view.target.shape[1]):
+            view.target[o, place] = view.counts[o, place]
+    return measured
+
+
+@compiled
+def _agree(rules: Rules, state: State, view: View) -> int:
+    """Cut all targets to what can be; return what going there takes."""
+    kind = NOTHING
+    for o in range(view.counts.shape[0]):
+        moved = 0
+        for place in range(view.counts.shape[1]):
+            view.proposed[o, place] = view.target[o, place]
+            moved += abs(view.target[o, place] - view.counts[o, place])
+        if view.rules[o, STEP] == 1 and moved > 1:
+            step_towards(o, view)
+        if rules.pool_limits and not fits(o, state, view):
+            for place in range(view.counts.shape[1]):
+                view.target[o, place] = view.counts[o, place]
+        taken = classify(o, rules, state, view)
+        view.cost[o, RECONFIGURATION] = 1.0 if taken == RESTART else 0.0
+        kind = max(kind, taken)
+    return kind
+
+
+@compiled
+def _account(price: float, time: float, kind: int, rules: Rules, outcome: Outcome) -> None:
+    """Add what a slot cost."""
+    cost = rules.weight_resources * price / rules.top_cost
+    if time > rules.bound:
+        cost += rules.weight_violation
+        outcome.totals[VIOLATIONS] += 1
+    if kind == RESTART:
+        cost += rules.weight_reconfiguration
+        outcome.totals[RECONFIGURATIONS] += 1
+    elif kind == RESIZE:
+        outcome.totals[RESIZES] += 1
+    outcome.totals[COST] += cost
+    outcome.totals[SPENT] += price
+
+
+@compiled
+def _apply(kind: int, rules: Rules, truth: View, state: State, view: View) -> bool:
+    """Put the targets in force; return whether they have to wait for replicas instead."""
+    for o in range(truth.counts.shape[0]):
+        for place in range(truth.counts.shape[1]):
+            view.counts_before[o, place] = truth.counts[o, place]
+            state.pending[o, place] = view.target[o, place]
+    if kind == NOTHING:
+        return False
+    if kind == RESTART and rules.provisioning > 0:
+        for o in range(truth.counts.shape[0]):
+            for place in range(truth.counts.shape[1]):
+                if state.pending[o, place] > truth.counts[o, place]:
+                    return True
+    _install_all(rules, truth, state)
+    return False
+
+
+@compiled
+def _install_all(rules: Rules, truth: View, state: State) -> None:
+    """Give every operator the deployment that was decided."""
+    for o in range(truth.counts.shape[0]):
+        install(o, state.pending[o], rules, truth, state)
+
+
+@compiled
+def _count_replicas(truth: View, state: State, outcome: Outcome) -> int:
+    """Add the replicas and backlogs at the end of a slot; return the replicas."""
+    replicas = 0
+    for o in range(truth.counts.shape[0]):
+        for place in range(truth.counts.shape[1]):
+            outcome.replicas[place] += truth.counts[o, place]
+            replicas += truth.counts[o, place]
+        if state.backlog[o] > 0:
+            outcome.totals[BACKLOGGED] += 1
+    return replicas
 
 
 @compiled_as(
@@ -241,9 +304,8 @@ def run_world(
         memory: The policy's.
         draws: Numbers for the policies, `(slots, o, 2)`; `(0, o, 2)` where they draw none.
     """
-    operators, node_types = truth.counts.shape
     rate_factor, standstill = 1.0, 0.0
-    provisioned_at, pending_kind = -1, NOTHING
+    provisioned_at = -1
     change, point = 0, 0
     for t in range(trace.size):
         while change < changes.slot.size and changes.slot[change] == t:
@@ -253,15 +315,12 @@ def run_world(
                 _change(change, changes, state, truth)
             change += 1
         if provisioned_at == t:
-            for o in range(operators):
-                install(o, state.pending[o], rules, truth, state)
-            standstill += rules.downtime if pending_kind == RESTART else 0.0
-            provisioned_at = -1
+            _install_all(rules, truth, state)
+            standstill += rules.downtime
         if rules.loss > 0:
             standstill += _lose_replicas(t, rules, truth, state, outcome)
 
         rate = trace[t] * rate_factor
-        gap = 0.0
         if rules.queues:
             gap = min(standstill, rules.slot)
             standstill -= gap
@@ -269,32 +328,14 @@ def run_world(
         else:
             flow_steadily(rate, truth, state)
         time = respond(state.offered_response, truth, state)
-        violated = time > rules.bound
-        price = 0.0
-        for o in range(operators):
-            if provisioned_at > t:  # what is leaving runs on, what is coming is paid for already
-                for place in range(node_types):
-                    price += truth.price[o, place] * max(
-                        truth.counts[o, place], state.pending[o, place]
-                    )
-            else:
-                price += price_of(o, truth, truth.counts[o])
+        price = _price(provisioned_at > t, truth, state)
 
-        measured = True
-        for o in range(operators):
-            taught = state.complete[o] == 1
-            _observe(o, t, rules, truth, state, view)
-            complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
-            state.complete[o] = complete
-            state.taught[o] = taught and complete
-            measured = measured and complete
-            for place in range(node_types):
-                view.target[o, place] = view.counts[o, place]
-        for o in range(1 if joint else operators):
+        measured = _observe_all(t, rules, truth, state, view)
+        for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue
             if rules.pool_limits:
-                _limit_pools(o, state, view)
+                limit_pools(o, state, view)
             if state.taught[o]:
                 learn(o, view, memory)
                 state.learned[o] += 1
@@ -304,64 +345,27 @@ def run_world(
             if provisioned_at <= t:
                 decide(o, view, memory)
 
-        kind = NOTHING
-        for o in range(operators):
-            for place in range(node_types):
-                view.proposed[o, place] = view.target[o, place]
-            if view.rules[o, STEP] == 1 and not joint:
-                moved = 0
-                for place in range(node_types):
-                    moved += abs(view.target[o, place] - view.counts[o, place])
-                if moved > 1:
-                    step_towards(o, view)
-            if rules.pool_limits and not _fits(o, state, view):
-                for place in range(node_types):
-                    view.target[o, place] = view.counts[o, place]
-            taken = _classify(o, rules, state, view)
-            view.cost[o, RECONFIGURATION] = 1.0 if taken == RESTART else 0.0
-            kind = max(kind, taken)
+        if provisioned_at > t:  # the change that is under way is not to be touched
+            kind = NOTHING
+            for o in range(truth.counts.shape[0]):
+                view.cost[o, RECONFIGURATION] = 0.0
+                for place in range(truth.counts.shape[1]):
+                    view.proposed[o, place] = view.counts[o, place]
+                    view.counts_before[o, place] = view.counts[o, place]
+            _account(price, time, kind, rules, outcome)
+        else:
+            kind = _agree(rules, state, view)
+            _account(price, time, kind, rules, outcome)
+            if _apply(kind, rules, truth, state, view):
+                provisioned_at = t + 1 + rules.provisioning
+            elif kind == RESTART:
+                standstill += rules.downtime
 
-        cost = rules.weight_resources * price / rules.top_cost
-        if violated:
-            cost += rules.weight_violation
-            outcome.totals[VIOLATIONS] += 1
-        if kind == RESTART:
-            cost += rules.weight_reconfiguration
-            outcome.totals[RECONFIGURATIONS] += 1
-        elif kind == RESIZE:
-            outcome.totals[RESIZES] += 1
-        outcome.totals[COST] += cost
-        outcome.totals[SPENT] += price
-
-        for o in range(operators):
-            for place in range(node_types):
-                view.counts_before[o, place] = truth.counts[o, place]
-        if kind != NOTHING:
-            delay = 0
-            for o in range(operators):
-                for place in range(node_types):
-                    state.pending[o, place] = view.target[o, place]
-                    if kind == RESTART and view.target[o, place] > truth.counts[o, place]:
-                        delay = rules.provisioning
-            if delay == 0:
-                for o in range(operators):
-                    install(o, state.pending[o], rules, truth, state)
-                standstill += rules.downtime if kind == RESTART else 0.0
-            else:
-                provisioned_at, pending_kind = t + 1 + delay, kind
-        for o in range(operators):
-            for place in range(node_types):
-                outcome.replicas[place] += truth.counts[o, place]
-            if state.backlog[o] > 0:
-                outcome.totals[BACKLOGGED] += 1
+        replicas = _count_replicas(truth, state, outcome)
         if point < outcome.curve_slots.size and outcome.curve_slots[point] == t + 1:
             outcome.curve[point] = outcome.totals[COST] / (t + 1)
             point += 1
         if outcome.history.shape[0] > 0:
             row = outcome.history[t]
             row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, time, price
-            row[AT_CHANGE] = kind
-            row[AT_REPLICAS] = 0.0
-            for o in range(operators):
-                for place in range(node_types):
-                    row[AT_REPLICAS] += truth.counts[o, place]
+            row[AT_CHANGE], row[AT_REPLICAS] = kind, replicas
