@@ -96,3 +96,40 @@ def test_needs_are_more_urgent_than_savings_and_grow_with_the_distance():
 def test_thresholds_out_of_range_are_refused(wrong):
     with pytest.raises(ParameterError, match=r"utilisation|scale_in_fraction"):
         decide("threshold-cheapest", (1, 0, 0), 0.5, parameters=wrong)
+
+
+def choose_at_random(counts, busy, *, model=None):
+    """Return the targets of many policies that differ by their generator alone."""
+    targets = set()
+    for seed in range(60):
+        policy = registry.build("threshold-random", rng=np.random.default_rng(seed))
+        deployment = Deployment(counts)
+        changes = {} if model is None else {"model": model}
+        seen = an_observation(
+            deployment=deployment, utilisation=(busy,) * deployment.size, **changes
+        )
+        targets.add(policy.decide(seen).target.counts)
+    return targets
+
+
+def test_the_random_rule_adds_any_node_type():
+    assert choose_at_random((2, 0, 0), 0.9) == {(3, 0, 0), (2, 1, 0), (2, 0, 1)}
+
+
+def test_the_random_rule_removes_only_what_is_there():
+    assert choose_at_random((2, 0, 3), 0.1) == {(1, 0, 3), (2, 0, 2)}
+
+
+def test_the_random_rule_adds_only_where_there_is_room():
+    types = tuple(
+        NodeType(name=pool, pool=pool, speedup=1.0, price=0.01, pool_limit=limit)
+        for pool, limit in (("a", 2), ("b", 3), ("c", None))
+    )
+
+    chosen = choose_at_random((2, 0, 0), 0.9, model=a_model(node_types=types))
+
+    assert chosen == {(2, 1, 0), (2, 0, 1)}
+
+
+def test_the_random_rule_stays_between_the_thresholds():
+    assert choose_at_random((2, 0, 0), 0.7) == {(2, 0, 0)}
