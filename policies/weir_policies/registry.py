@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weir_policies.errors import MissingExtraError, UnknownPolicyError
-from weir_policies.operator_manager.ds2 import Ds2Parameters, Ds2Policy
-from weir_policies.parameters import read_parameters
 from weir_policies.promise import Neighbourhood, OperatorPolicy
 
 if TYPE_CHECKING:
@@ -101,10 +99,6 @@ def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
     return {name: Registered(Deep(module, name), Neighbourhood.ONE) for name in names}
 
 
-def _ds2(rng: np.random.Generator, values: Values) -> OperatorPolicy:
-    return Ds2Policy(read_parameters(Ds2Parameters, values, policy="ds2"))
-
-
 POLICIES: Mapping[str, Registered] = {
     **_compile(
         "threshold",
@@ -113,7 +107,7 @@ POLICIES: Mapping[str, Registered] = {
         "threshold-random",
         neighbourhood=Neighbourhood.ONE,
     ),
-    "ds2": Registered(_ds2, Ds2Policy.neighbourhood),
+    **_compile("ds2", "ds2", neighbourhood=Neighbourhood.ANY),
     **_compile("queueing", "queueing", neighbourhood=Neighbourhood.ANY),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),

@@ -61,7 +61,7 @@ class View(NamedTuple):
     target: Counts
     """Where to go, `(o, t)`: written by `decide`."""
     busy: Floats
-    """Utilisation of the busiest replica of each node type, `(o, t)`; 0 where there is none."""
+    """Mean utilisation of the replicas of each node type, `(o, t)`; 0 where there is none."""
     joined: Counts
     """Node type of each replica, the one that joined first before the others, `(o, k)`; then -1."""
     speedup: Floats

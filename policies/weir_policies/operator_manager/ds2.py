@@ -8,10 +8,8 @@ replica could do. All is measured, nothing predicted, and the answer is reached 
 
 Source: Kalavri et al., "Three steps is all you need: fast, accurate, automatic scaling decisions
 for distributed streaming dataflows", OSDI 2018, section 3. Departures:
-1. DS2 knows no node types. The mix stays as it is: replicas are added to the node type that has
-   the most (the first among equals), and removed from there, then from the next. The true rate is
-   the mean over the present mix. A full pool passes its replicas on to the next type in use, then
-   to the cheapest others.
+1. DS2 knows no node types. The mix stays as it is, see `kernels.mixes`; the true rate is the mean
+   over the present mix. What finds no room in a pool goes to other types, in use or not.
 2. `target_utilisation` and `catch_up` are additions of its descendants in practice (Flink's
    autoscaler has both); by default they do nothing.
 """
@@ -19,28 +17,41 @@ for distributed streaming dataflows", OSDI 2018, section 3. Departures:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any
 
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.mixes import scale_mix
+from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.steps import take
+from weir_policies.kernels.view import (
+    BACKLOG,
+    BUSIEST,
+    INTERVAL,
+    PROCESSED,
+    RATE,
+    Memory,
+    View,
+    empty_memory,
+)
 from weir_policies.model.cost import price_per_hour
-from weir_policies.model.deployments import room_for
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.memoryless import Memoryless
-from weir_policies.operator_manager.staying import find_unknown, hold, stay
+from weir_policies.operator_manager.hold import learn_nothing
+from weir_policies.operator_manager.staying import stay
 from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
 from weir_policies.operator_manager.wording import say_deployment, say_rate
-from weir_policies.parameters import refuse_outside
-from weir_policies.promise import (
-    Candidate,
-    Decision,
-    Expectation,
-    Neighbourhood,
-    Observation,
-    OperatorModel,
-)
+from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.promise import Candidate, Decision, Expectation, Neighbourhood, Observation
 
 ROUNDING = 1e-9
 """A capacity that is short by less than this part is enough: 3.0000000001 replicas are 3."""
+BEYOND = 1e9
+"""Replicas that stand for more than there could ever be."""
+TARGET_UTILISATION, CATCH_UP = range(2)  # columns of `Memory.floats`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,60 +75,79 @@ class Ds2Parameters:
         refuse_outside("catch_up", self.catch_up, low=0, low_allowed=False)
 
 
-class Ds2Policy(Memoryless):
-    """Scales to what the measured true rate says, in one step."""
-
-    neighbourhood: ClassVar[Neighbourhood] = Neighbourhood.ANY
-
-    def __init__(self, parameters: Ds2Parameters) -> None:
-        self._parameters = parameters
-
-    def decide(self, observation: Observation) -> Decision:
-        """Choose the number of replicas that carries the rate."""
-        catch_up = self._parameters.catch_up
-        needed = ("processed",) if catch_up is None else ("processed", "backlog")
-        unknown = find_unknown(observation, *needed)
-        if unknown is not None:
-            return hold(observation, unknown)
-        busy = sum(observation.utilisation)
-        if busy <= 0 or observation.processed * observation.interval < 1:
-            return stay(
-                observation, "Stays: no record was processed, so the true rate cannot be measured"
-            )
-        true_rate = observation.processed / busy
-        rate = observation.rate + (observation.backlog / catch_up if catch_up else 0.0)
-        replicas = rate / (true_rate * self._parameters.target_utilisation)
-        wanted = max(1, math.ceil(replicas * (1 - ROUNDING)))
-        here = observation.deployment
-        target = _resize_mix(here, wanted, observation.model)
-        return _explain(observation, target, wanted=wanted, true_rate=true_rate, rate=rate)
-
-
-def _resize_mix(here: Deployment, wanted: int, model: OperatorModel) -> Deployment:
-    """Return the present mix with as many replicas as wanted, or as many as there is room for."""
-    counts = list(here.counts)
-    most_first = sorted(
-        range(len(counts)),
-        key=lambda place: (-here.counts[place], model.node_types[place].price),
+def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    """Return the algorithm registered as `ds2`, its parameters bound."""
+    parameters = read_parameters(Ds2Parameters, values, policy=name)
+    return Algorithm(
+        neighbourhood=Neighbourhood.ANY,
+        prepare=partial(_prepare, parameters),
+        learn=learn_nothing,
+        decide=decide,
+        explain=_explain,
+        needed=("processed",) if parameters.catch_up is None else ("processed", "backlog"),
     )
-    for place in most_first:
-        surplus = sum(counts) - min(wanted, model.max_replicas)
-        counts[place] -= min(max(surplus, 0), counts[place])
-    for place in most_first:
-        now = Deployment(tuple(counts))
-        room = room_for(place, now, k_max=model.max_replicas, node_types=model.node_types)
-        counts[place] += min(room, max(wanted - now.size, 0))
-    return Deployment(tuple(counts))
 
 
-def _explain(
-    observation: Observation, target: Deployment, *, wanted: int, true_rate: float, rate: float
-) -> Decision:
-    """Return the decision with its reason and the neighbours in size that were too few or many."""
+def _prepare(parameters: Ds2Parameters, view: View, ticks: int) -> Memory:
+    memory = empty_memory(view, floats=2)
+    memory.floats[:, TARGET_UTILISATION] = parameters.target_utilisation
+    memory.floats[:, CATCH_UP] = np.inf if parameters.catch_up is None else parameters.catch_up
+    return memory
+
+
+@compiled
+def measure_true_rate(o: int, view: View) -> float:
+    """Return records/s of a replica that is always busy; 0 where none was processed."""
+    seen = view.seen[o]
+    busy = 0.0
+    for place in range(view.counts.shape[1]):
+        busy += view.counts[o, place] * view.busy[o, place]
+    if busy <= 0 or seen[PROCESSED] * seen[INTERVAL] < 1:
+        return 0.0
+    # Busy for more than all of the time is what a model says of all that arrives, done or not.
+    done = seen[RATE] if seen[BUSIEST] > 1 else seen[PROCESSED]
+    return done / busy
+
+
+@compiled
+def rate_to_carry(o: int, view: View, memory: Memory) -> float:
+    """Return records/s that must be carried, those that work off the backlog included."""
+    catch_up = memory.floats[o, CATCH_UP]
+    if catch_up == np.inf:
+        return view.seen[o, RATE]
+    return view.seen[o, RATE] + view.seen[o, BACKLOG] / catch_up
+
+
+@compiled
+def count_wanted(o: int, view: View, memory: Memory, true_rate: float) -> int:
+    """Return the fewest replicas that carry the rate, whether or not there is room for them."""
+    each = true_rate * memory.floats[o, TARGET_UTILISATION]
+    wanted = np.ceil(rate_to_carry(o, view, memory) / each * (1 - ROUNDING))
+    return max(int(min(wanted, BEYOND)), 1)
+
+
+@compiled
+def decide(o: int, view: View, memory: Memory) -> None:
+    """Go to the number of replicas that carries the rate."""
+    true_rate = measure_true_rate(o, view)
+    if true_rate > 0:
+        scale_mix(o, view, count_wanted(o, view, memory, true_rate), True)
+    else:
+        take(o, view, 0)
+
+
+def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
+    """Give the figures, and the neighbours in size that were too few or many."""
     model, here = observation.model, observation.deployment
+    true_rate = measure_true_rate(0, view)
+    if true_rate == 0:
+        return stay(
+            observation, "Stays: no record was processed, so the true rate cannot be measured"
+        )
+    wanted = count_wanted(0, view, memory, true_rate)
     figures = (
-        f"{say_rate(rate)} at a true rate of {say_rate(true_rate)} per replica need "
-        f"{wanted} replica{'s' if wanted > 1 else ''}"
+        f"{say_rate(rate_to_carry(0, view, memory))} at a true rate of {say_rate(true_rate)} per "
+        f"replica need {wanted} replica{'s' if wanted > 1 else ''}"
     )
     if target.size < wanted:
         figures += f", but there is room for {target.size} only"
@@ -130,14 +160,32 @@ def _explain(
             if target.size > here.size
             else urgency_of_saving(1 - target.size / here.size)
         )
-    sizes = dict.fromkeys((target.size, target.size - 1, target.size + 1, here.size))
+    candidates = _list_candidates(observation, target, view, wanted=wanted, true_rate=true_rate)
+    return Decision(
+        target=target,
+        reason=reason,
+        candidates=(candidates[0], *sorted(candidates[1:], key=lambda other: other.score)),
+        expectation=candidates[0].expectation,
+        urgency=urgency,
+    )
+
+
+def _list_candidates(
+    observation: Observation, target: Deployment, view: View, *, wanted: int, true_rate: float
+) -> list[Candidate]:
+    """Return the target, its neighbours in size and the present deployment."""
+    here = observation.deployment
     candidates: list[Candidate] = []
-    for size in sizes:
-        deployment = (
-            target if size == target.size else here if size == here.size
-            else _resize_mix(here, size, model)
-        )  # fmt: skip
-        if 1 <= size <= model.max_replicas and deployment.size == size:
+    for size in dict.fromkeys((target.size, target.size - 1, target.size + 1, here.size)):
+        if not 1 <= size <= observation.model.max_replicas:
+            continue
+        deployment = here
+        if size == target.size:
+            deployment = target
+        elif size != here.size:
+            scale_mix(0, view, size, True)
+            deployment = Deployment(tuple(int(count) for count in view.target[0]))
+        if deployment.size == size:
             candidates.append(
                 Candidate(
                     deployment=deployment,
@@ -146,13 +194,7 @@ def _explain(
                     verdict=_judge(size, target.size, wanted),
                 )
             )
-    return Decision(
-        target=target,
-        reason=reason,
-        candidates=(candidates[0], *sorted(candidates[1:], key=lambda other: other.score)),
-        expectation=candidates[0].expectation,
-        urgency=urgency,
-    )
+    return candidates
 
 
 def _expect(observation: Observation, deployment: Deployment, true_rate: float) -> Expectation:
