@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import MAX_REPLICAS, NO_LIMIT, View
 from weir_policies.model.arrays import Counts
 from weir_policies.model.deployments import COMPLETE_UP_TO
+
+FIRST, END = -1, -2
+"""Where `go_on` begins, and where it ends."""
 
 
 @compiled
@@ -150,6 +153,34 @@ def price_evenly(o: int, view: View, counts: Counts) -> float:
 
 
 @compiled
+def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) -> int:
+    """Turn a deployment into the one that follows, those near the present one at the end.
+
+    Args:
+        o: Row of the operator.
+        view: Where its limits stand.
+        row: The deployment, `(t,)`; zeros before the first and after the last.
+        kinds: Most node types in a mix; with all of them nothing near is left to add.
+        number: What this returned before; `FIRST` in the beginning.
+        skip: Of those in order, leave out what costs more for certain; see `next_row`.
+
+    Returns:
+        `FIRST` for those in order, the number of one that is near, or `END`.
+    """
+    if number == FIRST:
+        if next_row(o, view, row, kinds, skip):
+            return FIRST
+        if kinds == row.size:
+            return END
+    for following in range(number + 1, count_near(view)):
+        if near_row(o, view, following, row):
+            return following
+    for place in range(row.size):
+        row[place] = 0
+    return END
+
+
+@compiled_apart
 def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
     """Write the deployments, `(d, t)`, as many as there is room for; return how many.
 
@@ -159,17 +190,14 @@ def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
         row: Zeros, and zeros again in the end, `(t,)`.
         rows: Room for the answer.
     """
-    found, kinds = 0, most_kinds(o, view)
-    while found < rows.shape[0] and next_row(o, view, row, kinds, False):
+    found, number, kinds = 0, FIRST, most_kinds(o, view)
+    while True:
+        number = go_on(o, view, row, kinds, number, False)
+        if number == END or found == rows.shape[0]:
+            break
         for place in range(row.size):
             rows[found, place] = row[place]
         found += 1
-    if kinds < row.size:
-        for number in range(count_near(view)):
-            if found < rows.shape[0] and near_row(o, view, number, row):
-                for place in range(row.size):
-                    rows[found, place] = row[place]
-                found += 1
     for place in range(row.size):
         row[place] = 0
     return found

@@ -26,7 +26,7 @@ from weir_policies.operator_manager.queueing_weighing import (
     TIME,
     TOO_LITTLE,
     Plan,
-    choose,
+    find_case,
     judge_all,
 )
 
@@ -85,20 +85,21 @@ def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Coun
         view: What is known of the operator.
         row: Room for one deployment, `(t,)`, zeros.
     """
-    choice = choose(0, view, plan, row)
+    there = np.array(target.counts, dtype=np.int64)
+    case = find_case(0, view, plan, there)
     room = 2 * COMPLETE_UP_TO + count_near(view)
     rows = np.zeros((room, row.size), dtype=np.int64)
     counts = np.unique(rows[: list_rows(0, view, row, rows)], axis=0)
     found = np.zeros((len(counts), FOUND))
-    judge_all(0, view, plan, choice, counts, found)
+    judge_all(0, view, plan, case, counts, found)
     here = np.flatnonzero((counts == view.counts[0]).all(axis=1))
-    there = np.flatnonzero((counts == np.array(target.counts)).all(axis=1))
+    chosen = np.flatnonzero((counts == there).all(axis=1))
     return Weighed(
         plan=plan,
         words=words,
-        case=choice.case,
+        case=case,
         counts=counts,
-        chosen=int(there[0]),
+        chosen=int(chosen[0]),
         present=int(here[0]) if here.size else None,
         price=found[:, PRICE],
         response_time=found[:, TIME],

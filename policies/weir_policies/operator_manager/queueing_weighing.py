@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.compiled import compiled, compiled_apart, pasted
 from weir_policies.kernels.menus import (
-    count_near,
+    END,
+    FIRST,
+    go_on,
     is_allowed,
     most_kinds,
-    near_row,
     needs_restart,
-    next_row,
     price_evenly,
 )
 from weir_policies.kernels.percentiles import predict_percentile
@@ -67,15 +67,7 @@ class Plan(NamedTuple):
     """Nothing cheaper is considered while the present deployment fits."""
 
 
-class Choice(NamedTuple):
-    """What was decided, beside the target."""
-
-    case: int
-    least: float
-    """The least score where nothing fits."""
-
-
-@compiled
+@compiled_apart
 def judge(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> tuple[float, float]:
     """Return the response time that must keep the budget, and the busiest replica's utilisation."""
     if plan.quantile == MEAN:
@@ -83,16 +75,16 @@ def judge(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> tuple[
     return predict_percentile(o, view, counts, rate, plan.quantile, plan.normal)
 
 
-@compiled_apart
+@compiled
 def judge_now(o: int, view: View, plan: Plan, counts: Counts) -> tuple[float, float]:
     """Return the response time at the planned rate, and utilisation while catching up."""
     time, busy = judge(o, view, plan, counts, plan.rate)
     if plan.catching_up > plan.rate:
-        _, busy = predict_one(o, view, counts, plan.catching_up)
+        _, busy = judge(o, view, plan, counts, plan.catching_up)
     return time, busy
 
 
-@compiled_apart
+@compiled
 def fits_at(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> bool:
     """Return whether a deployment keeps the budget and the cap at a rate."""
     time, busy = judge(o, view, plan, counts, rate)
@@ -205,33 +197,28 @@ def search_price(
     floor = least_price(o, view, plan, max(rate, plan.peak) if case == SAVE else rate)
     if not can_resize(o, view):
         floor /= 1 - plan.saving
-    for most in (1, kinds):  # of one node type first: dear mixes need not be looked at then
-        skip = False
-        while floor <= least and next_row(o, view, row, most, skip):
-            skip = price_evenly(o, view, row) > least
-            if skip:
-                continue
-            score, takes = score_price(o, view, plan, case, row, least)
-            if score < least or (score == least and takes < time):
-                least, time = score, takes
-                for place in range(row.size):
-                    view.target[o, place] = row[place]
-        for place in range(row.size):
-            row[place] = 0
-    if kinds < row.size:
-        for number in range(count_near(view)):
-            if near_row(o, view, number, row):
-                score, takes = score_price(o, view, plan, case, row, least)
-                if score < least or (score == least and takes < time):
-                    least, time = score, takes
-                    for place in range(row.size):
-                        view.target[o, place] = row[place]
-        for place in range(row.size):
-            row[place] = 0
+    most, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
+    while floor <= least:
+        skip = number == FIRST and price_evenly(o, view, row) > least
+        number = go_on(o, view, row, most, number, skip)
+        if number == END and most == kinds:
+            return least
+        if number == END:
+            most, number = kinds, FIRST
+            continue
+        if price_evenly(o, view, row) > least:
+            continue
+        score, takes = score_price(o, view, plan, case, row, least)
+        if score < least or (score == least and takes < time):
+            least, time = score, takes
+            for place in range(row.size):
+                view.target[o, place] = row[place]
+    for place in range(row.size):
+        row[place] = 0
     return least
 
 
-@compiled
+@compiled_apart
 def score_shortage(
     o: int, view: View, plan: Plan, case: int, counts: Counts, worst: float
 ) -> float:
@@ -260,42 +247,35 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
     The score is `inf`, and nothing written, where the case rules all out.
     """
     kinds, best = most_kinds(o, view), np.inf
-    near = count_near(view) if kinds < row.size else 0
-    while next_row(o, view, row, kinds, False):
-        best = min(best, score_shortage(o, view, plan, case, row, best))
-    for number in range(near):
-        if near_row(o, view, number, row):
-            best = min(best, score_shortage(o, view, plan, case, row, best))
-    if best < np.inf:
-        enough = best * (1 + AS_GOOD)
-        for place in range(row.size):
-            row[place] = view.counts[o, place]
-        stays = is_allowed(o, view, row)
-        stays = stays and score_shortage(o, view, plan, case, row, enough) <= enough
-        for place in range(row.size):
-            row[place] = 0
-        price, skip = np.inf, False
-        while not stays and next_row(o, view, row, kinds, skip):
-            skip = price_evenly(o, view, row) >= price
-            if not skip and score_shortage(o, view, plan, case, row, enough) <= enough:
-                price = price_evenly(o, view, row)
-                for place in range(row.size):
-                    view.target[o, place] = row[place]
-        for number in range(0 if stays else near):
-            if not near_row(o, view, number, row) or price_evenly(o, view, row) >= price:
+    enough, price, stays = np.inf, np.inf, False
+    for is_first in (True, False):  # what is the best, then the cheapest of those near it
+        number, skip = FIRST, False
+        while not stays:
+            number = go_on(o, view, row, kinds, number, skip)
+            if number == END:
+                break
+            skip = number == FIRST and price_evenly(o, view, row) >= price
+            if skip:
                 continue
-            if score_shortage(o, view, plan, case, row, enough) <= enough:
+            score = score_shortage(o, view, plan, case, row, enough)
+            if is_first:
+                best = min(best, score)
+                enough = best
+            elif score <= enough and price_evenly(o, view, row) < price:
                 price = price_evenly(o, view, row)
                 for place in range(row.size):
                     view.target[o, place] = row[place]
-    for place in range(row.size):
-        row[place] = 0
+        enough = best * (1 + AS_GOOD)
+        if best == np.inf:
+            return best
+        if is_first and is_allowed(o, view, view.counts[o]):
+            stays = score_shortage(o, view, plan, case, view.counts[o], enough) <= enough
     return best
 
 
-@compiled
-def choose(o: int, view: View, plan: Plan, row: Counts) -> Choice:
-    """Write the target.
+@pasted
+def choose(o: int, view: View, plan: Plan, row: Counts) -> None:
+    """Write the target; pasted into the one kernel that calls it, to be compiled once.
 
     Args:
         o: Row of the operator.
@@ -306,43 +286,67 @@ def choose(o: int, view: View, plan: Plan, row: Counts) -> Choice:
     here = view.counts[o]
     for place in range(here.size):
         view.target[o, place] = here[place]
-    price, fits = price_evenly(o, view, here), False
-    if is_allowed(o, view, here):
-        time, busy = judge_now(o, view, plan, here)
-        fits = time <= plan.budget and busy <= plan.cap
-        if fits and plan.obstructed:
-            return Choice(KEEP, price)
+    fits = fits_here(o, view, plan)
+    if fits and plan.obstructed:
+        return
+    price = price_evenly(o, view, here)
     for case in (SAVE, LASTING, NEED):
-        if fits != (case == SAVE):
-            continue
-        least, time = (price, -np.inf) if fits else (np.inf, np.inf)
-        score = search_price(o, view, plan, case, row, least, time)
-        if fits:
-            return Choice(SAVE if score < price else KEEP, score)
-        if score < np.inf:
-            return Choice(case, score)
+        if fits == (case == SAVE):
+            least, time = (price, -np.inf) if fits else (np.inf, np.inf)
+            score = search_price(o, view, plan, case, row, least, time)
+            if fits or score < np.inf:
+                return
     for case in (TOO_BUSY, TOO_SLOW, TOO_SMALL):
-        score = search_shortage(o, view, plan, case, row)
-        if score < np.inf:
-            return Choice(case, score)
-    return Choice(TOO_SMALL, np.inf)  # no pool has room for a replica
+        if search_shortage(o, view, plan, case, row) < np.inf:
+            return
+
+
+@compiled
+def fits_here(o: int, view: View, plan: Plan) -> bool:
+    """Return whether the present deployment keeps all limits, the budget and the cap."""
+    if not is_allowed(o, view, view.counts[o]):
+        return False
+    time, busy = judge_now(o, view, plan, view.counts[o])
+    return time <= plan.budget and busy <= plan.cap
 
 
 @compiled_apart
-def judge_all(o: int, view: View, plan: Plan, choice: Choice, rows: Counts, found: Floats) -> None:
+def find_case(o: int, view: View, plan: Plan, target: Counts) -> int:
+    """Return by which rule a target was chosen: the first by which it has a score."""
+    if fits_here(o, view, plan):
+        for place in range(target.size):
+            if target[place] != view.counts[o, place]:
+                return SAVE
+        return KEEP
+    for case in (LASTING, NEED):
+        score, _ = score_price(o, view, plan, case, target, np.inf)
+        if score < np.inf:
+            return case
+    for case in (TOO_BUSY, TOO_SLOW):
+        if score_shortage(o, view, plan, case, target, np.inf) < np.inf:
+            return case
+    return TOO_SMALL
+
+
+@compiled_apart
+def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Floats) -> None:
     """Write what is to be said of deployments `(d, t)` into `found`, `(d, FOUND)`."""
     here_price = price_evenly(o, view, view.counts[o])
+    best = np.inf
     for index in range(rows.shape[0]):
         row, about = rows[index], found[index]
         time, busy = judge_now(o, view, plan, row)
         about[PRICE], about[TIME], about[BUSY] = price_evenly(o, view, row), time, busy
         about[RESTARTS] = needs_restart(o, view, row)
         about[TOO_LITTLE] = is_too_little(o, view, plan, row)
-        fits = time <= plan.budget and busy <= plan.cap
-        if choice.case <= SAVE and fits and about[PRICE] < here_price and not plan.obstructed:
+        saves = case <= SAVE and about[PRICE] < here_price and not plan.obstructed
+        if saves and time <= plan.budget and busy <= plan.cap:
             about[FAILS_AT_PEAK] = not fits_at(o, view, plan, row, plan.peak)
-        if choice.case <= LASTING:
-            about[SCORE], _ = score_price(o, view, plan, choice.case, row, np.inf)
+        if case <= LASTING:
+            about[SCORE], _ = score_price(o, view, plan, case, row, np.inf)
         else:
-            score = score_shortage(o, view, plan, choice.case, row, np.inf)
-            about[SCORE] = choice.least if score <= choice.least * (1 + AS_GOOD) else score
+            about[SCORE] = score_shortage(o, view, plan, case, row, np.inf)
+            best = min(best, about[SCORE])
+    for index in range(rows.shape[0] if case > LASTING else 0):
+        if found[index, SCORE] <= best * (1 + AS_GOOD):
+            found[index, SCORE] = best
