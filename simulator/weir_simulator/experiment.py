@@ -149,7 +149,7 @@ class TraceSource(Section):
 class PolicyChoice(Section):
     """Which policy scales the operators."""
 
-    name: str = Field(examples=["queueing"])
+    name: str = Field(examples=["planner"])
     parameters: dict[str, JsonValue] = Field(default={})
     """Its settings by name; what is left out keeps its default."""
 
@@ -234,7 +234,7 @@ class Experiment(Section):
     trace: TraceSource = Field(examples=[{"file": "taxi.txt"}])
     training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
     """Trace that offline policies learn from; not the one that they are judged on."""
-    policy: PolicyChoice = PolicyChoice(name="queueing")
+    policy: PolicyChoice = PolicyChoice(name="planner")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(1,), min_length=1, examples=[[1, 2, 3]]
     )

@@ -310,7 +310,7 @@ def test_the_page_on_experiments_shows_one_that_is_right(page_on_experiments, tm
     path = tmp_path / "shown.yaml"
     path.write_text(shown)
 
-    assert load_experiment(path).policy.name == "queueing"
+    assert load_experiment(path).policy.name == "planner"
 
 
 def test_the_page_on_experiments_names_every_field(page_on_experiments):

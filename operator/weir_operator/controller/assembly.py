@@ -99,7 +99,7 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     chosen = app.spec.operator_manager.policy
     name = policy or chosen.name
     parameters = dict(chosen.settings) if name == chosen.name else {}
-    if name == "queueing":
+    if name in ("planner", "queueing"):
         parameters.setdefault("catch_up", app.spec.objective.catch_up.seconds)
     managers = {}
     for place, operator in enumerate(world.operators(app)):

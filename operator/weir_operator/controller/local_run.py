@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
@@ -142,6 +143,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         )
         source = _source(run, settings.app, runtime, folder, stack)
         stack.push_async_callback(source.close)
+        managers = assembly.operator_managers(app, policy=run.policy)
         controller = ApplicationController(
             settings=loops,
             operators={each.name: each for each in world.operators(app)},
@@ -149,7 +151,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             jobs=jobs,
             lifecycle=lifecycle,
             source=source,
-            managers=assembly.operator_managers(app, policy=run.policy),
+            managers=managers,
             application_manager=assembly.application_manager(app),
             store=store,
             records=records,
@@ -161,7 +163,10 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             on_event=on_event,
         )
         bringing_up = asyncio.create_task(lifecycle.bring_up())
+        # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
+        compiling = asyncio.create_task(asyncio.to_thread(_compile, list(managers.values())))
         await _first(bringing_up, stop)
+        await _first(compiling, stop)
         keeping.job = run.keep and bringing_up.done() and not bringing_up.cancelled()
         if not stop.is_set():
             await _steer(controller, stop, run.duration)
@@ -174,6 +179,11 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
         )
+
+
+def _compile(managers: Sequence[OperatorManager]) -> None:
+    for manager in managers:
+        manager.compile()
 
 
 async def _quantile(source: MetricsSource, now: float) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.seam import Replica
+from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
 from weir_policies.model.node_types import Deployment
@@ -69,6 +70,11 @@ class OperatorManager:
         self._belief = OperatorBelief()
         self._last: tuple[Observation, Decision] | None = None
         self._believed: OperatorModel | None = None
+
+    def compile(self) -> None:
+        """Compile the policy before it is asked, where it is compiled: it may take a minute."""
+        if isinstance(self._policy, KernelPolicy):
+            self._policy.compile()
 
     @property
     def model(self) -> OperatorModel:

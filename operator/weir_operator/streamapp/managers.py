@@ -16,8 +16,8 @@ from weir_operator.streamapp.section import Mistake, Name, Replicas, Section, re
 class Policy(Section):
     """Which algorithm decides for an operator."""
 
-    name: Name = Field(default="queueing", examples=["queueing"])
-    """Name under which the policy is registered. If unset, defaults to queueing."""
+    name: Name = Field(default="planner", examples=["planner"])
+    """Name under which the policy is registered. If unset, defaults to planner."""
 
     settings: dict[str, JsonValue] = Field(default={}, max_length=50)
     """The policy's own settings, by name. If unset, the policy's defaults hold."""
@@ -30,7 +30,7 @@ class OperatorManager(Section):
     """Time between two decisions. If unset, defaults to 1m. Format: duration."""
 
     policy: Policy = Policy()
-    """The algorithm that decides. If unset, defaults to `{name: queueing}`."""
+    """The algorithm that decides. If unset, defaults to `{name: planner}`."""
 
 
 class RestartBudget(Section):

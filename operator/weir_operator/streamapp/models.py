@@ -90,7 +90,7 @@ class Spec(Section):
     """The job's operators, each a slot sharing group. If unset, the whole job is one operator."""
 
     operator_manager: OperatorManager = OperatorManager()
-    """The fast control loop of each operator. If unset, the policy queueing decides every 1m."""
+    """The fast control loop of each operator. If unset, the policy planner decides every 1m."""
 
     application_manager: ApplicationManager = ApplicationManager()
     """The slow control loop of the whole. If unset, tunes every 1h, with three restarts at once and

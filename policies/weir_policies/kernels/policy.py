@@ -38,6 +38,7 @@ from weir_policies.kernels.view import (
     Kernel,
     Memory,
     View,
+    compile_kernel,
     empty_view,
 )
 from weir_policies.model.arrays import Floats
@@ -99,6 +100,11 @@ class KernelPolicy:
         self._rng = rng
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
         self._mind: _Mind | None = None
+
+    def compile(self) -> None:
+        """Compile the kernels now, or load them: the first run on a machine takes a while."""
+        for kernel in (self._algorithm.decide, self._algorithm.learn):
+            compile_kernel(kernel)
 
     @property
     def neighbourhood(self) -> Neighbourhood:

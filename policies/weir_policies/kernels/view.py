@@ -10,7 +10,7 @@ The columns of `seen`, `cost`, `traits` and `rules` are the constants below.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 import numpy as np
 from numba import types
@@ -114,6 +114,11 @@ MEMORY_TYPE = types.NamedTuple(
 KERNEL_SIGNATURE = types.void(types.int64, VIEW_TYPE, MEMORY_TYPE)
 """Numba's signature of a `Kernel`."""
 KERNEL_TYPE = types.FunctionType(KERNEL_SIGNATURE)
+
+
+def compile_kernel(kernel: Kernel) -> None:
+    """Compile a kernel for a loop and for a live policy, or load it from disk."""
+    cast(Any, kernel).compile(KERNEL_SIGNATURE.args)  # what Numba made of the function
 
 
 def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int = 0) -> View:

@@ -41,7 +41,7 @@ def test_a_short_manifest_gets_sensible_defaults():
     assert spec.flink.delivery is Delivery.AT_LEAST_ONCE
     assert [size.cores for size in spec.node_pools[0].sizes] == [1.0]
     assert spec.operators == ()
-    assert spec.operator_manager.policy.name == "queueing"
+    assert spec.operator_manager.policy.name == "planner"
     assert spec.operator_manager.interval.seconds == 60
     assert spec.application_manager.restart_budget.refill_every.seconds == 3600
     assert spec.rescale.via is RescaleVia.AUTO
