@@ -147,9 +147,7 @@ async def _run() -> tuple[list[Point], list[Point]]:
     job.clear()
     async with TripsCluster(job) as cluster:
         await cluster.lifecycle.bring_up()
-        for counts in CALIBRATION:
-            _learn(managers, await _measure(cluster, *counts), counts)
-        write_parameters(managers)
+        await _calibrate(cluster, managers)
         for counts in JUDGED:
             seen = await _measure(cluster, *counts)
             points += _judge(managers, seen, counts)
@@ -185,6 +183,23 @@ def write_parameters(managers: dict[str, OperatorManager]) -> None:
     }
     PARAMETERS.parent.mkdir(parents=True, exist_ok=True)
     PARAMETERS.write_text(json.dumps(learned, indent=2) + "\n")
+
+
+async def calibrate() -> None:
+    """Calibrate alone, for whoever needs the parameters and not the judgement."""
+    job = Trips(
+        name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
+    )
+    job.clear()
+    async with TripsCluster(job) as cluster:
+        await cluster.lifecycle.bring_up()
+        await _calibrate(cluster, _managers(job, Sharing.BY_LOAD))
+
+
+async def _calibrate(cluster: TripsCluster, managers: dict[str, OperatorManager]) -> None:
+    for counts in CALIBRATION:
+        _learn(managers, await _measure(cluster, *counts), counts)
+    write_parameters(managers)
 
 
 def _managers(job: Trips, sharing: Sharing) -> dict[str, OperatorManager]:
