@@ -127,6 +127,7 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("value_iteration", "value-iteration", neighbourhood=Neighbourhood.ONE),
     **_compile("model_based", "model-based", neighbourhood=Neighbourhood.ONE),
     **_compile("full_backup", "full-backup", neighbourhood=Neighbourhood.ONE),
+    **_compile("mdp", "mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE),
     **_compile("planner", "planner", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
     **_learn_deeply("dqn", "dqn"),
