@@ -72,6 +72,7 @@ def solve_slowly():
     transitions /= transitions.sum(axis=1, keepdims=True)
     deployments = [tuple(map(int, counts)) for counts in list_deployments(2, 2)]
     values = {state: 0.0 for state in itertools.product(deployments, range(LEVELS))}
+    after: dict[tuple[tuple[int, ...], int], float] = {}
     for _ in range(400):
         after = {
             (there, level): sum(

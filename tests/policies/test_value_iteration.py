@@ -7,6 +7,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
+from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import a_transition, an_observation
 
@@ -16,7 +17,9 @@ QUIET, BUSY = 50.0, 350.0
 
 def build(**parameters):
     settings = {"levels": 20, "max_rate": 400.0, **parameters}
-    return registry.build("value-iteration", rng=np.random.default_rng(7), parameters=settings)
+    algorithm = registry.define("value-iteration", settings)
+    assert algorithm is not None
+    return KernelPolicy(algorithm, np.random.default_rng(7))
 
 
 def trained(rates, **parameters):
