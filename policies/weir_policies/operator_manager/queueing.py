@@ -56,6 +56,9 @@ SATURATED = 0.95
 """Busy share of a replica from which nothing is taken away, whatever the model says."""
 GROWTH = 0.01
 """Part of the arriving records by which a backlog must grow to count as growing."""
+ROUNDING = 1e-9
+"""Part by which the cap may be exceeded: a replica that is full by the law of `byLoad` is 0.9 busy
+up to the last digit, and that is the cap's default too."""
 
 # Columns of `Memory.floats`, the rates of the window behind; of `Memory.ints`, room for one
 # deployment behind, which holds zeros between decisions.
@@ -198,7 +201,7 @@ def make_plan(o: int, view: View, memory: Memory) -> Plan:
         seen[BUDGET],
         floats[QUANTILE],
         floats[NORMAL],
-        floats[CAP],
+        floats[CAP] * (1 + ROUNDING),
         floats[SAVING],
         strained,
         strained or late or is_rising(o, view, memory) or unseen,

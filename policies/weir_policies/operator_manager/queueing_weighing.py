@@ -22,7 +22,7 @@ from weir_policies.kernels.menus import (
 )
 from weir_policies.kernels.percentiles import predict_percentile
 from weir_policies.kernels.prediction import predict_one
-from weir_policies.kernels.view import EQUAL, SERVICE_MEAN, SHARING, View
+from weir_policies.kernels.view import EQUAL, MAX_REPLICAS, SERVICE_MEAN, SHARING, View
 from weir_policies.model.arrays import Counts, Floats
 
 AS_GOOD = 0.05
@@ -106,12 +106,22 @@ def least_busy(o: int, view: View, counts: Counts, rate: float) -> float:
 
 
 @compiled
+def most_speed(o: int, view: View) -> float:
+    """Return the sum of speedups that no deployment exceeds."""
+    fastest = 0.0
+    for place in range(view.counts.shape[1]):
+        fastest = max(fastest, view.speedup[o, place])
+    return fastest * view.rules[o, MAX_REPLICAS]
+
+
+@compiled
 def least_price(o: int, view: View, plan: Plan, rate: float) -> float:
     """Return a price below which nothing has the speed for a rate within the cap."""
     cheapest = np.inf
     for place in range(view.counts.shape[1]):
         cheapest = min(cheapest, view.price[o, place] / view.speedup[o, place])
-    return rate * view.traits[o, SERVICE_MEAN] / plan.cap * cheapest * (1 - 1e-9)
+    speed = rate * view.traits[o, SERVICE_MEAN] / plan.cap * (1 - 1e-9)
+    return np.inf if speed > most_speed(o, view) else speed * cheapest
 
 
 @compiled
@@ -198,7 +208,7 @@ def search_price(
     if not can_resize(o, view):
         floor /= 1 - plan.saving
     most, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
-    while floor <= least:
+    while floor <= least and floor < np.inf:
         skip = number == FIRST and price_evenly(o, view, row) > least
         number = go_on(o, view, row, most, number, skip)
         if number == END and most == kinds:
@@ -247,6 +257,9 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
     The score is `inf`, and nothing written, where the case rules all out.
     """
     kinds, best = most_kinds(o, view), np.inf
+    needed = plan.rate * view.traits[o, SERVICE_MEAN]
+    if case != TOO_SMALL and needed >= most_speed(o, view):
+        return best  # nothing keeps up
     enough, price, stays = np.inf, np.inf, False
     for is_first in (True, False):  # what is the best, then the cheapest of those near it
         number, skip = FIRST, False
