@@ -21,10 +21,12 @@ def live(policy, rates, counts=(0, 2, 0), **changes):
 
     A wide replica processes 100 records/s.
     """
-    for rate in rates:
-        seen = an_observation(deployment=Deployment(counts), rate=rate, **changes)
+    intervals = [
+        an_observation(deployment=Deployment(counts), rate=rate, **changes) for rate in rates
+    ]
+    for seen in intervals:
         policy.learn(a_transition(seen, seen))
-    return policy.decide(seen)
+    return policy.decide(intervals[-1])
 
 
 def overloaded(count, rate, **changes):
