@@ -37,7 +37,8 @@ def simulate(
     # Imported here: a file with a mistake is refused before the simulator is compiled.
     from weir_simulator.run import simulate as run
 
-    with Console(stderr=True).status(f"{name} scales {file.name} ..."):
+    doing = f"{name} scales {file.name} (a policy is compiled the first time) ..."
+    with Console(stderr=True).status(doing):
         result = run(experiment, seed=chosen_seed, policy=name)
     if as_json:
         typer.echo(json.dumps(_to_plain(result), indent=2))

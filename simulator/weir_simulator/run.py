@@ -11,7 +11,7 @@ import numpy as np
 
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.view import Memory
+from weir_policies.kernels.view import Memory, compile_kernel
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
 from weir_simulator.arrivals import arrival_rates, training_rates
@@ -138,6 +138,8 @@ def run_compiled(
     if algorithm.train is not None:
         memory = algorithm.train(scene.view, memory, training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))
+    for kernel in (algorithm.learn, algorithm.decide):
+        compile_kernel(kernel)  # here, so that the first run's speed is that of the loop
     began = time.perf_counter()
     run_world(
         trace,
