@@ -122,13 +122,13 @@ def read_tail(o: int, memory: Memory, state: int, step: float) -> float:
 
 @compiled_apart
 def assume(o: int, memory: Memory) -> None:
-    """Fill the histograms with what is assumed at first."""
+    """Add to the histograms what is assumed before anything was seen."""
     seen = seen_steps(o, memory)
     for gap in range(GAPS):
         for step in range(STEPS):
             off = FIRST_BIN + (step + 0.5) * BIN + gap_middle(gap)
             for level in range(LEVELS):
-                seen[level, gap, step] = PRIOR * np.exp(-abs(off) / PRIOR_WIDTH)
+                seen[level, gap, step] += PRIOR * np.exp(-abs(off) / PRIOR_WIDTH)
 
 
 @compiled_apart
@@ -165,6 +165,7 @@ def _notice_regime(o: int, memory: Memory, tail: float) -> None:
     floats[SURPRISE] = 0.0
     for place in range(SEEN_STEPS, SEEN_STEPS + STATES * STEPS):
         memory.values[o, place] *= KEPT_OF_OLD_REGIME
+    assume(o, memory)
     floats[DAY_DAY] *= KEPT_OF_OLD_REGIME
     floats[DAY_WEEK] *= KEPT_OF_OLD_REGIME
     floats[WEEK_WEEK] *= KEPT_OF_OLD_REGIME
