@@ -7,16 +7,9 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.view import Memory, empty_view
+from weir_policies.kernels.view import MAX_REPLICAS, TOP_COST, Memory, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.operator_manager.full_backup import (
-    FOLLOWING,
-    LEAST,
-    MOST_GAIN,
-    VIOLATED,
-    find_score,
-    nearest_level,
-)
+from weir_policies.operator_manager.full_backup import MOST_GAIN, find_score
 from weir_policies.promise import NEEDED, CostParts, CostWeights, Transition
 from weir_policies.testing import a_model, an_observation
 
@@ -24,6 +17,8 @@ ONE = (NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),)
 TWO = (NodeType(name="large/1", pool="large", speedup=2.0, price=0.09), *ONE)
 # Levels at 0 and 100 records/s.
 SETTINGS = {"levels": 2, "max_rate": 200, "alpha": 0.5, "gamma": 0.5}
+LEAST, WITHOUT_MOVING, VIOLATED = 0, 1, 4
+"""Tables of a plan: the least Q, Q without the cost of moving there, expected violations."""
 WEIGHTS = CostWeights(violation=0.4, resources=0.4, reconfiguration=0.2)
 
 
@@ -58,7 +53,8 @@ class Kernels:
         self._learn = algorithm.learn
         self._levels, self._replicas = levels, max_replicas
         self.view = empty_view(operators=1, node_types=1, max_replicas=max_replicas)
-        self.view.rules[0, 0] = max_replicas
+        self.view.rules[0, MAX_REPLICAS] = self.view.traits[0, TOP_COST] = max_replicas
+        self.view.price[0, 0] = 1.0
         self.view.traits[0, -3:] = (WEIGHTS.violation, WEIGHTS.resources, WEIGHTS.reconfiguration)
         self.memory: Memory = algorithm.prepare(self.view, 10)
 
@@ -69,16 +65,8 @@ class Kernels:
         self._learn(0, self.view, self.memory)
 
     def table(self, which):
-        shape = (3, self._replicas, self._levels)
+        shape = (5, self._replicas, self._levels)
         return self.memory.values[0].reshape(shape)[which]
-
-
-@pytest.mark.parametrize(
-    ("rate", "level"),
-    [(0.0, 0), (49.9, 0), (50.0, 1), (149.9, 1), (150.0, 2), (1e6, 2)],
-)
-def test_a_rate_has_the_level_that_is_nearest(rate, level):
-    assert nearest_level(0, Kernels(levels=3).memory, rate * 2 / 3) == level
 
 
 def test_one_backup_by_hand():
@@ -86,9 +74,8 @@ def test_one_backup_by_hand():
 
     kernels.learn(100.0, 100.0, 1, violated=True)
 
-    # C is half of a violation at (1, 100/s), and the least Q was 0 everywhere.
-    np.testing.assert_allclose(kernels.table(FOLLOWING), [[0.0, 0.4 * 0.5], [0.0, 0.0]])
-    # Staying with one replica costs 0.4 / 2, or 0.2 more under load; adding one 0.2 + 0.4.
+    # Half a violation is expected at (1, 100/s); nothing follows the backup of zeros yet.
+    np.testing.assert_allclose(kernels.table(WITHOUT_MOVING), [[0.2, 0.2 + 0.4 * 0.5], [0.4, 0.4]])
     np.testing.assert_allclose(kernels.table(LEAST), [[0.2, 0.4], [0.4, 0.4]])
 
 
@@ -98,10 +85,10 @@ def test_the_next_backup_takes_the_least_values_of_the_one_before():
 
     kernels.learn(100.0, 0.0, 1, violated=False)
 
-    # From 100/s it stayed once and fell once; level 0 was never left, so it stays.
-    loaded = 0.5 * (0.4 * 0.5 + 0.5 * 0.4) + 0.5 * (0.5 * 0.2)
+    # From 100/s it stayed twice, once by assumption, and fell once; from 0 it was never left.
+    loaded = 2 / 3 * (0.4 * 0.5 + 0.5 * 0.4) + 1 / 3 * (0.5 * 0.2)
     np.testing.assert_allclose(
-        kernels.table(FOLLOWING), [[0.5 * 0.2, loaded], [0.5 * 0.4, 0.5 * 0.4]]
+        kernels.table(WITHOUT_MOVING), [[0.2 + 0.5 * 0.2, 0.2 + loaded], [0.6, 0.6]]
     )
 
 
@@ -111,18 +98,18 @@ def test_a_violation_is_expected_of_fewer_replicas_and_higher_rates_as_well():
     kernels.learn(70.0, 70.0, 2, violated=True)
 
     np.testing.assert_allclose(
-        kernels.table(VIOLATED), [[0.0, 0.5, 0.5], [0.0, 0.5, 0.5], [0.0, 0.0, 0.0]]
+        kernels.table(VIOLATED), [[0.0, 0.2, 0.2], [0.0, 0.2, 0.2], [0.0, 0.0, 0.0]]
     )
 
 
 def test_what_held_is_expected_of_more_replicas_and_lower_rates_as_well():
     kernels = Kernels(levels=3, max_replicas=3)
-    kernels.learn(0.0, 0.0, 3, violated=True)  # now half everywhere
+    kernels.learn(0.0, 0.0, 3, violated=True)  # now half a violation everywhere
 
     kernels.learn(70.0, 70.0, 2, violated=False)
 
     np.testing.assert_allclose(
-        kernels.table(VIOLATED), [[0.5, 0.5, 0.5], [0.25, 0.25, 0.5], [0.25, 0.25, 0.5]]
+        kernels.table(VIOLATED), [[0.2, 0.2, 0.2], [0.1, 0.1, 0.2], [0.1, 0.1, 0.2]]
     )
 
 
@@ -158,12 +145,13 @@ def test_it_removes_a_replica_that_only_costs():
 
 def test_a_score_is_the_gain_until_gains_exceed_1():
     kernels = Kernels()
-    kernels.learn(100.0, 100.0, 2, violated=False)
+    for _ in range(2):
+        kernels.learn(100.0, 100.0, 2, violated=False)
 
     score = find_score(0, kernels.view, kernels.memory, -1)
 
     assert kernels.memory.floats[0, MOST_GAIN] == 1.0
-    assert score == pytest.approx(0.4 - (0.2 + 0.2))
+    assert score == pytest.approx((0.4 + 0.5 * 0.4) - (0.2 + 0.2 + 0.5 * 0.2))
 
 
 def test_a_score_is_relative_to_the_greatest_gain_that_was_met():
@@ -196,7 +184,7 @@ def test_the_node_type_that_is_added_and_removed_can_be_chosen():
     assert policy.decide(seen).target == Deployment((1, 1))
 
 
-def test_where_none_of_its_node_type_is_there_the_dearest_goes():
+def test_where_none_of_its_node_type_is_there_another_goes():
     policy = build(gamma=0.9, node_type=1)
     model = a_model(node_types=TWO, max_replicas=2)
     seen = at(0.0, model=model, deployment=Deployment((2, 0)))
@@ -207,13 +195,13 @@ def test_where_none_of_its_node_type_is_there_the_dearest_goes():
 
 
 def test_a_node_type_that_does_not_exist_is_refused():
-    with pytest.raises(ParameterError, match=r"Expected node_type below 1, .* got 3"):
+    with pytest.raises(ParameterError, match=r"Expected node_type .*below 1, .* got 3"):
         build(node_type=3).decide(at(100.0))
 
 
-def test_more_levels_than_fit_are_refused():
-    with pytest.raises(ParameterError, match="got 2000: give 1000 or fewer"):
-        build(levels=2000).decide(at(100.0))
+def test_more_states_than_fit_are_refused():
+    with pytest.raises(ParameterError, match=r"full-backup would need 2,000,000 states.*levels"):
+        build(levels=10_000).decide(at(100.0, max_replicas=200))
 
 
 @pytest.mark.parametrize("wrong", [{"alpha": 0}, {"gamma": 1}, {"node_type": 0.5}])
