@@ -172,8 +172,10 @@ class KernelPolicy:
         Raises:
             StateError: It is of another version, or no state of a compiled policy.
         """
-        if state.get("version") != VERSION or "draws" not in state:
+        if state.get("version") != VERSION:
             raise StateError(f"Expected state of version {VERSION}, got {state.get('version')}")
+        if "draws" not in state:
+            raise StateError(f"Expected the state of a compiled policy, got {sorted(state)}")
         self._draws = np.array(state["draws"])
         if "generator" in state:
             self._rng.bit_generator.state = state["generator"]
