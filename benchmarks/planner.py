@@ -4,9 +4,8 @@ All 24 settings of the 2023 paper's tables. With the exact model, jumps allowed,
 by that of the clairvoyant optimum, and compared with every policy that is registered, each moving
 as it was made to; then the same with moves of one replica for all. Started from the erroneous
 model of QL+PDS+ it has to find out from what is measured. Offline `value-iteration` knows another
-month of the same trace beforehand: it is a line beside, not a competitor. Policies that refuse
-their table are left out. Deep policies take hours for all settings: their published costs are
-compared.
+month of the same trace beforehand and is no competitor. Policies that refuse their table are left
+out. Deep policies take hours for all settings: their published costs are compared.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from weir_policies.registry import Compiled
 from weir_simulator.run import simulate
 
 ABOUT = "the planner against the clairvoyant optimum and every other policy, in all 24 settings"
-DURATION = "20 min"
+DURATION = "25 min"
 
 SEEDS = range(1, 11)
 ERRONEOUS = {"serviceError": [0.05, 0.10], "speedupError": 0.2, "scv": 1.0}
 """What QL+PDS+ starts from: service 5 to 10 % off, speedups up to 20 %, exponential service."""
 OFFLINE = ("value-iteration",)
-"""Knows the course of another month beforehand; a line beside."""
+"""Knows the course of another month beforehand, so it is no competitor."""
 GOALS = {"taxi": 1.12, "tweets": 1.18}
 GOAL_ERRONEOUS = 1.2
 
