@@ -147,7 +147,7 @@ class QLearningManagers:
         """Update Q with what the last interval cost, then choose by epsilon-greedy."""
         levels = np.minimum(seen.rates / QUANTUM + 0.5, LEVELS - 1).astype(np.int64)
         if self._last is not None:
-            self._learn(seen, levels, *self._last)
+            self._learn(seen, *self._last)
         changes = np.array([self._choose(o, seen.replicas[o], levels[o]) for o in range(MOST.size)])
         self._last = (seen.replicas, levels, changes)
         return [
@@ -159,9 +159,13 @@ class QLearningManagers:
             for o in np.flatnonzero(changes).tolist()
         ]
 
-    def _learn(
-        self, seen: Seen, levels: Counts, replicas: Counts, before: Counts, proposed: Counts
-    ) -> None:
+    def values_of(self, operator: str, *, replicas: int, rate: float) -> dict[int, float]:
+        """Return Q of every change that is allowed."""
+        o = OPERATORS.index(operator)
+        values = self._q[o, replicas, min(int(rate / QUANTUM + 0.5), LEVELS - 1)]
+        return {change: float(values[change]) for change in list_changes(o, replicas)}
+
+    def _learn(self, seen: Seen, replicas: Counts, before: Counts, proposed: Counts) -> None:
         changes = proposed if self._learns_denied else seen.replicas - replicas
         weights = self._weights
         costs = (
@@ -170,8 +174,10 @@ class QLearningManagers:
             + weights.resources * seen.replicas / MOST
         )
         for o, cost in enumerate(costs):
-            now = self._q[o, seen.replicas[o], levels[o]]
-            least = min(now[change] for change in list_changes(o, int(seen.replicas[o])))
+            reached = self.values_of(
+                OPERATORS[o], replicas=int(seen.replicas[o]), rate=float(seen.rates[o])
+            )
+            least = min(reached.values())
             place = (o, replicas[o], before[o], changes[o])
             self._q[place] += ALPHA * (cost + GAMMA * least - self._q[place])
 
