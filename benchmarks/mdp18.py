@@ -186,8 +186,9 @@ def run_year(
     sizes = np.full(axes, REPLICAS, dtype=np.int64)
     moves = list_moves([REPLICAS] * axes)
     deployments, actions = moves.shape
-    replicas = sum(1 + np.arange(deployments) // REPLICAS**axis % REPLICAS for axis in range(axes))
-    share: Floats = np.asarray(replicas * (RESOURCES / (axes * REPLICAS)), dtype=np.float64)
+    digits = np.arange(deployments)[:, None] // REPLICAS ** np.arange(axes) % REPLICAS  # d x n
+    replicas = axes + digits.sum(axis=1)
+    share = replicas * (RESOURCES / (axes * REPLICAS))
     penalty: Floats = np.where(feared.reshape(agents, -1), VIOLATED, 0.0)
     unknown = np.zeros((agents, deployments * levels * (actions if controller.per_action else 1)))
     if controller.kind is not Kind.ALL_UNKNOWN:
@@ -209,7 +210,7 @@ def run_year(
         share,
         penalty,
         application,
-        1 + np.arange(deployments) if controller.utilisation is not None else replicas,
+        replicas,
         operators,
         unknown,
         counted,
