@@ -56,12 +56,12 @@ class _StampOfAll:
         What older code left is then never read; it could name types that are gone.
         """
         line: str = super().get_disambiguator()  # type: ignore[misc]  # the locator's
-        return f"{line}-{self.get_source_stamp()[:12]}"
+        return f"{line}-{self.get_source_stamp().hex()[:12]}"
 
-    def get_source_stamp(self) -> str:
+    def get_source_stamp(self) -> bytes:
         """Return a hash of all sources."""
         digests = "".join(_digest(module) for module in sorted(find_sources(self._module)))
-        return hashlib.sha256(digests.encode()).hexdigest()
+        return hashlib.sha256(digests.encode()).digest()
 
 
 class InFolderTold(_StampOfAll, UserProvidedCacheLocator):

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import config
 
 from weir_policies.kernels.caching import LOCATORS
 
-setattr(numba.config, "CACHE_LOCATOR_CLASSES", LOCATORS)  # noqa: B010  (unknown to its stubs)
+setattr(config, "CACHE_LOCATOR_CLASSES", LOCATORS)  # noqa: B010  (unknown to its stubs)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
