@@ -90,6 +90,7 @@ from weir_policies.operator_manager.planner_memory import (
     PLANS,
     RECONFIGURATION_COST,
     RESTARTS,
+    ROOM,
     RUNG_CAPACITY,
     RUNGS_USED,
     SEASON,
@@ -126,7 +127,7 @@ INTERVALS_PER_BLOCK = 10
 FIRST_PLAN = 2
 """Blocks to see before planning."""
 DRIFTED = 0.02
-"""Relative change of the model from which the menu is made anew at the end of a block."""
+"""Relative change of the model from which the menu is made anew with the next plan."""
 JUMPED = 0.2
 """The same, at once."""
 OUTAGE = 0.3
@@ -209,8 +210,16 @@ def read_model(o: int, view: View, memory: Memory) -> float:
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
         number += weight * np.log(view.speedup[o, place])
         number += weight * 1.3 * np.log(max(view.price[o, place] / traits[TOP_COST], 1e-9))
-        number += weight * 1.7 * np.log(1.0 + view.limit[o, place])
     return number + 5 * (traits[WEIGHT_VIOLATION] + 2 * traits[WEIGHT_RESOURCES])
+
+
+@compiled
+def read_room(o: int, view: View) -> float:
+    """Return a number that changes where a pool's room does."""
+    number = 0.0
+    for place in range(view.counts.shape[1]):
+        number += (1 + 0.1 * place) * np.log(1.0 + view.limit[o, place])
+    return number
 
 
 @compiled
@@ -239,8 +248,10 @@ def learn(o: int, view: View, memory: Memory) -> None:
     outgrown = 1.2 * floats[PEAK] > floats[MENU_TOP]
     due = ints[BLOCKS] >= ints[NEXT_PLAN] or is_beyond_levels(o, view, memory)
     afresh = False
-    if first or outgrown or moved > JUMPED or (ended and moved > DRIFTED):
-        floats[FINGERPRINT] = model
+    room = read_room(o, view)
+    changed = moved > DRIFTED or room != floats[ROOM]
+    if first or outgrown or moved > JUMPED or (due and changed):
+        floats[FINGERPRINT], floats[ROOM] = model, room
         rungs = ints[RUNGS_USED]
         build_menu(o, view, memory)
         afresh = moved > JUMPED or rungs != ints[RUNGS_USED]
