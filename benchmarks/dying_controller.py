@@ -56,9 +56,9 @@ class DyingStore(FileStatusStore):
         self._step = step
         self._direction = direction
 
-    def save(self, status: AppStatus) -> None:
+    async def save(self, status: AppStatus) -> None:
         """Keep the status, then die if this is the step."""
-        super().save(status)
+        await super().save(status)
         journal = status.rescale
         if journal and (journal.step, journal.direction) == (self._step, self._direction):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -57,7 +57,7 @@ class StatusStore(Protocol):
         """Return the last status saved, or a fresh one."""
         ...
 
-    def save(self, status: AppStatus) -> None:
+    async def save(self, status: AppStatus) -> None:
         """Keep `status`; when this returns, it outlives the process."""
 
 
@@ -83,7 +83,7 @@ class FileStatusStore:
                 f"({error.error_count()} errors): move the file away to start afresh"
             ) from error
 
-    def save(self, status: AppStatus) -> None:
+    async def save(self, status: AppStatus) -> None:
         """Replace the file in one step.
 
         Raises:

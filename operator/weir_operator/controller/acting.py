@@ -84,7 +84,7 @@ class Actor:
         if self._task is not None:
             await self._task
 
-    def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
+    async def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
         """Return the last change if the metrics say that it must be taken back."""
         if self._judged is None:
             return None
@@ -108,7 +108,7 @@ class Actor:
         failed = FailedDeployment(
             deployment=journal.target, until=now + self._settings.failed_for, reason=reason
         )
-        self._store.save(status.model_copy(update={"failed": (*status.failed[-9:], failed)}))
+        await self._store.save(status.model_copy(update={"failed": (*status.failed[-9:], failed)}))
         return journal
 
     async def _act(self, action: Action) -> None:
@@ -117,7 +117,7 @@ class Actor:
         try:
             status = self._store.load()
             tokens = ruling.tokens.to_dict()
-            self._store.save(status.model_copy(update={"restart_tokens": tokens}))
+            await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
             resized = _only_resizes(action, status.deployments)
             if resized != status.deployments:
                 # A size that is refused becomes part of the restart, or of the next one.

@@ -162,7 +162,7 @@ class ApplicationController:
         )
         if sight.app is not None:
             self._previous = sight.app
-        tick = self._decide(sight, replicas, start, now)
+        tick = await self._decide(sight, replicas, start, now)
         self._on_tick(tick)
         return tick
 
@@ -222,7 +222,7 @@ class ApplicationController:
 
     # -- deciding ---------------------------------------------------------------------------------
 
-    def _decide(
+    async def _decide(
         self, sight: Sight, replicas: tuple[Replica, ...], start: float, now: float
     ) -> Tick:
         status = self._store.load()
@@ -264,7 +264,7 @@ class ApplicationController:
             self._tell("VarianceAssumed", assumed)
         self._assumed = self._assumed or assumed
         tick_id = uuid.uuid4().hex[:12]
-        undone = self._actor.judge(self._interval_of(sight), now)
+        undone = await self._actor.judge(self._interval_of(sight), now)
         if undone is not None:
             ruling = self._take_back(undone, status.deployments)
         else:

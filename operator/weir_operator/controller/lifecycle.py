@@ -140,7 +140,7 @@ class Lifecycle:
                 self._tell("ResizeRefused", str(error))
                 return False
             status = self._store.load()
-            self._store.save(status.model_copy(update={"deployments": target}))
+            await self._store.save(status.model_copy(update={"deployments": target}))
             self._on_change(
                 plan(
                     kind=Kind.RESIZE,
@@ -217,7 +217,7 @@ class Lifecycle:
 
     async def _recover(self, job: str, cause: str) -> None:
         status = self._store.load()
-        restore = self._runtime.newest_checkpoint(job) or status.restore_path
+        restore = await self._runtime.newest_checkpoint(job) or status.restore_path
         self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
         await self._walk(
             plan(

@@ -73,7 +73,7 @@ class Rescaler:
             Step.VERIFY: self._verify,
         }
         while not journal.step.is_end:
-            self._write(journal)
+            await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
             try:
                 # Whatever the step asks, somebody must be there to answer.
@@ -127,10 +127,10 @@ class Rescaler:
         except PermanentError as error:
             return await self._savepoint_failed(journal, str(error))
         if found is None:
-            if settings.via == "Auto" and self._runtime.newest_checkpoint(job) is not None:
+            if settings.via == "Auto" and await self._runtime.newest_checkpoint(job) is not None:
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
                 late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
-                self._write(late)
+                await self._write(late)
                 return await self._stop_by_checkpoint(late)
             found = await self._until(ended, settings.start_deadline)
         if found is None or found.path is None:
@@ -145,7 +145,7 @@ class Rescaler:
         if lives and journal.kind is not Kind.SUSPEND:
             return self._give_up(journal, cause)
         late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
-        self._write(late)
+        await self._write(late)
         return await self._stop_by_checkpoint(late)
 
     async def _stop_by_checkpoint(self, journal: RescaleJournal) -> RescaleJournal:
@@ -159,7 +159,7 @@ class Rescaler:
             return self._stopped(
                 journal.at(Step.STOP, self._clock.now(), by_checkpoint=False), path
             )
-        restore = self._runtime.newest_checkpoint(job) or self._store.load().restore_path
+        restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
         return self._stopped(journal.at(Step.STOP, self._clock.now(), by_checkpoint=True), restore)
 
     def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:
@@ -175,7 +175,7 @@ class Rescaler:
             ran = ran or progress.ran
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
-        restore = self._runtime.newest_checkpoint(job) or journal.restore_path
+        restore = await self._runtime.newest_checkpoint(job) or journal.restore_path
         now = self._clock.now()
         if journal.kind is Kind.START or journal.attempt >= self._settings.back_attempts:
             return journal.at(Step.FAILED, now, ran=ran, restore_path=restore)
@@ -212,7 +212,7 @@ class Rescaler:
         progress = await self._retried(lambda: self._jobs.progress(job))
         if progress is not None and progress.state in LIVE_STATES:
             return journal.at(Step.ABANDONED, now)
-        restore = self._runtime.newest_checkpoint(job) or self._store.load().restore_path
+        restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
         return journal.at(
             Step.SUBMIT, now, restore_path=restore, new_job=new_id(), by_checkpoint=True
         )
@@ -299,8 +299,8 @@ class Rescaler:
             # Two jobs at once would emit every record twice: better to wait than to go on.
             raise TemporaryError(f"Job {job} did not end; it must, before the next one starts")
 
-    def _write(self, journal: RescaleJournal) -> None:
-        self._store.save(self._store.load().model_copy(update={"rescale": journal}))
+    async def _write(self, journal: RescaleJournal) -> None:
+        await self._store.save(self._store.load().model_copy(update={"rescale": journal}))
 
     async def _finish(self, journal: RescaleJournal) -> None:
         """Write what is true now, then clear what nobody needs any more."""
@@ -322,7 +322,7 @@ class Rescaler:
             status.savepoints, journal, keep=self._settings.keep_savepoints
         )
         changes["savepoints"] = savepoints
-        self._store.save(status.model_copy(update=changes))
+        await self._store.save(status.model_copy(update=changes))
         for path in superseded:
             try:
                 await self._jobs.dispose(path)

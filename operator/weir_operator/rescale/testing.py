@@ -111,7 +111,7 @@ class FakeWorld:
         """Return a name."""
         return "job.jar"
 
-    def newest_checkpoint(self, job_id: str) -> str | None:
+    async def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the checkpoint that the job took last."""
         path = f"file:/checkpoints/{job_id}/chk-1"
         return path if path in self.positions else None
@@ -269,7 +269,7 @@ class MemoryStatusStore:
         """Return the last status saved."""
         return self.status
 
-    def save(self, status: AppStatus) -> None:
+    async def save(self, status: AppStatus) -> None:
         """Keep `status`, through JSON as a real store would."""
         self.status = AppStatus.model_validate_json(status.model_dump_json())
         self.history.append(self.status)

@@ -153,7 +153,7 @@ class LocalRuntime:
         """Return the path of the job's jar on this machine, to be uploaded."""
         return str(self._settings.job_jar)
 
-    def newest_checkpoint(self, job_id: str) -> str | None:
+    async def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the path of this job's newest complete checkpoint in storage, if any."""
         return self._app.newest_checkpoint(job_id)
 

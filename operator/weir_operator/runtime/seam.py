@@ -90,7 +90,7 @@ class Runtime(Protocol):
         """Return the path of the job's jar on this machine, to be uploaded."""
         ...
 
-    def newest_checkpoint(self, job_id: str) -> str | None:
+    async def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the path of this job's newest complete checkpoint in storage, if any."""
 
     async def close(self) -> None:

@@ -99,7 +99,7 @@ async def test_a_change_left_half_done_is_finished_first(stage):
         target=TWO,
         old_job=status.job_id,
     )
-    stage.store.save(status.model_copy(update={"rescale": journal}))
+    await stage.store.save(status.model_copy(update={"rescale": journal}))
 
     await stage.lifecycle().bring_up()
 
@@ -122,7 +122,7 @@ async def test_a_lost_taskmanager_is_replaced_and_told(stage):
 async def test_a_taskmanager_that_nothing_claims_is_ended(stage):
     lifecycle = await stage.running()
     await lifecycle.change(TWO, "more")
-    stage.store.save(stage.store.load().model_copy(update={"deployments": ONE}))
+    await stage.store.save(stage.store.load().model_copy(update={"deployments": ONE}))
 
     await lifecycle.heal()
 
@@ -208,7 +208,7 @@ async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_anew
     journal = plan(kind=Kind.START, reason="run", now=0.0, source={}, target=ONE, old_job=None).at(
         Step.VERIFY, 0.0
     )
-    stage.store.save(stage.store.load().model_copy(update={"rescale": journal}))
+    await stage.store.save(stage.store.load().model_copy(update={"rescale": journal}))
 
     await stage.lifecycle().bring_up()
 
@@ -235,9 +235,9 @@ def fail_at(store, step):
     """Return a save that a full disk refuses from this step on."""
     save = store.save
 
-    def refuse(status):
+    async def refuse(status):
         if status.rescale.step is step:
             raise TemporaryError("the disk is full")
-        save(status)
+        await save(status)
 
     return refuse

@@ -118,7 +118,7 @@ async def test_a_job_runs_where_it_is_pinned_and_takes_checkpoints(runtime, rest
     assert topology.operators == ("numbers", "work")
     assert topology.keyed_into("work")
     assert await misplaced(rest, FIRST, await operators_of(runtime)) is None
-    newest = runtime.newest_checkpoint(FIRST)
+    newest = await runtime.newest_checkpoint(FIRST)
     assert newest is not None
     assert newest.startswith(str(runtime.folder / "checkpoints" / FIRST / "chk-"))
 
@@ -260,7 +260,7 @@ async def test_a_lost_job_manager_is_started_again_and_found_by_the_task_manager
 
 
 async def checkpoint_in_storage(runtime, job_id):
-    return runtime.newest_checkpoint(job_id)
+    return await runtime.newest_checkpoint(job_id)
 
 
 async def is_over(rest, job_id):
