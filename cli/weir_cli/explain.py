@@ -25,8 +25,8 @@ def explain(
 ) -> None:
     """Show what was seen, what was weighed, what was expected, and what happened."""
     from weir_operator.controller.explanation import explain_at, to_plain
-    from weir_operator.controller.local_run import state_directory
     from weir_operator.controller.records import RecordStore
+    from weir_operator.controller.steering import state_directory
     from weir_operator.errors import PermanentError
 
     path = state_directory(state, app) / "records.sqlite"

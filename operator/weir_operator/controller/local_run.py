@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,9 @@ from pathlib import Path
 from weir_operator.clock import SystemClock
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
-from weir_operator.controller.learned import LearnedStore
-from weir_operator.controller.lifecycle import Lifecycle
-from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.steering import Surroundings, assemble, state_directory
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.faces.run_record import Record, RunSummary
 from weir_operator.flink.commands import Installation
@@ -28,7 +26,6 @@ from weir_operator.metrics.file_discovery import keep_targets
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.seam import MetricsSource
-from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.runtime.local import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
@@ -75,12 +72,6 @@ class Keeping:
     job: bool = False
 
 
-def state_directory(state: Path, app: str) -> Path:
-    """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
-    namespace, _, name = app.rpartition("/")
-    return state / f"{namespace or 'default'}.{name}"
-
-
 async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
     """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
 
@@ -107,7 +98,6 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         stop = _stop_on_signals(stack)
         records = RecordStore(folder / "records.sqlite")
         stack.callback(records.close)
-        store = FileStatusStore(folder / "status.json")
         loops = assembly.loop_settings(app, policy=run.policy)
         recorder = Recorder(loops, _prices(app), began=clock.now(), show=show)
 
@@ -121,69 +111,42 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
 
         jobs = FlinkJobs(runtime)
         stack.push_async_callback(jobs.close)
-        rescaler = Rescaler(
-            runtime=runtime,
-            jobs=jobs,
-            spec=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
-            store=store,
-            settings=assembly.rescale_settings(app),
-            clock=clock,
-        )
-        job = app.spec.flink.job
-        lifecycle = Lifecycle(
-            runtime=runtime,
-            jobs=jobs,
-            rescaler=rescaler,
-            store=store,
-            initial=assembly.initial_deployments(app),
-            initial_savepoint=job.initial_savepoint if job else None,
-            clock=clock,
-            on_event=on_event,
-            on_change=on_change,
-        )
         source = _source(run, settings.app, runtime, folder, stack)
         stack.push_async_callback(source.close)
-        managers = assembly.operator_managers(app, policy=run.policy)
-        controller = ApplicationController(
-            settings=loops,
-            operators={each.name: each for each in world.operators(app)},
-            runtime=runtime,
-            jobs=jobs,
-            lifecycle=lifecycle,
-            source=source,
-            managers=managers,
-            application_manager=assembly.application_manager(app),
-            store=store,
-            records=records,
-            learned=LearnedStore(
-                folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
+        steering = assemble(
+            app,
+            Surroundings(
+                runtime=runtime,
+                jobs=jobs,
+                store=FileStatusStore(folder / "status.json"),
+                source=source,
+                records=records,
+                folder=folder,
+                clock=clock,
+                on_tick=recorder.tick,
+                on_event=on_event,
+                on_change=on_change,
             ),
-            clock=clock,
-            on_tick=recorder.tick,
-            on_event=on_event,
+            job=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
+            policy=run.policy,
         )
-        bringing_up = asyncio.create_task(lifecycle.bring_up())
+        bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
         # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
-        compiling = asyncio.create_task(asyncio.to_thread(_compile, list(managers.values())))
+        compiling = asyncio.create_task(asyncio.to_thread(steering.compile))
         await _first(bringing_up, stop)
         await _first(compiling, stop)
         keeping.job = run.keep and bringing_up.done() and not bringing_up.cancelled()
         if not stop.is_set():
-            await _steer(controller, stop, run.duration)
+            await _steer(steering.controller, stop, run.duration)
         if not keeping.job:
             try:
-                await lifecycle.suspend()
+                await steering.lifecycle.suspend()
             except WeirError as error:
                 # The run is over all the same; the next start goes on from the newest checkpoint.
                 on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
         )
-
-
-def _compile(managers: Sequence[OperatorManager]) -> None:
-    for manager in managers:
-        manager.compile()
 
 
 async def _quantile(source: MetricsSource, now: float) -> float:

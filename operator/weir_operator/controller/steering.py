@@ -1,0 +1,123 @@
+"""The loops of one StreamApp, put together: the same on one machine and on a cluster.
+
+What differs between the two (where processes live, where the status is kept, where samples come
+from, who is told) is passed in; everything else follows from the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import Clock
+from weir_operator.controller import assembly
+from weir_operator.controller.application import ApplicationController, Tick
+from weir_operator.controller.learned import LearnedStore
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.records import Event, RecordStore
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.metrics.seam import MetricsSource
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.runtime.seam import Runtime
+from weir_operator.status import StatusStore
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What the loops of one StreamApp stand on. Whoever made the parts also closes them."""
+
+    runtime: Runtime
+    jobs: FlinkJobs
+    store: StatusStore
+    source: MetricsSource
+    records: RecordStore
+    folder: Path
+    """Where what was learned is kept."""
+    clock: Clock
+    on_tick: Callable[[Tick], None]
+    on_event: Callable[[Event], None]
+    on_change: Callable[[RescaleJournal], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Steering:
+    """One StreamApp's loops, not yet running."""
+
+    lifecycle: Lifecycle
+    controller: ApplicationController
+    managers: Mapping[str, OperatorManager]
+
+    def compile(self) -> None:
+        """Compile the policies, which may take a minute: not for the event loop's thread."""
+        for manager in self.managers.values():
+            manager.compile()
+
+
+def state_directory(state: Path, app: str) -> Path:
+    """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
+    namespace, _, name = app.rpartition("/")
+    return state / f"{namespace or 'default'}.{name}"
+
+
+def assemble(
+    app: StreamApp, around: Surroundings, *, job: JobSpec, policy: str | None = None
+) -> Steering:
+    """Put the loops of `app` together.
+
+    Args:
+        app: The manifest.
+        around: What the loops stand on.
+        job: How the job is submitted.
+        policy: Overrides the manifest's.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: One of its settings is unknown or out of range.
+    """
+    loops = assembly.loop_settings(app, policy=policy)
+    managers = assembly.operator_managers(app, policy=policy)
+    rescaler = Rescaler(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        spec=job,
+        store=around.store,
+        settings=assembly.rescale_settings(app),
+        clock=around.clock,
+    )
+    given = app.spec.flink.job
+    lifecycle = Lifecycle(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        rescaler=rescaler,
+        store=around.store,
+        initial=assembly.initial_deployments(app),
+        initial_savepoint=given.initial_savepoint if given else None,
+        clock=around.clock,
+        on_event=around.on_event,
+        on_change=around.on_change,
+    )
+    controller = ApplicationController(
+        settings=loops,
+        operators={each.name: each for each in world.operators(app)},
+        runtime=around.runtime,
+        jobs=around.jobs,
+        lifecycle=lifecycle,
+        source=around.source,
+        managers=managers,
+        application_manager=assembly.application_manager(app),
+        store=around.store,
+        records=around.records,
+        learned=LearnedStore(
+            around.folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
+        ),
+        clock=around.clock,
+        on_tick=around.on_tick,
+        on_event=around.on_event,
+    )
+    return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
