@@ -16,7 +16,7 @@ READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
 # A short way to run only what needs no other program: make test-fast.
-FAST := not flink and not prometheus and not browser
+FAST := not flink and not prometheus and not browser and not kubernetes_api
 
 .PHONY: help
 help: ## Print this list
@@ -56,7 +56,7 @@ test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: test-fast
-test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus nor a browser
+test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
 
 .PHONY: check

@@ -1,0 +1,104 @@
+"""What a test says to the API server, in plain values: no model judges them on the way."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server said."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        """The sentence of a refusal."""
+        return str(self.body.get("message", ""))
+
+
+class Kube:
+    """A client of the API server with an own namespace."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, *, url: str, namespace: str, kubeconfig: Path
+    ) -> None:
+        self._session = session
+        self.url = url
+        self.namespace = namespace
+        self.kubeconfig = kubeconfig
+        """A file for clients under test; names no namespace."""
+
+    @property
+    def stream_apps(self) -> str:
+        """Path of the namespace's StreamApps."""
+        return f"/apis/weir.dev/v1alpha1/namespaces/{self.namespace}/streamapps"
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Answer:
+        """Send one request and return the answer, whatever it is."""
+        async with self._session.request(
+            method,
+            f"{self.url}{path}",
+            data=None if body is None else json.dumps(body),
+            headers={"Content-Type": content_type, "Accept": accept},
+        ) as response:
+            if response.content_type == "application/json":
+                return Answer(response.status, await response.json())
+            return Answer(response.status, {"message": await response.text()})
+
+    async def get(self, path: str, *, accept: str = "application/json") -> Answer:
+        """Read an object or a list."""
+        return await self.ask("GET", path, accept=accept)
+
+    async def create(self, path: str, body: object) -> Answer:
+        """Add `body` to the collection at `path`; an unknown field is an error."""
+        return await self.ask("POST", f"{path}?fieldValidation=Strict", body)
+
+    async def replace(self, path: str, body: object) -> Answer:
+        """Put `body` in the place of the object at `path`."""
+        return await self.ask("PUT", path, body)
+
+    async def merge(self, path: str, body: object) -> Answer:
+        """Merge `body` into the object at `path`."""
+        return await self.ask("PATCH", path, body, content_type=MERGE_PATCH)
+
+    async def apply(self, path: str, body: object, *, manager: str = "test") -> Answer:
+        """Apply `body` at `path` on the server's side, as `kubectl apply --server-side`."""
+        return await self.ask(
+            "PATCH",
+            f"{path}?fieldManager={manager}&force=true",
+            body,
+            content_type=APPLY_PATCH,
+        )
+
+    async def delete(self, path: str) -> Answer:
+        """Delete the object at `path`."""
+        return await self.ask("DELETE", path)
+
+
+def session_for(*, certificate: Path, token: str) -> aiohttp.ClientSession:
+    """Return a session that trusts `certificate` alone and shows `token`."""
+    trust = ssl.create_default_context(cafile=certificate)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trust),
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=aiohttp.ClientTimeout(total=30),
+    )

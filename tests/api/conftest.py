@@ -1,0 +1,71 @@
+"""A real API server for the session, and a namespace of its own for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.api.assets import MissingProgramError, find_or_build_assets
+from tests.api.client import Kube, session_for
+from tests.api.control_plane import ControlPlane, running_control_plane
+from weir_operator.streamapp.crd import crd
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs before the first test: a build takes longer than a test may."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    needed = any(item.get_closest_marker("kubernetes_api") for item in session.items)
+    if not needed or session.config.option.collectonly or reporter is None:
+        return
+    with suppress(MissingProgramError):  # said again by each test that needs it
+        find_or_build_assets(say=lambda sentence: reporter.write(f"{sentence}\n", flush=True))
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver, ready, with Weir's CRDs."""
+    try:
+        with running_control_plane(
+            find_or_build_assets(), tmp_path_factory.mktemp("control-plane")
+        ) as plane:
+            asyncio.run(_define_stream_apps(plane))
+            yield plane
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+async def kube(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Kube]:
+    """A client with a fresh namespace, which nobody else uses."""
+    async with session_for(
+        certificate=control_plane.certificate, token=control_plane.token
+    ) as session:
+        client = Kube(
+            session,
+            url=control_plane.url,
+            namespace="",
+            kubeconfig=control_plane.kubeconfig(tmp_path),
+        )
+        made = await client.create("/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+        client.namespace = made.body["metadata"]["name"]
+        yield client
+
+
+async def _define_stream_apps(plane: ControlPlane) -> None:
+    """Create the CRD and return when StreamApps can be stored.
+
+    For a moment after a CRD is established the API server answers 429 or 404.
+    """
+    async with session_for(certificate=plane.certificate, token=plane.token) as session:
+        client = Kube(session, url=plane.url, namespace="default", kubeconfig=Path())
+        made = await client.create(_CRDS, crd())
+        if made.status != 201:
+            raise RuntimeError(f"expected the API server to take the CRD: {made.message}")
+        while (await client.get(client.stream_apps)).status != 200:
+            await asyncio.sleep(0.05)
