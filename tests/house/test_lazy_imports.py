@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "gpytorch", "botorch", "pyspark")
+HEAVY = ("torch", "gpytorch", "botorch", "pyspark", "kopf", "kubernetes")
 
 LIGHT_WORK = {
     "a tabular policy": (
