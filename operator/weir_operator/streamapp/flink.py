@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic.types import JsonValue
@@ -80,11 +80,19 @@ class Storage(Section):
         return self
 
 
+class RefKind(StrEnum):
+    """What runs a job that is only advised."""
+
+    FLINK_DEPLOYMENT = "FlinkDeployment"
+    DEPLOYMENT = "Deployment"
+
+
 class FlinkRef(Section):
     """A job that somebody else runs."""
 
-    kind: Literal["FlinkDeployment"]
-    """Kind of the resource that runs the job. Format: `FlinkDeployment`."""
+    kind: RefKind = Field(examples=["FlinkDeployment"])
+    """Kind of the resource that runs the job: a FlinkDeployment of the Flink Kubernetes Operator,
+    or the Deployment of a JobManager. Format: `FlinkDeployment` or `Deployment`."""
 
     name: Name = Field(examples=["trips"])
     """Its name, in the StreamApp's own namespace."""

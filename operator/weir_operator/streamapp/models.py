@@ -46,6 +46,13 @@ class State(StrEnum):
     SUSPENDED = "Suspended"
 
 
+class DeletionPolicy(StrEnum):
+    """What becomes of a job's state when its StreamApp is deleted."""
+
+    KEEP = "Keep"
+    DELETE = "Delete"
+
+
 class Metadata(BaseModel):
     """Kubernetes' metadata; only what Weir reads is judged, the rest is kept as it is."""
 
@@ -69,6 +76,12 @@ class Spec(Section):
     state: State = State.RUNNING
     """Whether the job is to run; Suspended stops it with a savepoint. If unset, defaults to
     Running. Format: `Running` or `Suspended`."""
+
+    deletion_policy: DeletionPolicy = DeletionPolicy.KEEP
+    """What becomes of the job's state when the StreamApp is deleted. Keep stops the job with a last
+    savepoint, names it in an event, and leaves checkpoints and savepoints where they are; Delete
+    stops the job at once and removes them. May be changed until the deletion. If unset, defaults to
+    Keep. Format: `Keep` or `Delete`."""
 
     flink: Flink = Field(examples=[{"image": "example/trips:1.4"}])
     """The Flink job."""

@@ -2,91 +2,165 @@
 
 Numbers for people are texts with their unit (`RATE` 120/s), because columns of `kubectl get` show
 them as they are. What Weir itself needs to go on after a crash is kept as it writes it.
+
+Every text and list is bounded, so that a status never outgrows what etcd and kopf bear: whoever
+writes one cuts a longer text with `shorten`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import StrEnum
+from typing import Final, Literal
 
 from pydantic import Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import Replicas, Section, map_list_by
+from weir_operator.streamapp.section import LONGEST_NAME, Replicas, Section, map_list_by
+
+LONGEST_TEXT: Final = 1024
+"""Characters of a sentence in a status, as in an event."""
 
 
 class Condition(Section):
     """One aspect of the state, with every field of a Kubernetes condition."""
 
-    type: str = Field(max_length=316)
+    type: str = Field(min_length=1, max_length=64)
     """Aspect: Ready, MetricsHealthy, ModelFitted, ObjectiveMet, Progressing, Paused or Degraded."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
 
-    reason: str = Field(min_length=1, max_length=1024)
+    reason: str = Field(
+        min_length=1,
+        max_length=256,
+        json_schema_extra={"pattern": "^[A-Z][A-Za-z0-9]*$"},
+    )
     """Why, in one CamelCase word; never empty."""
 
-    message: str = Field(max_length=32768)
+    message: str = Field(max_length=LONGEST_TEXT)
     """Why, in a sentence."""
 
-    last_transition_time: str
+    last_transition_time: str = Field(max_length=40)
     """When `status` last changed. Format: RFC 3339."""
 
     observed_generation: int | None = Field(default=None, ge=0)
-    """Generation of the spec that was judged."""
+    """Generation of the spec that was judged. If unset, it is not known."""
+
+
+class Outcome(StrEnum):
+    """What became of a decision."""
+
+    STAYED = "Stayed"
+    GRANTED = "Granted"
+    DENIED = "Denied"
+    HELD = "Held"
+    ADVISED = "Advised"
+
+
+class DecisionStatus(Section):
+    """A decision of an Operator Manager and what became of it."""
+
+    id: str = Field(max_length=64)
+    """Under which `weir explain` finds it with everything that was weighed."""
+
+    time: str = Field(max_length=40)
+    """When it was taken. Format: RFC 3339."""
+
+    outcome: Outcome
+    """What became of it: the policy stayed; its proposal was granted or denied; it was held back
+    by bad data, a pause or a blocked period; or it was advice. Format: `Stayed`, `Granted`,
+    `Denied`, `Held` or `Advised`."""
+
+    message: str = Field(max_length=LONGEST_TEXT)
+    """Why, in a sentence."""
 
 
 class OperatorStatus(Section):
     """What is known of one operator."""
 
-    name: str
+    name: str = Field(max_length=LONGEST_NAME)
     """Name of the operator."""
 
-    deployment: Replicas | None = None
-    """Replicas per `pool/size` that were applied, after the last guard."""
+    replicas: int | None = Field(default=None, ge=0)
+    """Replicas of all pools. If unset, it does not run."""
 
-    rate: str | None = None
-    """Records that arrive per second, such as 120/s."""
+    deployment: Replicas | None = Field(default=None, max_length=128)
+    """Replicas per `pool/size` that were applied, after the last guard. If unset, it does not
+    run."""
 
-    response_time: str | None = None
-    """Mean time in the operator, waiting and service, such as 45ms."""
+    target: Replicas | None = Field(default=None, max_length=128)
+    """Replicas per `pool/size` that the last decision asks for. If unset, none was taken yet."""
 
-    message: str | None = None
-    """Why the last decision was taken."""
+    rate: str | None = Field(default=None, max_length=64)
+    """Records that arrive per second, such as 120/s. If unset, it is not known."""
+
+    response_time: str | None = Field(default=None, max_length=64)
+    """Mean time in the operator, waiting and service, such as 45ms. If unset, it is not known."""
+
+    budget: str | None = Field(default=None, max_length=64)
+    """Part of the objective that the Application Manager leaves to this operator, such as 60ms. If
+    unset, none was assigned yet."""
+
+    policy: str | None = Field(default=None, max_length=LONGEST_NAME)
+    """Policy that decides. If unset, the operator is fixed."""
+
+    decision: DecisionStatus | None = None
+    """The last decision. If unset, none was taken yet."""
 
 
 class StreamAppStatus(Section):
     """What Weir knows of the job, and what it did last."""
 
     observed_generation: int | None = Field(default=None, ge=0)
-    """Generation of the spec that the rest speaks of."""
+    """Generation of the spec that the rest speaks of. If unset, Weir has not seen any."""
 
-    conditions: tuple[Condition, ...] = Field(default=(), json_schema_extra=map_list_by("type"))
-    """Aspects of the state."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(), max_length=16, json_schema_extra=map_list_by("type")
+    )
+    """Aspects of the state. If unset, nothing is known."""
 
     replicas: int | None = Field(default=None, ge=0)
-    """Replicas of all operators."""
+    """Replicas of all operators. If unset, the job does not run."""
 
-    rate: str | None = None
-    """Records that enter the job per second."""
+    rate: str | None = Field(default=None, max_length=64)
+    """Records that enter the job per second. If unset, it is not known."""
 
-    response_time: str | None = None
-    """Response time over the last interval, in the objective's statistic."""
+    response_time: str | None = Field(default=None, max_length=64)
+    """Response time over the last interval, in the objective's statistic. If unset, it is not
+    known."""
 
-    objective: str | None = None
-    """The bound with its statistic, such as `200ms mean`."""
+    objective: str | None = Field(default=None, max_length=64)
+    """The bound with its statistic, such as `200ms mean`. If unset, Weir has not seen any."""
 
-    cost_per_hour: str | None = None
-    """What the deployment costs per hour, JobManager included."""
+    cost_per_hour: str | None = Field(default=None, max_length=64)
+    """What the deployment costs per hour, JobManager included. If unset, the job does not run."""
 
-    last_action: str | None = None
-    """The last change with its reason, in a sentence."""
+    last_action: str | None = Field(default=None, max_length=LONGEST_TEXT)
+    """The last change with its reason, in a sentence. If unset, there was none."""
 
-    operators: tuple[OperatorStatus, ...] = Field(default=(), json_schema_extra=map_list_by("name"))
-    """What is known of each operator."""
+    restarts_last_day: int | None = Field(default=None, ge=0)
+    """Restarts of the job that scaling caused in the last 24 hours. If unset, it never started."""
+
+    window: str | None = Field(default=None, max_length=LONGEST_NAME)
+    """Name of the blocked period that is open. If unset, none is."""
+
+    advice: str | None = Field(default=None, max_length=LONGEST_TEXT)
+    """In mode Advise, what following the decisions would have saved a day and with how many
+    restarts. If unset, too little was seen yet, or the mode is another."""
+
+    operators: tuple[OperatorStatus, ...] = Field(
+        default=(), max_length=100, json_schema_extra=map_list_by("name")
+    )
+    """What is known of each operator. If unset, nothing is."""
 
     rescale: dict[str, JsonValue] | None = None
-    """Journal of the change under way, or of the last one."""
+    """Journal of the change under way, or of the last one. If unset, there was none."""
 
     controller: dict[str, JsonValue] | None = None
-    """What Weir needs to go on after a crash: job, savepoints, failed deployments, budget."""
+    """What Weir needs to go on after a crash: job, savepoints, failed deployments, budget. If
+    unset, the job never started."""
+
+
+def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return `text`, cut at `longest` characters where it is longer."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
