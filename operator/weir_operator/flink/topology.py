@@ -141,6 +141,11 @@ def build_topology(
         vertex.id: _operator_of(vertex, subtasks[vertex.id], operator_of_task_manager)
         for vertex in job.vertices
     }
+    return group_vertices(job, operator_of)
+
+
+def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
+    """Return the operators of a job, given the operator of each vertex by the vertex's id."""
     operators = tuple(dict.fromkeys(operator_of[vertex.id] for vertex in job.vertices))
     fed = {edge.target for edge in job.edges}
     feeding = {edge.source for edge in job.edges}

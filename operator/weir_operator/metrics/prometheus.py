@@ -41,7 +41,8 @@ class PrometheusSource:
 
     Args:
         url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.
-        app: The StreamApp as its processes' label `weir_app` has it, before Flink mangles it.
+        app: The StreamApp as its processes' label `weir_app` has it, before Flink mangles it;
+            `None` for a job that Weir does not run, whose series `matchers` must tell apart.
         token: Sent as bearer token; `None` sends none.
         headers: Sent with every request, such as a tenant's id.
         verify: Whether the server's certificate is checked, or the path of the CA bundle to
@@ -55,7 +56,7 @@ class PrometheusSource:
     def __init__(
         self,
         url: str,
-        app: str,
+        app: str | None,
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -80,7 +81,8 @@ class PrometheusSource:
         self._host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
         self._timeout = timeout
         self._chunk = chunk
-        self._selector = _selector({"weir_app": names.mangle(app), **(matchers or {})})
+        own = {} if app is None else {"weir_app": names.mangle(app)}
+        self._selector = _selector({**own, **(matchers or {})})
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples that the server scraped in [start, end].

@@ -115,6 +115,15 @@ def job_manager_price(app: StreamApp) -> float:
     return job_manager.cpu.cores * _price(pool)
 
 
+def price_per_core(app: StreamApp, pool_name: str) -> float:
+    """Return what one CPU of the pool costs, currency per hour.
+
+    Raises:
+        KeyError: There is no such pool.
+    """
+    return _price(pool_named(app, pool_name))
+
+
 def _price(pool: NodePool) -> float:
     """Return the currency per CPU and hour."""
     return _PRICE_OF_ONLY_POOL if pool.price is None else pool.price

@@ -1,0 +1,165 @@
+"""A StreamApp whose job somebody else runs (`spec.flink.ref`): seen, judged and advised.
+
+It runs the same loops as every StreamApp, in the mode Advise, over seams that only read. The loops
+are made for the operators that the job has; when its owner brings out a job with others, they end
+and are made anew. What was learned is kept by name, so an operator that is still there goes on
+from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import Clock
+from weir_operator.cluster.adopted_advice import Advice, advise, cost_of_pods
+from weir_operator.cluster.adopted_metrics import AdoptedMetrics, PrometheusFor
+from weir_operator.cluster.adopted_reference import ClusterReader
+from weir_operator.cluster.adopted_seams import (
+    AdoptedJobs,
+    AdoptedRuntime,
+    AdoptedStore,
+    JobChangedError,
+)
+from weir_operator.cluster.adopted_view import AdoptedJob, adopted_app, unknown_operators
+from weir_operator.cluster.adopted_watch import JobWatch
+from weir_operator.controller import assembly
+from weir_operator.controller.application import Tick
+from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.steering import Steering, Surroundings, assemble
+from weir_operator.errors import WeirError
+from weir_operator.status import StatusStore
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import Mode, StreamApp
+
+LOOK_AGAIN = 30.0
+"""Seconds until a job that could not be seen is looked for again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedSurroundings:
+    """What the advice for one StreamApp stands on. Whoever made the parts also closes them."""
+
+    api: ClusterReader
+    store: StatusStore
+    records: RecordStore
+    folder: Path
+    """Where what was learned is kept."""
+    prometheus: PrometheusFor | None
+    """`None` asks the job's own Flink."""
+    clock: Clock
+    on_tick: Callable[[Tick], None]
+    on_advice: Callable[[Advice], None]
+    on_event: Callable[[Event], None]
+
+
+class AdoptedApp:
+    """Advises one StreamApp for as long as it is told to."""
+
+    def __init__(self, app: StreamApp, around: AdoptedSurroundings) -> None:
+        # Whatever the manifest says: a job that somebody else runs is never steered.
+        mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
+        self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
+        self._around = around
+        self._watch = JobWatch(self._app, around.api)
+        self._told = ""
+        self.advice: Advice | None = None
+        """The newest; `None` until there is one."""
+
+    @property
+    def job(self) -> AdoptedJob | None:
+        """The job as it was last seen."""
+        return self._watch.job
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Advise until `stop` is set; a job that is away is waited for, and told of once."""
+        metrics = AdoptedMetrics(
+            watch=self._watch, prometheus=self._around.prometheus, clock=self._around.clock
+        )
+        metrics.start()
+        try:
+            while not stop.is_set():
+                try:
+                    await self._watch.refresh()
+                    await self._run_loops(metrics, stop)
+                except JobChangedError as change:
+                    self._tell("JobChanged", str(change))
+                except WeirError as error:
+                    self._tell("JobNotFound", str(error))
+                    await self._pause(stop)
+        finally:
+            await metrics.close()
+            await self._watch.close()
+
+    async def _run_loops(self, metrics: AdoptedMetrics, stop: asyncio.Event) -> None:
+        job = self._watch.job
+        if job is None:
+            return
+        app = adopted_app(self._app, job)
+        self._tell("UnknownOperators", unknown_operators(self._app, job))
+        runtime = AdoptedRuntime(self._watch)
+        around = self._around
+        steering: Steering | None = None
+
+        def on_tick(tick: Tick) -> None:
+            around.on_tick(tick)
+            if steering is not None:
+                self._advise(tick, app, steering)
+
+        steering = assemble(
+            app,
+            Surroundings(
+                runtime=runtime,
+                jobs=AdoptedJobs(runtime, self._watch, clock=around.clock),
+                store=AdoptedStore(around.store, self._watch),
+                source=metrics,
+                records=around.records,
+                folder=around.folder,
+                clock=around.clock,
+                on_tick=on_tick,
+                on_event=around.on_event,
+                on_change=lambda journal: around.records.note(change=journal),
+            ),
+            job=assembly.job_spec(app, beside=around.folder),
+        )
+        await asyncio.to_thread(steering.compile)
+        self._told = ""
+        await steering.controller.run(stop)
+
+    def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
+        job = self._watch.job
+        if job is None:
+            return
+        pods = (*job.places.values(), *self._watch.job_managers)
+        advice = advise(
+            tick,
+            job,
+            steering.managers,
+            cost_now=cost_of_pods(app, pods),
+            job_manager_price=world.job_manager_price(app),
+        )
+        if advice is not None:
+            self.advice = advice
+            self._around.on_advice(advice)
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        """Wait a while, or until it is time to stop."""
+        stopping = asyncio.create_task(stop.wait())
+        sleeping = asyncio.create_task(self._around.clock.sleep(LOOK_AGAIN))
+        try:
+            await asyncio.wait({stopping, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopping, sleeping):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _tell(self, reason: str, message: str) -> None:
+        """Tell a fact once, until something else is told."""
+        if message and message != self._told:
+            self._told = message
+            now = self._around.clock.now()
+            self._around.on_event(Event(time=now, reason=reason, message=message))

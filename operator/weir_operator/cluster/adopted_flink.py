@@ -1,0 +1,182 @@
+"""Flink's REST interface of a job that somebody else runs: it is read, and never told anything.
+
+Beside what Weir asks of its own clusters, it is asked for what a stock job tells of itself without
+any reporter: `GET /jobs/:id/vertices/:id` carries, for every subtask, records in and out and the
+times it was busy, idle and held back.
+
+The JobManager gathers these every 10 s (`metrics.fetcher.update-interval`), so an answer is up to
+that old. How old is in the answer: the three times of a task add up to its age when they were
+taken. Seen on Flink 2.3.0; the fields are there since 1.16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.transport import FlinkTransport, Json
+
+T = TypeVar("T")
+
+_QUERY_LIMIT = 3000
+"""Characters of ids in one request; Flink's server takes a first line of 4096."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedTaskManager:
+    """A TaskManager of the cluster."""
+
+    id: str
+    host: str
+    """Its address as Flink knows it; on Kubernetes the pod's IP."""
+    slots: int
+    cores: int
+    """Processors that its JVM sees."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubtaskCounters:
+    """What one subtask has counted since it runs."""
+
+    index: int
+    records_in: float
+    records_out: float
+    busy_ms: float
+    """NaN for a source of the old kind, which cannot tell."""
+    back_pressured_ms: float
+    lag: float
+    """Seconds between the counting and the answer; NaN where the task does not tell."""
+
+
+class AdoptedFlink(FlinkRest):
+    """A client that sends nothing but GET."""
+
+    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
+        super().__init__(base_url, timeout=timeout)
+        self._transport = _ReadOnlyTransport(base_url, timeout=timeout)
+
+    async def hosts(self) -> tuple[AdoptedTaskManager, ...]:
+        """Return the TaskManagers with where they run."""
+        return await self._transport.ask("GET", "/taskmanagers", read_hosts)
+
+    async def counters(self, job_id: str, vertex_id: str) -> tuple[SubtaskCounters, ...]:
+        """Return what the running subtasks of a vertex have counted."""
+        return await self._transport.ask(
+            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", read_counters
+        )
+
+    async def metric_ids(self, job_id: str, vertex_id: str) -> tuple[str, ...]:
+        """Return the ids of all metrics of a vertex, such as `0.Source__trips.pendingRecords`."""
+        return await self._transport.ask(
+            "GET",
+            f"/jobs/{job_id}/vertices/{vertex_id}/metrics",
+            lambda answer: tuple(str(each["id"]) for each in answer),
+        )
+
+    async def metrics(self, job_id: str, vertex_id: str, ids: Sequence[str]) -> dict[str, float]:
+        """Return the values of some metrics of a vertex; one that is gone is left out."""
+        return await self._values(f"/jobs/{job_id}/vertices/{vertex_id}/metrics", ids)
+
+    async def job_metrics(self, job_id: str, ids: Sequence[str]) -> dict[str, float]:
+        """Return the values of some metrics of the job."""
+        return await self._values(f"/jobs/{job_id}/metrics", ids)
+
+    async def _values(self, path: str, ids: Sequence[str]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for some in _in_short_queries(ids):
+            found |= await self._transport.ask("GET", f"{path}?get={some}", _read_values)
+        return found
+
+
+class _ReadOnlyTransport(FlinkTransport):
+    """The last gate: whatever the code above it believes, a foreign job is not touched."""
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        parse: Callable[[Json], T],
+        *,
+        body: Mapping[str, Json] | None = None,
+        form: aiohttp.FormData | None = None,
+        timeout: float | None = None,
+    ) -> T:
+        """Send one GET; see the base.
+
+        Raises:
+            PermanentError: It is another method.
+        """
+        if method != "GET":
+            raise PermanentError(
+                f"Expected nothing but questions to a job that somebody else runs, got {method} "
+                f"{path}: it is advised only, see spec.flink.ref"
+            )
+        return await super().ask(method, path, parse, body=body, form=form, timeout=timeout)
+
+
+def read_hosts(answer: Json) -> tuple[AdoptedTaskManager, ...]:
+    """Read `GET /taskmanagers`."""
+    return tuple(
+        AdoptedTaskManager(
+            id=each["id"],
+            host=_host(each["path"]),
+            slots=each["slotsNumber"],
+            cores=each["hardware"]["cpuCores"],
+        )
+        for each in answer["taskmanagers"]
+    )
+
+
+def read_counters(answer: Json) -> tuple[SubtaskCounters, ...]:
+    """Read `GET /jobs/:id/vertices/:id`; a subtask that does not run has counted nothing."""
+    return tuple(
+        _read_subtask(subtask)
+        for subtask in answer["subtasks"]
+        if subtask["status"] == "RUNNING"
+        and subtask["metrics"]["read-records-complete"]
+        and subtask["metrics"]["write-records-complete"]
+    )
+
+
+def _read_subtask(answer: Json) -> SubtaskCounters:
+    counted = answer["metrics"]
+    busy, held = float(counted["accumulated-busy-time"]), counted["accumulated-backpressured-time"]
+    age = answer["status-duration"]["RUNNING"]
+    return SubtaskCounters(
+        index=answer["subtask"],
+        records_in=float(counted["read-records"]),
+        records_out=float(counted["write-records"]),
+        busy_ms=busy,
+        back_pressured_ms=float(held),
+        lag=max(0.0, age - busy - held - counted["accumulated-idle-time"]) / 1000
+        if math.isfinite(busy)
+        else math.nan,
+    )
+
+
+def _read_values(answer: Json) -> dict[str, float]:
+    return {str(each["id"]): float(each["value"]) for each in answer if "value" in each}
+
+
+def _host(path: str) -> str:
+    """Return the host in an actor's path, `pekko.tcp://flink@10.1.2.3:6122/user/...`."""
+    return urlsplit(path.replace(".tcp", "", 1)).hostname or ""
+
+
+def _in_short_queries(ids: Iterable[str]) -> Iterator[str]:
+    """Yield the ids, escaped and joined, in as few requests as the server takes."""
+    line = ""
+    for escaped in (quote(each, safe="") for each in ids):
+        if line and len(line) + len(escaped) > _QUERY_LIMIT:
+            yield line
+            line = ""
+        line = f"{line},{escaped}" if line else escaped
+    if line:
+        yield line

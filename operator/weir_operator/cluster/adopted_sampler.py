@@ -1,0 +1,186 @@
+"""Samples of a foreign job out of Flink's own REST interface, for want of a reporter.
+
+Every `PERIOD` each vertex is asked once for the counters of all its subtasks. The JobManager
+gathers them no more often, and its answer says how old they are, so each sample is stamped with
+the moment it was counted: rates are exact although answers are up to 10 s late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.cluster.adopted_flink import AdoptedFlink, SubtaskCounters
+from weir_operator.cluster.adopted_view import AdoptedJob, replica_id
+from weir_operator.cluster.adopted_watch import JobWatch
+from weir_operator.errors import WeirError
+from weir_operator.metrics import names
+from weir_operator.metrics.ring import SampleRing
+from weir_operator.metrics.seam import Window
+
+log = structlog.get_logger()
+
+PERIOD = 10.0
+"""Seconds between two rounds: the JobManager gathers no more often."""
+LATE = 2 * PERIOD
+"""Seconds that a sample may be late by: gathered every ten, asked for every ten."""
+SAME = 0.5
+"""Seconds within which two stamps are of one gathering, which was told twice."""
+KEEP = 900.0
+"""Seconds of samples that are kept."""
+
+_JOB_METRICS = {
+    "numRestarts": names.RESTARTS,
+    "lastCheckpointSize": names.CHECKPOINT_SIZE,
+    "lastCheckpointDuration": names.CHECKPOINT_MS,
+}
+_MARKER = re.compile(
+    r"(?P<subtask>\d+)\.latency\.(?:source_id\.[^.]+\.)?operator_id\.(?P<operator>[^.]+)"
+    r"\.operator_subtask_index\.\d+\.latency_median"
+)
+_OF_FUNCTION = re.compile(
+    r"(?P<subtask>\d+)\.(?P<operator>.+)\.(?P<metric>pendingRecords|numRecordsIn)"
+)
+
+
+class FlinkSampler:
+    """Asks Flink's REST interface for a job's counters, round by round."""
+
+    def __init__(self, watch: JobWatch, *, clock: Clock, period: float = PERIOD) -> None:
+        self._watch = watch
+        self._period = period
+        self._clock = clock
+        self._ring = SampleRing(KEEP)
+        self._counted: dict[str, float] = {}
+        self._extra: dict[str, tuple[_Extra, ...]] = {}
+        self._extra_of: str | None = None
+        self._rounds: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the rounds; again is no change."""
+        if self._rounds is None:
+            self._rounds = asyncio.create_task(self._run(), name="weir-adopted-metrics")
+
+    def window(self, *, start: float, end: float) -> Window:
+        """Return what was counted in [start, end], and what came too late for the last window."""
+        if self._rounds is not None and self._rounds.done():
+            self._rounds.result()  # a fault in the asking itself must not look like silence
+        return self._ring.window(start - LATE, end)
+
+    async def close(self) -> None:
+        """End the rounds."""
+        rounds, self._rounds = self._rounds, None
+        if rounds is not None:
+            rounds.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await rounds
+
+    async def sample(self) -> None:
+        """Ask once for every vertex of the job.
+
+        Raises:
+            WeirError: Flink did not answer, or does not know the job any more.
+        """
+        job, flink = self._watch.job, self._watch.flink
+        if job is None or flink is None:
+            return
+        if self._extra_of != job.id:
+            self._extra = {
+                vertex: tuple(_extras(await flink.metric_ids(job.id, vertex), is_source))
+                for vertex, is_source in _vertices(job)
+            }
+            self._extra_of, self._counted = job.id, {}
+        for name, vertices in job.topology.vertices.items():
+            for vertex in vertices:
+                await self._sample_vertex(flink, job.id, name, vertex.id)
+        told = await flink.job_metrics(job.id, list(_JOB_METRICS))
+        self._ring.add(
+            self._clock.now(),
+            [(_JOB_METRICS[each], {"job_id": job.id}, value) for each, value in told.items()],
+        )
+
+    async def _sample_vertex(
+        self, flink: AdoptedFlink, job_id: str, operator: str, vertex: str
+    ) -> None:
+        counters = await flink.counters(job_id, vertex)
+        # Flink counts all tasks in one round, so they are of one age.
+        lag = min((each.lag for each in counters if each.lag >= 0), default=0.0)
+        counted = self._clock.now() - lag
+        if counted - self._counted.get(vertex, -math.inf) < SAME:
+            return
+        self._counted[vertex] = counted
+        wanted = self._extra[vertex]
+        values = await flink.metrics(job_id, vertex, [each.id for each in wanted])
+        labels = {"job_id": job_id, "task_id": vertex}
+        extra = [each.sample(operator, labels, values) for each in wanted if each.id in values]
+        self._ring.add(counted, [*_samples(counters, operator, labels), *extra])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sample()
+            except WeirError as error:
+                log.info("the job's metrics cannot be read", failure=str(error))
+            await self._clock.sleep(self._period)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Extra:
+    """A metric of one subtask that the counters do not hold."""
+
+    id: str
+    subtask: str
+    series: str
+    labels: Mapping[str, str]
+
+    def sample(
+        self, operator: str, labels: Mapping[str, str], values: Mapping[str, float]
+    ) -> tuple[str, Mapping[str, str], float]:
+        own = {**labels, **_own_labels(operator, self.subtask), **self.labels}
+        return self.series, own, values[self.id]
+
+
+def _samples(
+    counters: Iterable[SubtaskCounters], operator: str, labels: Mapping[str, str]
+) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    for each in counters:
+        own = {**labels, **_own_labels(operator, str(each.index))}
+        yield names.RECORDS_IN, own, each.records_in
+        yield names.RECORDS_OUT, own, each.records_out
+        yield names.BUSY_MS, own, each.busy_ms
+        yield names.BACK_PRESSURED_MS, own, each.back_pressured_ms
+
+
+def _own_labels(operator: str, subtask: str) -> dict[str, str]:
+    return {"subtask_index": subtask, "tm_id": names.mangle(replica_id(operator, subtask))}
+
+
+def _vertices(job: AdoptedJob) -> Iterator[tuple[str, bool]]:
+    """Yield every vertex's id, and whether nothing flows into it."""
+    for name, vertices in job.topology.vertices.items():
+        for vertex in vertices:
+            yield vertex.id, name in job.topology.sources
+
+
+def _extras(ids: Iterable[str], is_source: bool) -> Iterator[_Extra]:
+    """Yield what is read beside the counters: latency markers, and what only a source tells."""
+    for each in ids:
+        if (marker := _MARKER.fullmatch(each)) is not None:
+            labels = {"operator_id": marker["operator"], "quantile": names.MARKER_QUANTILE}
+            yield _Extra(
+                id=each, subtask=marker["subtask"], series=names.LATENCY_MARKER, labels=labels
+            )
+        elif is_source and (found := _OF_FUNCTION.fullmatch(each)) is not None:
+            yield _Extra(
+                id=each,
+                subtask=found["subtask"],
+                series=f"{names.OPERATOR}{found['metric']}",
+                labels={"operator_id": found["operator"]},
+            )
