@@ -13,6 +13,7 @@ from pathlib import Path
 from weir_operator.clock import SystemClock
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
+from weir_operator.controller.bill import prices
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.steering import Surroundings, assemble, state_directory
@@ -99,7 +100,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         records = RecordStore(folder / "records.sqlite")
         stack.callback(records.close)
         loops = assembly.loop_settings(app, policy=run.policy)
-        recorder = Recorder(loops, _prices(app), began=clock.now(), show=show)
+        recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
 
         def on_event(event: Event) -> None:
             records.note(events=[event])
@@ -256,14 +257,6 @@ def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
         max_parallelism=app.spec.flink.max_parallelism,
         config=app.spec.flink.config or {},
     )
-
-
-def _prices(app: StreamApp) -> dict[str, float]:
-    return {
-        each.name: each.price
-        for name in world.operator_names(app)
-        for each in world.node_types(app, name)
-    }
 
 
 def _mib(memory: Memory) -> int:

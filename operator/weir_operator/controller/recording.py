@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weir_operator.controller.application import Tick
 from weir_operator.controller.application_manager import Proposal
+from weir_operator.controller.bill import cost_per_hour
 from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.faces.run_record import (
@@ -69,10 +70,8 @@ class Recorder:
 
     def tick(self, tick: Tick) -> None:
         """Record one control interval."""
-        hourly = self._settings.job_manager_price + sum(
-            count * self._prices[node_type]
-            for counts in tick.deployments.values()
-            for node_type, count in counts.items()
+        hourly = cost_per_hour(
+            tick.deployments, self._prices, job_manager=self._settings.job_manager_price
         )
         self._cost += hourly * (tick.now - self._last) / 3600
         length, self._last = tick.now - self._last, tick.now
