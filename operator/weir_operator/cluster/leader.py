@@ -1,0 +1,225 @@
+"""One active controller at a time: a Lease of coordination.k8s.io, held and renewed.
+
+kopf has no Lease; two controllers that both steer a job would each take the other's TaskManagers
+for orphans. So one holds the Lease, and the others wait. As client-go does it, nobody compares
+clocks of two machines: a Lease is over when it was not renewed for its duration *as this process
+saw it*. The holder counts from before it asked for the renewal, stops two thirds through, and
+whoever asks `check` after that is refused: a process that was stopped or hung in between steers
+nothing with a Lease that is another's by now.
+
+Time is the boot clock: it goes on while the machine sleeps, and nobody sets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.cluster.api import ConflictError, NotFoundError
+from weir_operator.cluster.objects import Body, ObjectApi
+from weir_operator.errors import PermanentError, TemporaryError
+
+log = structlog.get_logger()
+
+
+class LeaseLostError(TemporaryError):
+    """Another controller is, or may be, the active one: this one must touch nothing."""
+
+
+class Fence(Protocol):
+    """Whether this process may act."""
+
+    @property
+    def term(self) -> str:
+        """Names this time in office: no two controllers, nor two times of one, share it."""
+        ...
+
+    def check(self) -> None:
+        """Return if this process holds the Lease now.
+
+        Raises:
+            LeaseLostError: It does not, or cannot know.
+        """
+
+
+class BootClock:
+    """Seconds since the machine was started, sleep included: a `Clock` that nobody sets."""
+
+    def now(self) -> float:
+        """Return seconds since boot."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the event loop."""
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseSettings:
+    """Which Lease, and its times in seconds."""
+
+    namespace: str
+    identity: str
+    """Who holds it; the pod's name, which no two processes alive share."""
+    name: str = "weir-controller"
+    duration: int = 15
+    """After which a Lease that was not renewed is free."""
+    renew_deadline: float = 10.0
+    """After which a holder that could not renew stops acting: safely before `duration`."""
+    retry_every: float = 2.0
+    """Between two looks, and between two renewals."""
+
+
+class Leader:
+    """Seeks, keeps and gives back the Lease."""
+
+    def __init__(self, api: ObjectApi, settings: LeaseSettings, *, clock: Clock) -> None:
+        self._api = api
+        self._settings = settings
+        self._clock = clock
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
+        self._path = f"{self._collection}/{settings.name}"
+        self._renewed: float | None = None  # when the last successful renewal was asked for
+        self._seen: tuple[str, float] | None = None  # resourceVersion of another's, and since when
+        self._told = ""
+        self._term = f"{settings.identity}/{uuid.uuid4().hex[:12]}"
+
+    @property
+    def term(self) -> str:
+        """Names this time in office."""
+        return self._term
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process may act."""
+        return (
+            self._renewed is not None
+            and self._clock.now() - self._renewed < self._settings.renew_deadline
+        )
+
+    def check(self) -> None:
+        """Return if this process holds the Lease now.
+
+        Raises:
+            LeaseLostError: It does not, or cannot know.
+        """
+        if not self.holds:
+            raise LeaseLostError(
+                f"Expected to hold the Lease {self._settings.name!r}, got no renewal within "
+                f"{self._settings.renew_deadline:g} s; another controller may be active"
+            )
+
+    async def acquire(self) -> None:
+        """Wait until this process holds the Lease.
+
+        Raises:
+            PermanentError: The API server refuses for good, such as for missing rights.
+        """
+        while not await self._try():
+            await self._clock.sleep(self._settings.retry_every)
+        log.info("lease acquired", lease=self._settings.name, term=self._term)
+
+    async def keep(self) -> None:
+        """Renew for as long as it goes well.
+
+        Raises:
+            LeaseLostError: Another holds it, or it could not be renewed in time.
+        """
+        while True:
+            await self._clock.sleep(self._settings.retry_every)
+            if not await self._try() and self._renewed is None:
+                raise LeaseLostError(f"Another controller holds {self._settings.name!r}")
+            self.check()
+
+    async def release(self) -> None:
+        """Give the Lease back, so that the next need not wait for it to run out."""
+        if not self.holds:
+            return
+        self._renewed = None
+        try:
+            lease = await self._api.get(self._path)
+            if lease["spec"].get("holderIdentity") == self._settings.identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._api.replace(self._path, lease)
+        except (TemporaryError, PermanentError) as error:
+            log.info("lease not given back", failure=str(error))  # it runs out by itself
+
+    async def _try(self) -> bool:
+        """Take or renew the Lease; false where that did not come about."""
+        began = self._clock.now()
+        try:
+            await asyncio.wait_for(self._claim(began), self._settings.renew_deadline / 2)
+        except NotFoundError:
+            return await self._make(began)
+        except _HeldByAnotherError as error:
+            self._renewed = None
+            self._tell(str(error))
+            return False
+        except (ConflictError, TemporaryError, TimeoutError) as error:
+            # Somebody else wrote it in between, or nobody answered: the next look tells.
+            self._tell(f"The Lease could not be written: {error}")
+            return False
+        self._renewed = began
+        return True
+
+    async def _claim(self, now: float) -> None:
+        lease = await self._api.get(self._path)
+        spec = lease.setdefault("spec", {})
+        holder = spec.get("holderIdentity") or ""
+        own = holder == self._settings.identity
+        if holder and not own and not self._is_over(lease, now):
+            raise _HeldByAnotherError(f"{holder} holds the Lease")
+        changes = int(spec.get("leaseTransitions") or 0) + (not own)
+        await self._api.replace(self._path, {**lease, "spec": self._spec(changes, spec)})
+
+    async def _make(self, began: float) -> bool:
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._settings.name, "namespace": self._settings.namespace},
+            "spec": self._spec(0, {}),
+        }
+        try:
+            await self._api.create(self._collection, body)
+        except (ConflictError, TemporaryError) as error:
+            self._tell(str(error))
+            return False
+        self._renewed = began
+        return True
+
+    def _is_over(self, lease: Body, now: float) -> bool:
+        """Whether another's Lease has stood still for its duration, as seen from here."""
+        version = lease["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, now)
+            return False
+        lasts = float(lease["spec"].get("leaseDurationSeconds") or self._settings.duration)
+        return now - self._seen[1] >= lasts
+
+    def _spec(self, changes: int, before: Mapping[str, Any]) -> Body:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        own = before.get("holderIdentity") == self._settings.identity
+        return {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": self._settings.duration,
+            "acquireTime": before.get("acquireTime", now) if own else now,
+            "renewTime": now,
+            "leaseTransitions": changes,
+        }
+
+    def _tell(self, why: str) -> None:
+        if why != self._told:
+            log.info("lease not held", reason=why)
+            self._told = why
+
+
+class _HeldByAnotherError(Exception):
+    """Somebody else renews the Lease."""

@@ -1,0 +1,186 @@
+"""The status of a StreamApp at the API server: the one door through which Weir writes it.
+
+Two things are written: what people read, now and then; and what the controller needs to go on
+after a crash, before each step and answered before the step is taken. Both go by the same door,
+because both replace the same object: the status subresource, whole, on condition that its
+resourceVersion still stands. A merge patch would keep what a map no longer has (a pool that an
+operator left), and has nothing to say about who else wrote.
+
+**Fencing.** The first write of a controller puts its term (see `leader`) into the status. From
+then on a controller of an earlier term that wakes up and writes meets a conflict, reads the other
+term, and knows that its time is over. Before each write the Lease is asked, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+from pydantic import ValidationError
+from pydantic.types import JsonValue
+
+from weir_operator.cluster.api import ConflictError, NotFoundError
+from weir_operator.cluster.leader import Fence, LeaseLostError
+from weir_operator.cluster.objects import Body, ObjectApi, Resource
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.status import AppStatus
+from weir_operator.streamapp.models import API_VERSION, KIND
+
+log = structlog.get_logger()
+
+ATTEMPTS = 5
+"""Conflicts in a row, each with a look in between, after which a write gives up for now."""
+
+WRITER = "writer"
+"""Key under `status.controller` that names the term of whoever wrote last."""
+
+
+class StatusDoor:
+    """Reads and writes one StreamApp's status."""
+
+    def __init__(self, api: ObjectApi, resource: Resource, fence: Fence) -> None:
+        self._api = api
+        self._resource = resource
+        self._fence = fence
+        self._lock = asyncio.Lock()
+        self._version = ""
+        self._status: dict[str, JsonValue] = {}
+        self.writes = 0
+        """Successful ones."""
+
+    @property
+    def status(self) -> Mapping[str, JsonValue]:
+        """The status as this process last read or wrote it."""
+        return self._status
+
+    async def open(self) -> None:
+        """Read the status and put this controller's term into it.
+
+        Raises:
+            LeaseLostError: This process does not hold the Lease.
+            TemporaryError: The API server does not answer, or the StreamApp is gone.
+        """
+        async with self._lock:
+            self._read(await self._fetch())
+            if self._controller().get(WRITER) != self._fence.term:
+                claim = {**self._controller(), WRITER: self._fence.term}
+                await self._write({"controller": claim}, claiming=True)
+
+    async def write(self, part: Mapping[str, JsonValue]) -> None:
+        """Put fields into the status; those that are `None` are taken out of it.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            TemporaryError: It could not be written; what stands there is unknown.
+        """
+        async with self._lock:
+            await self._write(part, claiming=False)
+
+    async def write_controller(self, part: Mapping[str, JsonValue]) -> None:
+        """Put what the controller itself needs, with its term; see `write`."""
+        controller = part.get("controller")
+        own = controller if isinstance(controller, dict) else {}
+        await self.write({**part, "controller": {**own, WRITER: self._fence.term}})
+
+    async def _write(self, part: Mapping[str, JsonValue], *, claiming: bool) -> None:
+        for _ in range(ATTEMPTS):
+            self._fence.check()
+            merged = {**self._status, **part}
+            wanted = {name: value for name, value in merged.items() if value is not None}
+            if wanted == self._status:
+                return
+            try:
+                self._read(await self._api.replace(f"{self._path}/status", self._body(wanted)))
+            except ConflictError:
+                self._read(await self._fetch())
+                if not claiming and self._controller().get(WRITER) != self._fence.term:
+                    raise LeaseLostError(
+                        f"Another controller has written the status of {self._resource.key}"
+                    ) from None
+                continue
+            except NotFoundError as error:
+                raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+            self.writes += 1
+            return
+        raise TemporaryError(
+            f"The status of {self._resource.key} was changed {ATTEMPTS} times while it was written"
+        )
+
+    async def _fetch(self) -> Body:
+        try:
+            found = await self._api.get(self._path)
+        except NotFoundError as error:
+            raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+        if found["metadata"]["uid"] != self._resource.uid:
+            raise TemporaryError(f"StreamApp {self._resource.key} is another one now")
+        return found
+
+    def _read(self, body: Body) -> None:
+        self._version = body["metadata"]["resourceVersion"]
+        self._status = body.get("status") or {}
+
+    def _controller(self) -> dict[str, JsonValue]:
+        kept = self._status.get("controller")
+        return kept if isinstance(kept, dict) else {}
+
+    def _body(self, status: Mapping[str, JsonValue]) -> Body:
+        key = self._resource.key
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": self._resource.uid,
+                "resourceVersion": self._version,
+            },
+            # The subresource ignores the spec, but the schema asks for one.
+            "spec": dict(self._resource.spec),
+            "status": dict(status),
+        }
+
+    @property
+    def _path(self) -> str:
+        return self._resource.key.path
+
+
+class KubernetesStatusStore:
+    """A `StatusStore` in `status.rescale` (the journal) and `status.controller` (all the rest).
+
+    What is loaded comes from memory: the door was opened before, and nobody else writes.
+    """
+
+    def __init__(self, door: StatusDoor) -> None:
+        """Read what an earlier controller left.
+
+        Raises:
+            PermanentError: It is not a status of Weir.
+        """
+        self._door = door
+        kept = door.status.get("controller")
+        own = dict(kept) if isinstance(kept, dict) else {}
+        try:
+            self._status = AppStatus.model_validate({**own, "rescale": door.status.get("rescale")})
+        except ValidationError as error:
+            raise PermanentError(
+                "status.controller: expected what Weir wrote, got something else "
+                f"({error.error_count()} errors); remove status.controller and status.rescale to "
+                "start afresh"
+            ) from error
+
+    def load(self) -> AppStatus:
+        """Return the last status saved, or a fresh one."""
+        return self._status
+
+    async def save(self, status: AppStatus) -> None:
+        """Keep `status`; when this returns, the API server has it.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            TemporaryError: It could not be written.
+        """
+        plain = status.model_dump(mode="json", exclude_none=True)
+        journal = plain.pop("rescale", None)
+        await self._door.write_controller({"rescale": journal, "controller": plain})
+        self._status = status

@@ -1,0 +1,215 @@
+"""What people read of a StreamApp, from what is known of it: conditions, columns, operators. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from weir_operator.cluster.conditions import (
+    Aspect,
+    describe_change,
+    judge_change,
+    judge_metrics,
+    judge_model,
+    judge_objective,
+    judge_progress,
+    render,
+    stamp,
+)
+from weir_operator.controller.application import Tick
+from weir_operator.controller.bill import cost_per_hour
+from weir_operator.controller.recording import gap_of
+from weir_operator.controller.records import DecisionRecord
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal
+from weir_operator.streamapp.models import Mode
+from weir_operator.streamapp.status import (
+    DecisionStatus,
+    OperatorStatus,
+    Outcome,
+    StreamAppStatus,
+    shorten,
+)
+
+DAY = 86_400.0
+LONGEST_REASON = 256
+"""Characters of an operator's last decision: there may be a hundred operators."""
+
+NOT_PAUSED = Aspect("Paused", "False", "NotPaused", "Scaling is not paused")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known of a StreamApp now."""
+
+    generation: int
+    ready: Aspect
+    settings: LoopSettings | None = None
+    """`None` where the spec was never right."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Currency per replica and hour, by node type."""
+    deployments: DeploymentMap = field(default_factory=dict)
+    """What was applied."""
+    tick: Tick | None = None
+    """The last one."""
+    model: Aspect | None = None
+    """What the last tick that decided knew of the operators' models."""
+    paused: Aspect = NOT_PAUSED
+    change: RescaleJournal | None = None
+    """The change under way, or the last one."""
+    last_action: str = ""
+    decisions: Mapping[str, DecisionRecord] = field(default_factory=dict)
+    """The last of each operator."""
+    restarts: tuple[float, ...] = ()
+    """Unix times of the restarts that scaling caused, oldest first."""
+    window: str = ""
+    """The blocked period that is open."""
+    advice: str = ""
+    """What following the decisions would have saved, in a sentence."""
+
+
+def see_tick(facts: Facts, tick: Tick) -> Facts:
+    """Take over what a tick saw and decided."""
+    return replace(
+        facts,
+        tick=tick,
+        deployments=dict(tick.deployments),
+        model=judge_model(tick, facts.model),
+    )
+
+
+def see_change(facts: Facts, change: RescaleJournal) -> Facts:
+    """Take over how far a change has come."""
+    if not change.step.is_end:
+        return replace(facts, change=change)
+    restarts = facts.restarts
+    if change.kind is Kind.RESCALE and gap_of(change) is not None:
+        restarts = (*(t for t in restarts if t >= change.created - DAY), change.created)
+    return replace(facts, change=change, last_action=describe_change(change), restarts=restarts)
+
+
+def see_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
+    """Take over what was decided."""
+    return replace(
+        facts, decisions={**facts.decisions, **{each.operator: each for each in decisions}}
+    )
+
+
+def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAppStatus:
+    """Return the status without what the status store keeps.
+
+    Args:
+        facts: What is known.
+        before: What was written last.
+        now: Unix seconds.
+    """
+    tick, settings = facts.tick, facts.settings
+    aspects = [facts.ready, judge_metrics(tick), judge_model(None, facts.model)]
+    if settings is not None:
+        aspects.append(judge_objective(tick, bound=settings.bound, statistic=settings.statistic))
+    aspects += [judge_progress(facts.change), facts.paused, judge_change(facts.change)]
+    figures = figures_of(facts)
+    cost = figures["cost"]
+    return StreamAppStatus(
+        observed_generation=facts.generation,
+        conditions=render(aspects, before.conditions, generation=facts.generation, now=now),
+        replicas=sum(sum(counts.values()) for counts in facts.deployments.values()),
+        rate=say_per_second(figures["rate"]),
+        response_time=say_seconds(figures["response"]),
+        objective=None
+        if settings is None
+        else f"{say_seconds(settings.bound)} {settings.statistic}",
+        cost_per_hour=None if math.isnan(cost) else f"{cost:.4g}",
+        last_action=facts.last_action or before.last_action,
+        restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
+        window=facts.window or None,
+        advice=shorten(facts.advice) or None,
+        operators=tuple(_operator(facts, name) for name in facts.deployments),
+    )
+
+
+def figures_of(facts: Facts) -> dict[str, float]:
+    """Return the numbers that the status shows: records/s, seconds, currency per hour."""
+    tick, settings = facts.tick, facts.settings
+    figures = {"rate": math.nan, "response": math.nan, "cost": math.nan}
+    if settings is not None and facts.deployments:
+        figures["cost"] = cost_per_hour(
+            facts.deployments, facts.prices, job_manager=settings.job_manager_price
+        )
+    if tick is None or settings is None:
+        return figures
+    figures["response"] = tick.sight.response(settings.statistic)
+    if tick.sight.app is not None:
+        operators = tick.sight.app.operators
+        if tick.dataflow is not None:
+            figures["rate"] = sum(operators[n].arrival_rate for n in tick.dataflow.sources)
+        figures |= {f"rate {name}": each.arrival_rate for name, each in operators.items()}
+        figures |= {f"response {name}": each.response_time for name, each in operators.items()}
+    return figures
+
+
+def _operator(facts: Facts, name: str) -> OperatorStatus:
+    tick, record = facts.tick, facts.decisions.get(name)
+    measured = tick.sight.app.operators.get(name) if tick and tick.sight.app else None
+    budget = tick.budgets.get(name, math.nan) if tick else math.nan
+    deployment = facts.deployments[name]
+    return OperatorStatus(
+        name=name,
+        replicas=sum(deployment.values()),
+        deployment=deployment,
+        target=_target(record) if record else None,
+        rate=say_per_second(measured.arrival_rate) if measured else None,
+        response_time=say_seconds(measured.response_time) if measured else None,
+        budget=say_seconds(budget),
+        policy=record.policy if record else None,
+        decision=_decision(facts, record) if record else None,
+    )
+
+
+def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
+    """Return the last decision, or that the tick after it was held."""
+    tick, mode = facts.tick, facts.settings.mode if facts.settings else None
+    stays = record.decision.target == record.observation.deployment
+    reason = (
+        f"{record.decision.reason}; {record.verdict}"
+        if record.verdict
+        else (record.decision.reason)
+    )
+    time = record.time
+    if tick is not None and tick.held and tick.now > record.time:
+        outcome, reason, time = Outcome.HELD, tick.held, tick.now
+    elif record.change is not None:
+        outcome = Outcome.GRANTED
+    elif stays:
+        outcome = Outcome.STAYED
+    else:
+        outcome = Outcome.ADVISED if mode is Mode.ADVISE else Outcome.DENIED
+    return DecisionStatus(
+        id=record.id, time=stamp(time), outcome=outcome, message=shorten(reason, LONGEST_REASON)
+    )
+
+
+def _target(record: DecisionRecord) -> dict[str, int]:
+    return record.decision.target.named(record.observation.model.node_types)
+
+
+def say_per_second(rate: float) -> str | None:
+    """Return a rate such as `120/s`; `None` where it is not known."""
+    return f"{_digits(rate)}/s" if math.isfinite(rate) else None
+
+
+def say_seconds(seconds: float) -> str | None:
+    """Return a time such as `45ms` or `1.2s`; `None` where it is not known."""
+    if not math.isfinite(seconds):
+        return None
+    return f"{_digits(seconds)}s" if seconds >= 1 else f"{_digits(seconds * 1000)}ms"
+
+
+def _digits(value: float) -> str:
+    """Return three significant digits without an exponent."""
+    if value == 0:
+        return "0"
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{min(places, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,186 @@
+"""Weir's own metrics, as `/metrics` shows them: what each means stands in docs/metrics.md.
+
+Identity is in labels, units are in names. The series of a StreamApp that is gone are taken away.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from weir_operator.cluster.objects import Key
+from weir_operator.controller.application import Tick
+from weir_operator.controller.recording import gap_of
+from weir_operator.controller.records import DecisionRecord
+from weir_operator.rescale.journal import Kind, RescaleJournal
+from weir_policies.model.cost import kind_of_change
+
+APP = ("namespace", "app")
+_DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+_GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
+_LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
+
+Ages = Callable[[], Mapping[Key, float]]
+"""Seconds since the last pass, by StreamApp."""
+
+
+class Telemetry:
+    """Everything that this process counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+        self.decisions = counter(
+            "weir_decisions_total", "Decisions of operators.", *APP, "operator", "kind", "granted"
+        )
+        self.rescales = counter(
+            "weir_rescales_total", "Changes that have ended.", *APP, "kind", "outcome"
+        )
+        self.rescale_duration = histogram(
+            "weir_rescale_duration_seconds", "From decision to end.", _DURATIONS, *APP, "kind"
+        )
+        self.rescale_gap = histogram(
+            "weir_rescale_gap_seconds", "From the stopped job to the running one.", _GAPS, *APP
+        )
+        self.intervals = counter("weir_intervals_total", "Control intervals judged.", *APP)
+        self.violations = counter(
+            "weir_violations_total", "Control intervals whose response time broke the bound.", *APP
+        )
+        self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
+        self.response = gauge(
+            "weir_response_time_seconds", "Response time, source to sink.", *APP, "statistic"
+        )
+        self.objective = gauge(
+            "weir_objective_seconds", "Bound on the response time.", *APP, "statistic"
+        )
+        self.rate = gauge("weir_arrivals_per_second", "Records that arrive.", *APP, "operator")
+        self.replicas = gauge("weir_replicas", "Replicas applied.", *APP, "operator", "node_type")
+        self.healthy = gauge(
+            "weir_data_quality_healthy", "Whether the metrics can be trusted.", *APP
+        )
+        self.problems = counter(
+            "weir_data_quality_problems_total", "Problems found in measurements.", *APP, "problem"
+        )
+        self.conditions = gauge("weir_condition", "Conditions: 1 true, 0 false.", *APP, "type")
+        self.errors = counter(
+            "weir_reconcile_errors_total", "Passes that ended in an error.", *APP, "kind"
+        )
+        self.tick_lag = histogram(
+            "weir_tick_lag_seconds", "How late control intervals began.", _LAGS
+        )
+        self.status_writes = counter("weir_status_writes_total", "Writes of a status.", *APP)
+        self.events = counter("weir_events_total", "Facts told of StreamApps.", *APP, "reason")
+        self.apps = gauge("weir_apps", "StreamApps that this controller looks after.")
+        self.leader = gauge("weir_leader", "Whether this process is the active controller.")
+        self.watch_age = gauge(
+            "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
+        )
+        build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
+        build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
+        self._of_apps = [
+            each
+            for each in vars(self).values()
+            if isinstance(each, (Counter, Gauge, Histogram)) and each._labelnames[:2] == APP
+        ]
+        self._shown: dict[Key, set[tuple[str, str]]] = {}
+
+    def show_ages(self, ages: Ages) -> None:
+        """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
+        self.registry.register(_Ages(ages))
+
+    def see_tick(self, key: Key, tick: Tick, *, bound: float, statistic: str, cost: float) -> None:
+        """Count one control interval.
+
+        Args:
+            key: The StreamApp.
+            tick: What it saw and decided.
+            bound: The objective, seconds.
+            statistic: What is bounded.
+            cost: Currency per hour.
+        """
+        app = (key.namespace, key.name)
+        if tick.violated is not None:
+            self.intervals.labels(*app).inc()
+            self.violations.labels(*app).inc(int(tick.violated))
+        self.cost.labels(*app).set(cost)
+        self.response.labels(*app, statistic).set(tick.sight.response(statistic))
+        self.objective.labels(*app, statistic).set(bound)
+        self.healthy.labels(*app).set(tick.sight.healthy and tick.sight.app is not None)
+        for problem in tick.sight.problems:
+            self.problems.labels(*app, str(problem.kind)).inc()
+        measured = tick.sight.app.operators if tick.sight.app else {}
+        shown = set()
+        for name, counts in tick.deployments.items():
+            rate = measured[name].arrival_rate if name in measured else math.nan
+            self.rate.labels(*app, name).set(rate)
+            for node_type, count in counts.items():
+                self.replicas.labels(*app, name, node_type).set(count)
+                shown.add((name, node_type))
+        for name, node_type in self._shown.get(key, set()) - shown:
+            self.replicas.labels(*app, name, node_type).set(0)
+        self._shown[key] = self._shown.get(key, set()) | shown
+
+    def see_decision(self, key: Key, record: DecisionRecord) -> None:
+        """Count one decision of one operator."""
+        seen = record.observation
+        kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
+        granted = "true" if record.change is not None else "false"
+        self.decisions.labels(key.namespace, key.name, record.operator, kind.name, granted).inc()
+
+    def see_change(self, key: Key, change: RescaleJournal) -> None:
+        """Count a change that has ended; one under way is not counted yet."""
+        if not change.step.is_end:
+            return
+        app = (key.namespace, key.name)
+        ended = max(change.times.values(), default=change.created)
+        self.rescales.labels(*app, str(change.kind), str(change.step)).inc()
+        self.rescale_duration.labels(*app, str(change.kind)).observe(ended - change.created)
+        gap = gap_of(change)
+        if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER):
+            self.rescale_gap.labels(*app).observe(gap)
+
+    def see_conditions(self, key: Key, conditions: Mapping[str, str]) -> None:
+        """Show conditions: NaN where one is unknown."""
+        values = {"True": 1.0, "False": 0.0}
+        for kind, status in conditions.items():
+            value = values.get(status, math.nan)
+            self.conditions.labels(key.namespace, key.name, kind).set(value)
+
+    def forget(self, key: Key) -> None:
+        """Take away the series of a StreamApp that is gone."""
+        self._shown.pop(key, None)
+        for each in self._of_apps:
+            each.remove_by_labels({"namespace": key.namespace, "app": key.name})
+
+    def render(self) -> bytes:
+        """Return the page."""
+        return generate_latest(self.registry)
+
+
+class _Ages(Collector):
+    def __init__(self, ages: Ages) -> None:
+        self._ages = ages
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the ages now."""
+        family = GaugeMetricFamily(
+            "weir_reconcile_age_seconds", "Seconds since the last pass.", labels=APP
+        )
+        for key, age in self._ages().items():
+            family.add_metric((key.namespace, key.name), age)
+        return (family,)
