@@ -23,7 +23,7 @@ def test_runs_are_experiments_by_policies_by_seeds():
 def test_without_names_each_experiment_has_its_own_policy():
     [run] = plan_runs({"a": an_experiment()})
 
-    assert run.policy == "queueing"
+    assert run.policy == "planner"
 
 
 def test_a_policy_named_twice_runs_once():
