@@ -10,25 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weir_operator.clock import Clock
-from weir_operator.cluster.adopted_advice import Advice, advise, cost_of_pods
+from weir_operator.cluster.adopted_advice import Advice, advise, cost_of_pods, share_cost
 from weir_operator.cluster.adopted_metrics import AdoptedMetrics, PrometheusFor
 from weir_operator.cluster.adopted_reference import ClusterReader
+from weir_operator.cluster.adopted_sampler import PERIOD
 from weir_operator.cluster.adopted_seams import (
     AdoptedJobs,
     AdoptedRuntime,
     AdoptedStore,
     JobChangedError,
 )
-from weir_operator.cluster.adopted_view import AdoptedJob, adopted_app, unknown_operators
+from weir_operator.cluster.adopted_view import (
+    SEEN_FIRST,
+    AdoptedJob,
+    adopted_app,
+    unknown_operators,
+)
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
 from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
 from weir_operator.errors import WeirError
 from weir_operator.status import StatusStore
@@ -37,6 +44,18 @@ from weir_operator.streamapp.models import Mode, StreamApp
 
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedTerms:
+    """How the loops of the job reckon, for the faces that show what they did."""
+
+    app: StreamApp
+    """As it would be written for the job: with its vertices as operators."""
+    settings: LoopSettings
+    prices: Mapping[str, float]
+    """Currency per replica and hour by node type, as the job is paid for today: all replicas
+    together cost what its TaskManagers' pods do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +70,14 @@ class AdoptedSurroundings:
     prometheus: PrometheusFor | None
     """`None` asks the job's own Flink."""
     clock: Clock
+    on_found: Callable[[AdoptedTerms], None]
+    """Told whenever loops were made for the job as it is."""
     on_tick: Callable[[Tick], None]
     on_advice: Callable[[Advice], None]
     on_event: Callable[[Event], None]
+    poll_every: float = PERIOD
+    """Seconds between two rounds of questions, where Flink itself is asked; not below its own
+    `metrics.fetcher.update-interval`."""
 
 
 class AdoptedApp:
@@ -66,6 +90,7 @@ class AdoptedApp:
         self._around = around
         self._watch = JobWatch(self._app, around.api)
         self._told = ""
+        self._decided = 0
         self.advice: Advice | None = None
         """The newest; `None` until there is one."""
 
@@ -77,7 +102,10 @@ class AdoptedApp:
     async def run(self, stop: asyncio.Event) -> None:
         """Advise until `stop` is set; a job that is away is waited for, and told of once."""
         metrics = AdoptedMetrics(
-            watch=self._watch, prometheus=self._around.prometheus, clock=self._around.clock
+            watch=self._watch,
+            prometheus=self._around.prometheus,
+            clock=self._around.clock,
+            period=self._around.poll_every,
         )
         metrics.start()
         try:
@@ -126,13 +154,25 @@ class AdoptedApp:
             job=assembly.job_spec(app, beside=around.folder),
         )
         await asyncio.to_thread(steering.compile)
-        self._told = ""
+        self._told, self._decided = "", 0
+        around.on_found(self._terms(app, job))
         await steering.controller.run(stop)
+
+    def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
+        settings = replace(
+            assembly.loop_settings(app),
+            job_manager_price=cost_of_pods(app, self._watch.job_managers),
+        )
+        paid = cost_of_pods(app, tuple(job.places.values()))
+        return AdoptedTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
         job = self._watch.job
-        if job is None:
+        if job is None or not tick.proposals:
             return
+        self._decided += 1
+        if self._decided <= SEEN_FIRST:
+            return  # what a lull of some minutes needs is no advice
         pods = (*job.places.values(), *self._watch.job_managers)
         advice = advise(
             tick,

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.cluster.adopted_view import AdoptedJob, Place
+from weir_operator.controller import bill
 from weir_operator.controller.application import Tick
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.streamapp import world
@@ -50,7 +51,7 @@ class Advice:
     response_time: float
     """Seconds from source to sink that the advised deployment should give; NaN if unknown."""
     message: str
-    """All of it in one sentence."""
+    """The bill and the forecast in one sentence."""
 
     @property
     def saved_a_day(self) -> float:
@@ -61,6 +62,17 @@ class Advice:
 def cost_of_pods(app: StreamApp, places: Sequence[Place]) -> float:
     """Return what pods cost, currency per hour."""
     return sum(place.cores * world.price_per_core(app, place.pool) for place in places)
+
+
+def share_cost(app: StreamApp, job: AdoptedJob, paid: float) -> dict[str, float]:
+    """Return what a replica costs today by node type, currency per hour.
+
+    Vertices share slots, so at their pools' prices the replicas would be paid for many times over.
+    All are scaled by one factor, with which they cost together what the pods do.
+    """
+    listed = bill.prices(app)
+    whole = bill.cost_per_hour(job.deployments, listed, job_manager=0.0)
+    return {name: price * paid / whole for name, price in listed.items()}
 
 
 def advise(
@@ -115,26 +127,12 @@ def advise(
         cost_now=cost_now,
         cost_advised=advised,
         response_time=response,
-        message=_say(targets, managers, cost_now, advised, response),
+        message=_say(cost_now, advised, response),
     )
 
 
-def _say(
-    targets: Mapping[str, Deployment],
-    managers: Mapping[str, OperatorManager],
-    now: float,
-    advised: float,
-    response: float,
-) -> str:
-    wanted = "; ".join(
-        f"{name} {say_deployment(target, managers[name].model.node_types)}"
-        for name, target in targets.items()
-    )
-    expected = "" if math.isnan(response) else f", response time {say_time(response)} expected"
-    return f"{_say_bill(now, advised)}{expected}: {wanted}"
-
-
-def _say_bill(now: float, advised: float) -> str:
+def _say(now: float, advised: float, response: float) -> str:
     daily = (now - advised) * HOURS_A_DAY
     change = f"{daily:.3g} a day less" if daily >= 0 else f"{-daily:.3g} a day more"
-    return f"Under Weir {advised:.3g} per hour instead of {now:.3g}, {change}"
+    expected = "" if math.isnan(response) else f"; response time {say_time(response)} expected"
+    return f"Under Weir {advised:.3g} per hour instead of {now:.3g}, {change}{expected}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from weir_operator.clock import Clock
-from weir_operator.cluster.adopted_sampler import FlinkSampler
+from weir_operator.cluster.adopted_sampler import PERIOD, FlinkSampler
 from weir_operator.cluster.adopted_view import AdoptedJob
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.metrics import names
@@ -49,6 +49,7 @@ class AdoptedMetrics:
         watch: JobWatch,
         prometheus: PrometheusFor | None,
         clock: Clock,
+        period: float = PERIOD,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -56,12 +57,13 @@ class AdoptedMetrics:
             watch: Knows the job as it runs now.
             prometheus: Where the job's reporters are scraped; `None` asks Flink alone.
             clock: The controller's.
+            period: Seconds between two rounds of questions to Flink.
         """
         self._watch = watch
         self._prometheus = prometheus
         self._asked: MetricsSource | None = None
         self._asked_of: str | None = None
-        self._flink = FlinkSampler(watch, clock=clock)
+        self._flink = FlinkSampler(watch, clock=clock, period=period)
 
     def start(self) -> None:
         """Begin to ask Flink, where there is no Prometheus; needs a running event loop."""

@@ -166,7 +166,7 @@ def cpu_of(pod: Json) -> float:
         resources = container.get("resources") or {}
         asked = (resources.get("requests") or {}).get("cpu")
         asked = asked or (resources.get("limits") or {}).get("cpu")
-        total += _cores(asked) if asked else 0.0
+        total += float(parse_quantity(asked)) if asked else 0.0
     return total
 
 
@@ -252,7 +252,3 @@ def _url(service: Json, port: int) -> str:
 
 def _time(text: str | None) -> float:
     return math.nan if text is None else datetime.fromisoformat(text).timestamp()
-
-
-def _cores(quantity: str) -> float:
-    return float(parse_quantity(quantity))  # type: ignore[no-untyped-call]  # it has no types

@@ -29,8 +29,6 @@ log = structlog.get_logger()
 
 PERIOD = 10.0
 """Seconds between two rounds: the JobManager gathers no more often."""
-LATE = 2 * PERIOD
-"""Seconds that a sample may be late by: gathered every ten, asked for every ten."""
 SAME = 0.5
 """Seconds within which two stamps are of one gathering, which was told twice."""
 KEEP = 900.0
@@ -69,10 +67,13 @@ class FlinkSampler:
             self._rounds = asyncio.create_task(self._run(), name="weir-adopted-metrics")
 
     def window(self, *, start: float, end: float) -> Window:
-        """Return what was counted in [start, end], and what came too late for the last window."""
+        """Return what was counted in [start, end], and what came too late for the last window.
+
+        A sample is gathered every period and asked for every period, so it is late by two at most.
+        """
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()  # a fault in the asking itself must not look like silence
-        return self._ring.window(start - LATE, end)
+        return self._ring.window(start - 2 * self._period, end)
 
     async def close(self) -> None:
         """End the rounds."""

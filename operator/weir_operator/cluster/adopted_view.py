@@ -33,7 +33,9 @@ from weir_operator.streamapp.section import LONGEST_NAME
 WHOLE_CORE = 1.0
 """Cores that one task can use: it is one thread."""
 WEIGHS_RESTARTS = "planner"
-ASKED = Policy(name="queueing", settings={"minimum_saving": 0.0})
+SEEN_FIRST = 5
+"""Intervals whose largest rate an advice must be able to carry; none is given before."""
+ASKED = Policy(name="queueing", settings={"minimum_saving": 0.0, "scale_in_window": SEEN_FIRST})
 """What answers in its place: what the job needs. The planner asks whether a change is worth its
 restart, and has no plan before twenty minutes; a job that comes to Weir is restarted anyway."""
 
