@@ -1,15 +1,110 @@
-"""What is right is taken by a real API server."""
+"""What is right is taken by a real API server, and filled in as the models would."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from weir_operator.streamapp.loading import parse_manifest, read_document
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 
+REPOSITORY = Path(__file__).parents[2]
+MANIFESTS = sorted(
+    path
+    for folder in ("examples", "tests/operator/streamapp/manifests")
+    for path in (REPOSITORY / folder).rglob("*.yaml")
+    if "kind: StreamApp" in path.read_text()
+)
 
-async def test_the_short_form_is_taken(kube):
-    answer = await kube.create(kube.stream_apps, a_manifest())
+
+def in_namespace(manifest, namespace):
+    manifest["metadata"] = manifest["metadata"] | {"namespace": namespace}
+    return manifest
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+async def test_every_example_is_taken(kube, path):
+    manifest = in_namespace(read_document(path.read_text()), kube.namespace)
+
+    answer = await kube.create(kube.stream_apps, manifest)
 
     assert answer.status == 201, answer.message
+
+
+def test_the_examples_are_found():
+    assert REPOSITORY / "examples/trips/streamapp.yaml" in MANIFESTS
+
+
+@pytest.mark.parametrize(
+    "response_time", ["200ms", "1h30m", {"bound": "1s"}, {"bound": "1s", "statistic": "p99"}]
+)
+async def test_both_forms_of_a_response_time_are_taken(kube, response_time):
+    answer = await kube.create(
+        kube.stream_apps, a_manifest(objective={"responseTime": response_time})
+    )
+
+    assert answer.status == 201, answer.message
+
+
+@pytest.mark.parametrize("kind", ["FlinkDeployment", "Deployment"])
+async def test_a_job_that_others_run_is_taken_for_advice(kube, kind):
+    manifest = a_manifest(mode="Advise", flink={"ref": {"kind": kind, "name": "trips"}})
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 201, answer.message
+    parse_manifest(manifest)
+
+
+@pytest.mark.parametrize(
+    "schedule", ["*/15 0-6,22 * JAN-mar sun", "0 17 1,15 * 7", "59 23 31 12 *"]
+)
+async def test_schedules_of_every_form_are_taken(kube, schedule):
+    manifest = a_manifest(windows=[{"name": "peak", "schedule": schedule, "duration": "2h"}])
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 201, answer.message
+    parse_manifest(manifest)
+
+
+async def test_a_whole_job_has_a_fallback_under_the_name_job(kube):
+    manifest = a_manifest(
+        fallback={"deployment": "Named", "named": {"job": {"small/1": 3}}},
+    )
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 201, answer.message
+    parse_manifest(manifest)
+
+
+async def test_what_the_server_fills_in_is_what_the_models_mean(kube):
+    manifest = a_manifest(operators=[{"name": "match"}])
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    filled = {key: answer.body[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+    assert filled["spec"] != manifest["spec"]
+    assert parse_manifest(filled).spec == parse_manifest(manifest).spec
+
+
+async def test_the_models_fill_in_nothing_that_the_server_leaves_out(kube):
+    """A default that only one side knows would be another app on a laptop than in a cluster."""
+    manifest = a_manifest(operators=[{"name": "match"}])
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    meant = parse_manifest(manifest).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert without_empty(answer.body["spec"]) == without_empty(meant)
+
+
+def without_empty(value):
+    """Return plain values without empty lists and mappings, which mean what absence means."""
+    if isinstance(value, dict):
+        filled = {key: without_empty(each) for key, each in value.items()}
+        return {key: each for key, each in filled.items() if each not in ([], {})}
+    return [without_empty(each) for each in value] if isinstance(value, list) else value

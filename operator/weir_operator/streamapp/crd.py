@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from pydantic.types import JsonValue
 
 from weir_operator.streamapp.models import API_VERSION, KIND, Spec
 from weir_operator.streamapp.schema import Schema, inlined_schema
@@ -38,6 +39,15 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", "Time since the StreamApp was made"),
 )
 
+_WIDE_COLUMNS = (
+    ("State", "string", ".spec.state", "Whether the job is to run"),
+    ("Metrics", "string", '.status.conditions[?(@.type=="MetricsHealthy")].status',
+     "Whether the metrics can be trusted"),
+    ("Policy", "string", ".spec.operatorManager.policy.name", "What decides for the operators"),
+    ("Restarts/d", "integer", ".status.restartsLastDay", "Restarts in the last 24 hours"),
+)  # fmt: skip
+"""Shown by `kubectl get --output wide` alone."""
+
 
 def crd() -> Schema:
     """Return the CustomResourceDefinition as plain values."""
@@ -64,14 +74,18 @@ def crd() -> Schema:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
-                        {"name": name, "type": kind, "jsonPath": path, "description": description}
-                        for name, kind, path, description in _COLUMNS
+                        *(_column(*column) for column in _COLUMNS),
+                        *(_column(*column) | {"priority": 1} for column in _WIDE_COLUMNS),
                     ],
                     "schema": {"openAPIV3Schema": _resource_schema()},
                 }
             ],
         },
     }
+
+
+def _column(name: str, kind: str, path: str, description: str) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path, "description": description}
 
 
 def crd_yaml() -> str:
@@ -112,10 +126,18 @@ def structural(schema: Schema) -> Schema:
             name: structural(each) for name, each in schema["properties"].items()
         }
     result |= _free_fields(schema)
-    # An empty list or mapping means the same as its absence, and would clutter every object.
-    if schema.get("default") not in (None, [], {}):
-        result["default"] = schema["default"]
+    default = _without_empty(schema.get("default"))
+    if default not in (None, [], {}):
+        result["default"] = default
     return result
+
+
+def _without_empty(value: JsonValue) -> JsonValue:
+    """Return a default without what means the same as its absence, and would clutter objects."""
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _without_empty(each) for key, each in value.items()}
+    return {key: each for key, each in inner.items() if each not in (None, [], {})}
 
 
 def _free_fields(schema: Schema) -> Schema:

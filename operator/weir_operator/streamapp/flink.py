@@ -6,16 +6,30 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 
 from weir_operator.streamapp.owned_keys import (
-    OWNED_FLINK_KEYS,
-    owned_keys_cel,
+    owned_key_cel,
     remedy_for_owned,
 )
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import Mistake, Name, Section, refuse, validations
+from weir_operator.streamapp.section import Mistake, Name, Rule, Section, refuse, validations
+
+_NOT_BESIDE_REF = ("image", "job", "storage", "podTemplate", "config")
+
+
+_FIELDS_OF_POD_TEMPLATE: dict[str, JsonValue] = {
+    "metadata": {
+        "type": "object",
+        "description": "Labels and annotations of the pods. If unset, they get Weir's alone.",
+    },
+    "spec": {
+        "type": "object",
+        "description": "What the pods get besides what Weir gives them, as in Kubernetes. If unset,"
+        " nothing.",
+    },
+}
 
 
 class Delivery(StrEnum):
@@ -56,7 +70,11 @@ class Storage(Section):
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
-            ("has(self.claim) != has(self.uri)", "expected exactly one of claim and uri")
+            Rule(
+                rule="has(self.claim) != has(self.uri)",
+                expected="exactly one of claim and uri",
+                remedy="keep the one that is meant",
+            )
         )
     }
 
@@ -98,6 +116,23 @@ class FlinkRef(Section):
     """Its name, in the StreamApp's own namespace."""
 
 
+def _check_pod_template(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    refuse(
+        Mistake((key,), list(template), "metadata or spec alone",
+                "put it below spec, as in the template of a Deployment")
+        for key in template if key not in _FIELDS_OF_POD_TEMPLATE
+    )  # fmt: skip
+    return template
+
+
+PodTemplate = Annotated[
+    dict[str, JsonValue],
+    AfterValidator(_check_pod_template),
+    Field(json_schema_extra={"properties": _FIELDS_OF_POD_TEMPLATE}),
+]
+"""A pod template as in a Deployment; what is inside is judged by Kubernetes when it makes pods."""
+
+
 class JobManager(Section):
     """The JobManager's container, which is paid for like a replica."""
 
@@ -116,14 +151,19 @@ class Flink(Section):
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
-            (
-                "has(self.ref) || has(self.image) || (has(self.job) && has(self.job.jar))",
-                "expected image, job.jar or ref: say what is to be run",
+            Rule(
+                rule="has(self.ref) || has(self.image) || (has(self.job) && has(self.job.jar))",
+                expected="image, job.jar or ref",
+                remedy="say what is to be run",
             ),
-            (
-                "!has(self.ref) || !(has(self.image) || has(self.job) || has(self.storage)"
-                " || has(self.podTemplate) || has(self.config))",
-                "expected ref alone: remove image, job, storage, podTemplate and config, or ref",
+            *(
+                Rule(
+                    rule=f"!has(self.ref) || !has(self.{name})",
+                    field=f".{name}",
+                    expected="nothing beside flink.ref",
+                    remedy=f"remove {name}, which belongs to whoever runs the job, or remove ref",
+                )
+                for name in _NOT_BESIDE_REF
             ),
         )
     }
@@ -144,7 +184,11 @@ class Flink(Section):
         le=32768,
         examples=[720],
         json_schema_extra=validations(
-            ("self == oldSelf", "maxParallelism cannot change: state is split by it for ever")
+            Rule(
+                rule="self == oldSelf",
+                expected="the value of the first start, state is split by it for ever",
+                remedy="set it back, or make a StreamApp of another name",
+            )
         ),
     )
     """Number of key groups, the most replicas that a keyed operator can ever use. Cannot be changed
@@ -160,17 +204,23 @@ class Flink(Section):
     to Weir's own folder on one machine; on Kubernetes state must then be small enough to live in
     the JobManager."""
 
-    pod_template: dict[str, JsonValue] | None = None
+    pod_template: PodTemplate | None = Field(
+        default=None, examples=[{"spec": {"serviceAccountName": "trips"}}]
+    )
     """Template that every pod of the job is made from (secrets, service account, volumes), as in a
-    Kubernetes Deployment. May not be set together with `ref`. If unset, pods get nothing more."""
+    Kubernetes Deployment: `metadata` and `spec`. May not be set together with `ref`. If unset, pods
+    get nothing more."""
 
     config: dict[str, Annotated[str, Field(max_length=8192)]] | None = Field(
         default=None,
         max_length=200,
         json_schema_extra=validations(
-            (
-                owned_keys_cel(),
-                f"expected none of the keys that Weir owns: {', '.join(OWNED_FLINK_KEYS)}",
+            Rule(
+                rule=f"self.all(k, !({owned_key_cel()}))",
+                expected="keys that Weir does not own",
+                got=f"self.filter(k, {owned_key_cel()})[0]",
+                remedy="leave them out, Weir sets them itself: jobs are pinned, scaled and"
+                " measured by them",
             )
         ),
     )
@@ -194,7 +244,7 @@ class Flink(Section):
     def _mistakes_of_source(self) -> Iterator[Mistake]:
         written = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
         if self.ref is not None:
-            for name in ("image", "job", "storage", "podTemplate", "config"):
+            for name in _NOT_BESIDE_REF:
                 if name in written:
                     yield Mistake(
                         (name,),

@@ -9,8 +9,16 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 
 from weir_operator.streamapp.quantities import Duration
-from weir_operator.streamapp.schedules import CRON_PATTERN, check_schedule
-from weir_operator.streamapp.section import Mistake, Name, Replicas, Section, refuse, validations
+from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
+from weir_operator.streamapp.section import (
+    Mistake,
+    Name,
+    Replicas,
+    Rule,
+    Section,
+    refuse,
+    validations,
+)
 
 
 class Policy(Section):
@@ -48,7 +56,14 @@ class TokenBucket(Section):
     """When tokens are put in, by the response time's share of the objective."""
 
     model_config = Section.model_config | {
-        "json_schema_extra": validations(("self.low < self.high", "expected low below high"))
+        "json_schema_extra": validations(
+            Rule(
+                rule="self.low < self.high",
+                field=".low",
+                expected="less than high",
+                remedy="lower it below high",
+            )
+        )
     }
 
     high: float = Field(default=0.9, gt=0, le=10, examples=[0.9])
@@ -109,7 +124,7 @@ class Window(Section):
 
     schedule: Annotated[str, AfterValidator(check_schedule)] = Field(
         examples=["0 17 * * 1-5"],
-        json_schema_extra={"pattern": CRON_PATTERN, "maxLength": 128},
+        json_schema_extra=SCHEDULE_SCHEMA,
     )
     """When the period begins, in UTC. Format: cron with five fields (minute, hour, day of month,
     month, day of week)."""
@@ -135,10 +150,18 @@ class Fallback(Section):
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
-            (
-                "(self.deployment == 'Named') == has(self.named)",
-                "expected named exactly where deployment is Named",
-            )
+            Rule(
+                rule="self.deployment != 'Named' || has(self.named)",
+                field=".named",
+                expected="replicas per operator where deployment is Named",
+                remedy="add it, such as named: {tokenize: {large/1: 4}}",
+            ),
+            Rule(
+                rule="self.deployment == 'Named' || !has(self.named)",
+                field=".named",
+                expected="nothing where deployment is not Named",
+                remedy="set deployment to Named, or remove named",
+            ),
         )
     }
 

@@ -12,24 +12,34 @@ from weir_operator.streamapp.section import (
     Mistake,
     Name,
     Replicas,
+    Rule,
     Section,
     refuse,
     validations,
 )
 from weir_policies.promise import Sharing
 
+WHOLE_JOB = "job"
+"""Name of the operator that stands for a job whose manifest lists none."""
 
-def _agreement(field: str) -> tuple[tuple[str, str], ...]:
+
+def _agreement(field: str) -> tuple[Rule, ...]:
     """Return the CEL rules that `field`, a deployment, keeps with the operator's own bounds."""
     return (
-        (
-            f"!has(self.{field}) || self.{field}.map(k, self.{field}[k]).sum() <= self.maxReplicas",
-            f"expected at most maxReplicas replicas in {field}",
+        Rule(
+            rule=f"!has(self.{field})"
+            f" || self.{field}.map(k, self.{field}[k]).sum() <= self.maxReplicas",
+            field=f".{field}",
+            expected="at most maxReplicas replicas",
+            remedy="raise maxReplicas or take replicas away",
         ),
-        (
-            f"!has(self.{field}) || !has(self.pools)"
+        Rule(
+            rule=f"!has(self.{field}) || !has(self.pools)"
             f" || self.{field}.all(k, k.split('/')[0] in self.pools)",
-            f"expected {field} to use only the operator's pools",
+            field=f".{field}",
+            expected="sizes of the operator's pools",
+            got=f"self.{field}.filter(k, !(k.split('/')[0] in self.pools))[0]",
+            remedy="choose one of those, or add the pool to the operator's pools",
         ),
     )
 
@@ -41,7 +51,12 @@ class Operator(Section):
         "json_schema_extra": validations(
             *_agreement("fixed"),
             *_agreement("initial"),
-            ("!has(self.fixed) || !has(self.initial)", "expected only one of fixed and initial"),
+            Rule(
+                rule="!has(self.fixed) || !has(self.initial)",
+                field=".initial",
+                expected="nothing beside fixed",
+                remedy="remove initial, a fixed operator starts as it stays",
+            ),
         )
     }
 

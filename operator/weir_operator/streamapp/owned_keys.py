@@ -70,9 +70,9 @@ def remedy_for_owned(key: str) -> str | None:
     return None
 
 
-def owned_keys_cel() -> str:
-    """Return the CEL expression that holds where no key of the map `self` is owned."""
+def owned_key_cel() -> str:
+    """Return the CEL expression that holds where the key `k` is owned."""
     exact = ", ".join(f"'{key}'" for key in OWNED_FLINK_KEYS if not key.endswith("*"))
     prefixes = [key.removesuffix("*") for key in OWNED_FLINK_KEYS if key.endswith("*")]
     starts = " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
-    return f"self.all(k, !(k in [{exact}]) && !({starts}))"
+    return f"k in [{exact}] || {starts}"

@@ -2,12 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Self
+from enum import StrEnum
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import Mistake, Name, Section, refuse, validations
+from weir_operator.streamapp.section import Mistake, Name, Rule, Section, refuse, validations
+
+LabelValue = Annotated[
+    str,
+    Field(
+        max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$", examples=["small"]
+    ),
+]
+"""What Kubernetes allows as the value of a label."""
+
+
+class TolerationOperator(StrEnum):
+    """How a toleration compares with a taint."""
+
+    EXISTS = "Exists"
+    EQUAL = "Equal"
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Toleration(Section):
+    """A taint of the pool's nodes that pods may ignore, as in Kubernetes."""
+
+    model_config = Section.model_config | {
+        "json_schema_extra": validations(
+            Rule(
+                rule="self.operator != 'Exists' || !has(self.value)",
+                field=".value",
+                expected="nothing where operator is Exists",
+                remedy="remove value, or write operator: Equal",
+            ),
+            Rule(
+                rule="self.operator != 'Equal' || has(self.key)",
+                field=".key",
+                expected="a key where operator is Equal",
+                remedy="add it, or write operator: Exists",
+            ),
+        )
+    }
+
+    key: str | None = Field(default=None, min_length=1, max_length=317, examples=["dedicated"])
+    """Key of the taint. May be left out only where `operator` is Exists: every taint is then
+    tolerated."""
+
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    """How `value` is compared. If unset, defaults to Equal. Format: `Exists` or `Equal`."""
+
+    value: str | None = Field(default=None, max_length=63, examples=["streams"])
+    """Value of the taint. May not be set together with operator Exists. If unset, defaults to the
+    empty text."""
+
+    effect: TaintEffect | None = None
+    """Effect of the taint. If unset, every effect. Format: `NoSchedule`, `PreferNoSchedule` or
+    `NoExecute`."""
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        if self.operator is TolerationOperator.EXISTS and self.value is not None:
+            refuse([Mistake(("value",), self.value, "nothing where operator is Exists",
+                            "remove value, or write operator: Equal")])  # fmt: skip
+        if self.operator is TolerationOperator.EQUAL and self.key is None:
+            refuse([Mistake(("key",), None, "a key where operator is Equal",
+                            "add it, or write operator: Exists")])  # fmt: skip
+        return self
 
 
 class NodePool(Section):
@@ -17,10 +87,16 @@ class NodePool(Section):
     """Name of the pool, unique in the list. Format: at most 63 lower-case letters, digits and
     `-`."""
 
-    node_selector: dict[str, str] | None = Field(
+    node_selector: dict[str, LabelValue] | None = Field(
         default=None, max_length=20, examples=[{"weir.dev/pool": "small"}]
     )
     """Labels of the pool's nodes; not used on one machine. If unset, the pool is every node."""
+
+    tolerations: tuple[Toleration, ...] = Field(
+        default=(), max_length=16, examples=[[{"key": "dedicated", "value": "streams"}]]
+    )
+    """Taints of the pool's nodes that its pods tolerate; not used on one machine. If unset,
+    defaults to none."""
 
     sizes: tuple[Cpu, ...] = Field(
         default=(Cpu("1"),),
@@ -28,9 +104,10 @@ class NodePool(Section):
         max_length=8,
         examples=[["250m", "500m"]],
         json_schema_extra=validations(
-            (
-                "self.all(a, self.exists_one(b, quantity(a).compareTo(quantity(b)) == 0))",
-                "expected each size once",
+            Rule(
+                rule="self.all(a, self.exists_one(b, quantity(a).compareTo(quantity(b)) == 0))",
+                expected="each size once",
+                remedy="remove the second one",
             )
         ),
     )

@@ -15,6 +15,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from weir_operator.streamapp.section import Rule, validations
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
@@ -33,8 +35,11 @@ class Quantity:
     pattern: ClassVar[str]
     expected: ClassVar[str]
     """What a refusal says was expected."""
-    json_schema: ClassVar[dict[str, Any]]
-    """Its part of the CRD, the pattern excepted."""
+    longest: ClassVar[int]
+    """Characters."""
+    above_zero: ClassVar[str | None] = None
+    """CEL for what the pattern cannot say, `self` being the text."""
+    remedy: ClassVar[str] = "correct the number or its unit"
     remedy_for_number: ClassVar[str] = "write it as text with its unit"
 
     def __str__(self) -> str:
@@ -66,8 +71,8 @@ class Quantity:
         )
 
     def _check(self) -> None:
-        if not re.fullmatch(self.pattern, self.text):
-            raise self.refusal("correct the number or its unit")
+        if len(self.text) > self.longest or not re.fullmatch(self.pattern, self.text):
+            raise self.refusal(self.remedy)
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -82,8 +87,19 @@ class Quantity:
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe the text for the CRD."""
-        return {**cls.json_schema, "pattern": f"^{cls.pattern}$"}
+        """Describe the text for the CRD: the pattern for tools, the rule for a sentence."""
+        right = f"self.matches(r'^{cls.pattern}$')"
+        rule = Rule(
+            rule=f"{right} && {cls.above_zero}" if cls.above_zero else right,
+            expected=cls.expected,
+            remedy=cls.remedy,
+        )
+        return {
+            "type": "string",
+            "maxLength": cls.longest,
+            "pattern": f"^{cls.pattern}$",
+            **validations(rule),
+        }
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -99,13 +115,8 @@ class Duration(Quantity):
 
     pattern = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+"
     expected = "a duration above zero, such as 200ms, 5s, 1m or 1h30m"
-    json_schema: ClassVar[dict[str, Any]] = {
-        "type": "string",
-        "maxLength": 32,
-        "x-kubernetes-validations": [
-            {"rule": "duration(self) > duration('0s')", "message": f"expected {expected}"}
-        ],
-    }
+    longest = 32
+    above_zero = "duration(self) > duration('0s')"
 
     def __post_init__(self) -> None:
         """Add up the parts."""
@@ -131,16 +142,8 @@ class Cpu(Quantity):
     pattern = r"([0-9]+m|[0-9]+(\.[0-9]{1,3})?)"
     expected = 'a CPU quantity above zero, such as 250m, "1" or "1.5"'
     remedy_for_number = 'write "{:g}" in quotes'
-    json_schema: ClassVar[dict[str, Any]] = {
-        "type": "string",
-        "maxLength": 16,
-        "x-kubernetes-validations": [
-            {
-                "rule": "quantity(self).isGreaterThan(quantity('0'))",
-                "message": f"expected {expected}",
-            }
-        ],
-    }
+    longest = 16
+    above_zero = "quantity(self).isGreaterThan(quantity('0'))"
 
     def __post_init__(self) -> None:
         """Turn thousandths into cores."""
@@ -165,16 +168,8 @@ class Memory(Quantity):
 
     pattern = r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)"
     expected = "an amount of memory above zero, such as 512Mi or 1Gi"
-    json_schema: ClassVar[dict[str, Any]] = {
-        "type": "string",
-        "maxLength": 16,
-        "x-kubernetes-validations": [
-            {
-                "rule": "quantity(self).isGreaterThan(quantity('0'))",
-                "message": f"expected {expected}",
-            }
-        ],
-    }
+    longest = 16
+    above_zero = "quantity(self).isGreaterThan(quantity('0'))"
 
     def __post_init__(self) -> None:
         """Multiply by the unit."""
@@ -200,7 +195,7 @@ class Percentage(Quantity):
 
     pattern = r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%"
     expected = "a percentage between 0% and 100%, such as 5%"
-    json_schema: ClassVar[dict[str, Any]] = {"type": "string", "maxLength": 8}
+    longest = 8
 
     def __post_init__(self) -> None:
         """Divide by a hundred."""

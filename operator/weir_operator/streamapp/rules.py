@@ -4,9 +4,8 @@ A check names the sections that it reads by its parameters. So a manifest with a
 section is still judged by every check that does not read that section, and all mistakes are
 reported at once.
 
-In Python alone: `operators_fit_their_pools` and `fallback_names_known`, too dear for the API
-server's cost limit, and each name's uniqueness, which the API server keeps by itself for lists told
-apart by name.
+In Python alone: each name's uniqueness, which the API server keeps by itself for lists told apart
+by name.
 """
 
 from __future__ import annotations
@@ -16,52 +15,136 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from weir_operator.streamapp.flink import Flink
-from weir_operator.streamapp.managers import Fallback, Window
-from weir_operator.streamapp.operators import Operator
+from weir_operator.streamapp.managers import (
+    ApplicationManager,
+    Fallback,
+    OperatorManager,
+    Window,
+)
+from weir_operator.streamapp.operators import WHOLE_JOB, Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.section import Mistake, Replicas, suggest
+from weir_operator.streamapp.section import Mistake, Replicas, Rule, suggest
 
 if TYPE_CHECKING:
-    from weir_operator.streamapp.models import Mode
+    from weir_operator.streamapp.models import DeletionPolicy, Mode, State
 
-# Of the map key k. Splitting it costs the API server's estimator less than joining pool and size.
-_NODE_TYPE_EXISTS = (
-    "k.split('/').size() == 2 && self.nodePools.exists(p,"
-    " k.split('/')[0] == p.name && k.split('/')[1] in p.sizes)"
+_OPERATOR_EXISTS = (
+    "has(self.operators) && self.operators.size() > 0"
+    f" ? self.operators.exists(o, o.name == n) : n == '{WHOLE_JOB}'"
 )
+"""Of the map key `n`."""
+_POOL_EXISTS = "self.nodePools.exists(p, p.name == n)"
+"""Of the text `n`."""
+_NODE_TYPE_EXISTS = (
+    "(k.split('/').size() == 2 && self.nodePools.exists(p,"
+    " k.split('/')[0] == p.name && k.split('/')[1] in p.sizes))"
+)
+"""Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
+size."""
+
+
+def _node_type_rule(field: str) -> Rule:
+    return Rule(
+        rule="!has(self.operators) || self.operators.all(o,"
+        f" !has(o.{field}) || o.{field}.all(k, {_NODE_TYPE_EXISTS}))",
+        field=".operators",
+        expected=f"{field} to name a pool/size of spec.nodePools",
+        remedy="choose one of those or add the size",
+    )
+
+
+def _pool_limit_rule(field: str) -> Rule:
+    return Rule(
+        rule="!has(self.operators) || self.nodePools.all(p, !has(p.maxReplicas)"
+        f" || self.operators.all(o, !has(o.{field})"
+        f" || o.{field}.filter(k, k.split('/')[0] == p.name).map(k, o.{field}[k]).sum()"
+        " <= p.maxReplicas))",
+        field=".operators",
+        expected=f"{field} to keep the pool's own maxReplicas",
+        remedy="take replicas away or raise the pool's limit",
+    )
+
 
 CEL_RULES = (
-    (
-        "self.nodePools.size() < 2 || self.nodePools.all(p, has(p.price))",
-        "expected a price for every node pool where there are several",
+    Rule(
+        rule="self.nodePools.size() < 2 || self.nodePools.all(p, has(p.price))",
+        field=".nodePools",
+        expected="a price for every pool where there are several",
+        remedy="write what one CPU of the pool costs per hour, such as price: 0.04",
     ),
-    (
-        "!has(self.operators) || self.operators.all(o, !has(o.pools)"
-        " || o.pools.all(n, self.nodePools.exists(p, p.name == n)))",
-        "expected operators[].pools to name node pools of spec.nodePools",
+    Rule(
+        rule="!has(self.operators) || self.operators.all(o,"
+        f" !has(o.pools) || o.pools.all(n, {_POOL_EXISTS}))",
+        field=".operators",
+        expected="pools to name node pools of spec.nodePools",
+        remedy="choose one of those or add the pool",
     ),
-    (
-        "!has(self.operators) || self.operators.all(o, !has(o.fixed)"
-        f" || o.fixed.all(k, {_NODE_TYPE_EXISTS}))",
-        "expected operators[].fixed to name a pool/size of spec.nodePools",
-    ),
-    (
-        "!has(self.operators) || self.operators.all(o, !has(o.initial)"
-        f" || o.initial.all(k, {_NODE_TYPE_EXISTS}))",
-        "expected operators[].initial to name a pool/size of spec.nodePools",
-    ),
-    (
-        "!has(self.flink.jobManager.pool)"
+    _node_type_rule("fixed"),
+    _node_type_rule("initial"),
+    _pool_limit_rule("fixed"),
+    _pool_limit_rule("initial"),
+    Rule(
+        rule="!has(self.flink.jobManager.pool)"
         " || self.nodePools.exists(p, p.name == self.flink.jobManager.pool)",
-        "expected flink.jobManager.pool to name a node pool of spec.nodePools",
+        field=".flink.jobManager.pool",
+        expected="a pool of spec.nodePools",
+        got="self.flink.jobManager.pool",
+        remedy="choose one of those or add the pool",
     ),
-    (
-        "!has(self.operators) || self.operators.all(o, o.maxReplicas <= self.flink.maxParallelism)",
-        "expected every operator's maxReplicas to be at most flink.maxParallelism",
+    Rule(
+        rule="!has(self.operators)"
+        " || self.operators.all(o, o.maxReplicas <= self.flink.maxParallelism)",
+        field=".operators",
+        expected="maxReplicas of at most flink.maxParallelism",
+        remedy="lower it, or raise maxParallelism before the first start",
     ),
-    ("!has(self.flink.ref) || self.mode != 'Auto'", "expected mode Advise or Off with flink.ref"),
+    Rule(
+        rule=f"!has(self.fallback.named) || self.fallback.named.all(n, {_OPERATOR_EXISTS})",
+        field=".fallback.named",
+        expected=f"operators of spec.operators (without any: {WHOLE_JOB})",
+        got=f"self.fallback.named.filter(n, !({_OPERATOR_EXISTS}))[0]",
+        remedy="choose one of those or add the operator",
+    ),
+    Rule(
+        rule="!has(self.fallback.named) || self.fallback.named.all(n,"
+        f" self.fallback.named[n].all(k, {_NODE_TYPE_EXISTS}))",
+        field=".fallback.named",
+        expected="a pool/size of spec.nodePools",
+        got="self.fallback.named.filter(n,"
+        f" !self.fallback.named[n].all(k, {_NODE_TYPE_EXISTS}))[0]",
+        remedy="choose one of those or add the size",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.mode != 'Auto'",
+        field=".mode",
+        expected="Advise or Off where spec.flink.ref is set",
+        remedy="write mode: Advise, whoever runs the job also scales it",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.state == 'Running'",
+        field=".state",
+        expected="Running where spec.flink.ref is set",
+        remedy="leave it out, whoever runs the job also stops it",
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
+        field=".deletionPolicy",
+        expected="Keep where spec.flink.ref is set",
+        remedy="leave it out, the state belongs to whoever runs the job",
+    ),
+    Rule(
+        rule="duration(self.applicationManager.interval)"
+        " >= duration(self.operatorManager.interval)",
+        field=".applicationManager.interval",
+        expected="at least spec.operatorManager.interval",
+        remedy="lengthen it, or shorten the other",
+    ),
 )
-"""Rule and message, for the API server; `self` is the spec with its defaults filled in."""
+"""For the API server; `self` is the spec with its defaults filled in.
+
+Which item of a list is wrong cannot be said: names and numbers found on the way have no bounds that
+the estimator of costs would know.
+"""
 
 
 class _Named(Protocol):
@@ -150,7 +233,7 @@ def fallback_names_known(
     node_pools: Sequence[NodePool], operators: Sequence[Operator], fallback: Fallback
 ) -> Iterator[Mistake]:
     """Refuse a fallback for an operator, or on a pool's size, that does not exist."""
-    names = [operator.name for operator in operators]
+    names = [operator.name for operator in operators] or [WHOLE_JOB]
     for operator, deployment in (fallback.named or {}).items():
         here = ("fallback", "named", operator)
         if operator not in names:
@@ -172,13 +255,40 @@ def replicas_within_max_parallelism(
             )
 
 
-def foreign_job_is_only_advised(flink: Flink, mode: Mode) -> Iterator[Mistake]:
-    """Refuse to scale a job that somebody else runs."""
-    if flink.ref is not None and mode == "Auto":
+def foreign_job_is_only_advised(
+    flink: Flink, mode: Mode, state: State, deletion_policy: DeletionPolicy
+) -> Iterator[Mistake]:
+    """Refuse to scale, to stop, or to clean up after a job that somebody else runs."""
+    if flink.ref is None:
+        return
+    if mode == "Auto":
         yield Mistake(
             ("mode",), mode, "Advise or Off where spec.flink.ref is set",
             "write mode: Advise, whoever runs the job also scales it",
         )  # fmt: skip
+    if state != "Running":
+        yield Mistake(
+            ("state",), state, "Running where spec.flink.ref is set",
+            "leave it out, whoever runs the job also stops it",
+        )  # fmt: skip
+    if deletion_policy != "Keep":
+        yield Mistake(
+            ("deletionPolicy",), deletion_policy, "Keep where spec.flink.ref is set",
+            "leave it out, the state belongs to whoever runs the job",
+        )  # fmt: skip
+
+
+def tuning_is_slower_than_deciding(
+    operator_manager: OperatorManager, application_manager: ApplicationManager
+) -> Iterator[Mistake]:
+    """Refuse a slow loop that is faster than the loops it tunes."""
+    if application_manager.interval < operator_manager.interval:
+        yield Mistake(
+            ("applicationManager", "interval"),
+            application_manager.interval.text,
+            f"at least spec.operatorManager.interval = {operator_manager.interval}",
+            "lengthen it, or shorten the other",
+        )
 
 
 _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
@@ -191,6 +301,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     fallback_names_known,
     replicas_within_max_parallelism,
     foreign_job_is_only_advised,
+    tuning_is_slower_than_deciding,
 )
 
 

@@ -10,8 +10,9 @@ import re
 
 from pydantic_core import PydanticCustomError
 
-CRON_PATTERN = r"^[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}$"
-"""What the CRD can say of a schedule; the ranges of the fields are checked here alone."""
+from weir_operator.streamapp.section import Rule, validations
+
+_EXPECTED = "a cron schedule, such as 0 17 * * 1-5"
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -22,7 +23,34 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of week", 0, 7, _DAYS),
 )
-_ITEM = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>[0-9]+))?")
+_ITEM = re.compile(
+    r"(?:\*|(?P<first>[0-9A-Za-z]+)(?:-(?P<last>[0-9A-Za-z]+))?)(?:/(?P<step>[0-9]+))?"
+)
+
+
+def _field_pattern(lowest: int, highest: int, names: tuple[str, ...]) -> str:
+    """Return a regular expression for one field, its range included but not a range's order."""
+    value = "|".join((*(f"0*{number}" for number in range(lowest, highest + 1)), *names))
+    item = rf"(\*|({value})(-({value}))?)(/0*[1-9][0-9]*)?"
+    return f"{item}(,{item})*"
+
+
+SCHEDULE_SCHEMA = {
+    "pattern": r"^[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}$",
+    "maxLength": 128,
+    **validations(
+        Rule(
+            rule="self.matches(r'(?i)^"
+            + " ".join(
+                _field_pattern(lowest, highest, names) for _, lowest, highest, names in _FIELDS
+            )
+            + "$')",
+            expected=_EXPECTED,
+            remedy="correct the field that is out of its range",
+        )
+    ),
+}
+"""What the CRD can say of a schedule; that a range does not run backwards is checked here alone."""
 
 
 def check_schedule(schedule: str) -> str:
@@ -60,5 +88,5 @@ def _refusal(remedy: str) -> PydanticCustomError:
     return PydanticCustomError(
         "schedule",
         "expected {expected}; {remedy}",
-        {"expected": "a cron schedule, such as 0 17 * * 1-5", "remedy": remedy},
+        {"expected": _EXPECTED, "remedy": remedy},
     )

@@ -11,6 +11,7 @@ the bare manifest, so neither may ask whether a field with a default was set.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
 LONGEST_NAME = 63
+
+_EXPECTED_NAME = f"a name of at most {LONGEST_NAME} lower-case letters, digits and '-'"
 
 
 class Section(BaseModel):
@@ -87,11 +90,40 @@ def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
     return f"did you mean {close!r}?" if close else otherwise
 
 
-def validations(*rules: tuple[str, str]) -> dict[str, JsonValue]:
-    """Return CEL rules, each with its message, as a field's or section's extra JSON schema."""
-    return {
-        "x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A check that the API server makes, with the sentence of its refusal."""
+
+    rule: str
+    """In CEL; `self` is the section or field that has the rule."""
+    expected: str
+    remedy: str
+    field: str = ""
+    """The field at fault, below the one that has the rule, such as `.flink.ref`."""
+    got: str = ""
+    """CEL for a text, the first wrong value, evaluated where the rule does not hold; empty where
+    the sentence is the same for every value. (Joining several is beyond the cost limit.)"""
+
+    def written(self) -> dict[str, JsonValue]:
+        """Return the rule in the words of a CustomResourceDefinition."""
+        written: dict[str, JsonValue] = {
+            "rule": self.rule,
+            "message": f"expected {self.expected}; {self.remedy}",
+        }
+        if self.got:
+            written["messageExpression"] = (
+                # A text in JSON is a literal of CEL.
+                f"{json.dumps(f'expected {self.expected}, got ')} + {self.got}"
+                f" + {json.dumps(f'; {self.remedy}')}"
+            )
+        if self.field:
+            written["fieldPath"] = self.field
+        return written
+
+
+def validations(*rules: Rule) -> dict[str, JsonValue]:
+    """Return rules as a field's or section's extra JSON schema."""
+    return {"x-kubernetes-validations": [rule.written() for rule in rules]}
 
 
 def map_list_by(key: str) -> dict[str, JsonValue]:
@@ -106,7 +138,7 @@ def _check_name(name: str) -> str:
             "name",
             "expected {expected}; {remedy}",
             {
-                "expected": f"a name of at most {LONGEST_NAME} lower-case letters, digits and '-'",
+                "expected": _EXPECTED_NAME,
                 "remedy": f"write for example {right!r}",
             },
         )
@@ -118,7 +150,14 @@ Name = Annotated[
     AfterValidator(_check_name),
     Field(
         examples=["small"],
-        json_schema_extra={"pattern": f"^{DNS_LABEL}$", "maxLength": LONGEST_NAME, "minLength": 1},
+        json_schema_extra={"pattern": f"^{DNS_LABEL}$", "maxLength": LONGEST_NAME, "minLength": 1}
+        | validations(
+            Rule(
+                rule=f"self.matches('^{DNS_LABEL}$')",
+                expected=_EXPECTED_NAME,
+                remedy="write for example small",
+            )
+        ),
     ),
 ]
 """A DNS-1123 label."""

@@ -27,6 +27,7 @@ _EXPECTED = {
     "less_than_equal": "a number of at most {le:g}",
     "model_type": "a mapping of fields",
     "string_type": "text",
+    "string_pattern_mismatch": "text that matches {pattern}",
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} characters",
     "too_long": "a list or mapping of at most {max_length}",

@@ -6,12 +6,10 @@ Pure: everything follows from the manifest. What is measured or learned replaces
 from __future__ import annotations
 
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.operators import WHOLE_JOB as WHOLE_JOB
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_policies.model.node_types import Deployment, NodeType
-
-WHOLE_JOB = "job"
-"""Name of the operator that stands for a job whose manifest lists none."""
 
 _PRICE_OF_ONLY_POOL = 1.0
 """Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""

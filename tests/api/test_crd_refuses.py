@@ -1,0 +1,105 @@
+"""A manifest that cannot be right is refused by the API server, by Weir's schema and rules alone.
+
+Weir itself refuses the same manifests, with better sentences (`test_bad_manifests`).
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.operator.streamapp.bad_manifests import TABLE, Bad, a_flink
+from weir_operator.errors import InvalidStreamAppError
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.owned_keys import OWNED_FLINK_KEYS
+from weir_operator.streamapp.testing import a_manifest
+
+pytestmark = pytest.mark.kubernetes_api
+
+LOOSER_PATH = "a path looser than the whole"
+"""Compares fields without a type, which rules cannot see: the controller refuses it."""
+
+REFUSED = [bad for bad in TABLE if bad.what != LOOSER_PATH and "nan" not in repr(bad.spec)]
+"""JSON, in which manifests are sent, knows no NaN."""
+
+
+def names_of(path: str) -> tuple[str, str]:
+    """Return the section and the field of a path, without what the user made up."""
+    plain = re.sub(r"\[[^\]]*\]", "", path)
+    return ".".join(plain.split(".")[:2]), plain.rsplit(".", 1)[-1]
+
+
+@pytest.mark.parametrize("bad", REFUSED, ids=lambda bad: bad.what)
+async def test_a_mistake_is_refused_in_a_sentence_that_names_the_field(kube, bad: Bad):
+    section, field = names_of(bad.path)
+
+    answer = await kube.create(kube.stream_apps, a_manifest(**bad.spec))
+
+    assert answer.status in (400, 422), answer.body
+    assert section in answer.message
+    assert field in answer.message
+
+
+@pytest.mark.parametrize("bad", REFUSED, ids=lambda bad: bad.what)
+def test_weir_refuses_what_the_server_refuses(bad: Bad):
+    with pytest.raises(InvalidStreamAppError):
+        parse_manifest(a_manifest(**bad.spec))
+
+
+def test_there_are_enough_mistakes_to_speak_of_a_judgement():
+    assert len(REFUSED) >= 60
+
+
+@pytest.mark.parametrize(
+    "key", [owned.replace("*", "anything") for owned in OWNED_FLINK_KEYS], ids=str
+)
+async def test_a_key_of_flink_that_weir_owns_is_refused_by_name(kube, key):
+    manifest = a_manifest(**a_flink(config={key: "mine"}))
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 422
+    assert f"expected keys that Weir does not own, got {key}; leave them out" in answer.message
+
+
+async def test_a_name_that_no_pod_could_bear_is_refused(kube):
+    manifest = a_manifest()
+    manifest["metadata"]["name"] = "trips." + "x" * 60
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 422
+    assert "expected a name of at most 63 lower-case letters, digits and '-'" in answer.message
+
+
+async def test_a_resource_without_a_spec_is_refused(kube):
+    manifest = a_manifest()
+    del manifest["spec"]
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.status == 422
+    assert "spec: Required value" in answer.message
+
+
+async def test_a_rule_says_what_to_do_about_it(kube):
+    """One sentence whole, as the user reads it."""
+    manifest = a_manifest(operators=[{"name": "match", "maxReplicas": 2, "fixed": {"small/1": 3}}])
+
+    answer = await kube.create(kube.stream_apps, manifest)
+
+    assert answer.message.endswith(
+        'is invalid: spec.operators[0].fixed: Invalid value: "object": expected at most'
+        " maxReplicas replicas; raise maxReplicas or take replicas away"
+    )
+
+
+async def test_bounds_of_unlike_paths_are_left_to_the_controller(kube):
+    (looser,) = [bad for bad in TABLE if bad.what == LOOSER_PATH]
+
+    answer = await kube.create(kube.stream_apps, a_manifest(**looser.spec))
+
+    assert answer.status == 201, answer.message
+    with pytest.raises(InvalidStreamAppError):
+        parse_manifest(a_manifest(**looser.spec))
