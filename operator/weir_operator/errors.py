@@ -29,6 +29,17 @@ class ResizeRefusedError(WeirError):
     """The node cannot give the size now; the change must become a rescale."""
 
 
+class PodsPendingError(TemporaryError):
+    """Replicas found no place in time: the pool is full, a quota used up, an image missing.
+
+    `groups` has the operator and the pool of each.
+    """
+
+    def __init__(self, message: str, groups: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(message)
+        self.groups = groups
+
+
 class SavepointFailedError(WeirError):
     """The job could not be stopped with a savepoint; it still runs or restarts."""
 

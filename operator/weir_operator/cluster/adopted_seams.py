@@ -18,6 +18,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import Topology
 from weir_operator.rescale.jobs import Progress
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.status import AppStatus, StatusStore
 
@@ -51,6 +52,9 @@ class AdoptedRuntime:
         """Where the JobManager tells its metrics: the REST address."""
         return self.rest_url
 
+    def use(self, revision: Revision) -> None:
+        """Make nothing of it: nothing is started."""
+
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
         return False
@@ -71,7 +75,7 @@ class AdoptedRuntime:
         """Refuse."""
         _refuse("resize TaskManagers")
 
-    def job_jar(self) -> str:
+    async def provide_jar(self) -> str:
         """Refuse: the jar is its owner's."""
         _refuse("submit the job")
 

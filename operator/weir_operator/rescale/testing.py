@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.rescale.jobs import LIVE_STATES, Progress, SavepointState
 from weir_operator.rescale.replicas import deployments_of
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.status import AppStatus
 
@@ -66,9 +67,15 @@ class FakeWorld:
         """How often a job is asked about before its cancellation has come to an end."""
         self.refuse_calls = 0
         """How many of the next calls to Flink fail in a way that passes."""
+        self.revision = ""
+        """Of what is started."""
         self._next = 0
 
     # Runtime
+
+    def use(self, revision: Revision) -> None:
+        """Make what is started from now on of this."""
+        self.revision = revision.id
 
     async def ensure_job_manager(self) -> bool:
         """Answer that it runs."""
@@ -107,7 +114,7 @@ class FakeWorld:
         for key, size in sizes.items():
             self.alive[key] = replace(self.alive[key], size=size)
 
-    def job_jar(self) -> str:
+    async def provide_jar(self) -> str:
         """Return a name."""
         return "job.jar"
 

@@ -22,6 +22,7 @@ from weir_operator.runtime.app_lock import AppLock
 from weir_operator.runtime.folders import AppFolder
 from weir_operator.runtime.job_manager import LocalJobManager
 from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.runtime.task_managers import LocalTaskManagers
@@ -42,6 +43,8 @@ class LocalRuntime:
         now: Callable[[], float],
     ) -> None:
         self._settings = settings
+        self._job_jar = str(settings.job_jar)
+        self._uploaded: dict[str, str] = {}  # Flink's id by path
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
@@ -101,6 +104,12 @@ class LocalRuntime:
         """URI of the folder in which savepoints are made; the cluster's default."""
         return self._job_manager.storage.savepoints
 
+    def use(self, revision: Revision) -> None:
+        """Take the jar of a revision; the processes are the same for all of them."""
+        jar = revision.processes.get("jar")
+        if isinstance(jar, str):
+            self._job_jar = jar
+
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started."""
         async with self._changing:
@@ -149,9 +158,14 @@ class LocalRuntime:
         async with self._changing:
             self._task_managers.resize(sizes)
 
-    def job_jar(self) -> str:
-        """Return the path of the job's jar on this machine, to be uploaded."""
-        return str(self._settings.job_jar)
+    async def provide_jar(self) -> str:
+        """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
+        async with FlinkRest(self.rest_url) as rest:
+            known = self._uploaded.get(self._job_jar)
+            if known is None or known not in await rest.jars():
+                known = await rest.upload_jar(self._job_jar)
+                self._uploaded[self._job_jar] = known
+        return known
 
     async def newest_checkpoint(self, job_id: str) -> str | None:
         """Return the path of this job's newest complete checkpoint in storage, if any."""

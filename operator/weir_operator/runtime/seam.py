@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from weir_operator.runtime.revision import Revision
+
 Deployments = Mapping[str, Mapping[str, int]]
 """Replicas per operator and node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
 
@@ -41,6 +43,12 @@ class Replica:
     """Unix time at which it was started."""
     metrics_url: str
     """Where its Prometheus reporter listens."""
+    pending: str = ""
+    """Why no node has taken it yet, one sentence; empty once it runs."""
+    doomed: str = ""
+    """Why it is about to go (its node is drained, a spot notice), one sentence; else empty."""
+    revision: str = ""
+    """Id of the revision that it was made of; empty where that does not matter."""
 
     @property
     def node_type(self) -> str:
@@ -61,6 +69,13 @@ class Runtime(Protocol):
         """Where the JobManager's Prometheus reporter listens."""
         ...
 
+    def use(self, revision: Revision) -> None:
+        """Make what is started from now on of `revision`; touches nothing that runs.
+
+        `ensure_job_manager` replaces a JobManager of another revision. TaskManagers of another one
+        go on: `replicas` tells which they are.
+        """
+
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started.
 
@@ -73,7 +88,11 @@ class Runtime(Protocol):
         ...
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Start one TaskManager per spec, return their ids; does not wait for registration."""
+        """Start one TaskManager per spec, return their ids; does not wait for registration.
+
+        Raises:
+            PodsPendingError: They cannot be made at all now, as where a quota is used up.
+        """
         ...
 
     async def stop(self, ids: Sequence[str]) -> None:
@@ -86,8 +105,8 @@ class Runtime(Protocol):
             ResizeRefusedError: The node cannot give it; nothing was changed.
         """
 
-    def job_jar(self) -> str:
-        """Return the path of the job's jar on this machine, to be uploaded."""
+    async def provide_jar(self) -> str:
+        """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
         ...
 
     async def newest_checkpoint(self, job_id: str) -> str | None:

@@ -1,0 +1,121 @@
+"""What people ask of the loops while they run: mode, state, pauses, blocked periods, a reset.
+
+The loops read directives anew at every tick through a callable, so that an annotation takes hold
+without a restart of anything. Pure: whoever watches the manifest translates it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.managers import Allowed, Fallback, Window
+from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
+
+PAUSES = {
+    "weir.dev/paused": Allowed.NOTHING,
+    "weir.dev/paused-scale-in": Allowed.SCALE_OUT,
+    "weir.dev/paused-scale-out": Allowed.SCALE_IN,
+}
+"""What each annotation leaves allowed."""
+
+_CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_policy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """Somebody wants scaling to stand still, wholly or in one direction."""
+
+    source: str
+    """The annotation, or whoever else asks."""
+    allows: Allowed
+    until: float | None
+    """Unix time at which it ends by itself; `None` stays until it is taken away."""
+    remark: str = ""
+    """What else is to be said of it, a clause; usually nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Directives:
+    """What holds at one tick."""
+
+    mode: Mode = Mode.AUTO
+    state: State = State.RUNNING
+    pauses: tuple[Pause, ...] = ()
+    """Also those whose time is over: the tick's clock judges."""
+    windows: tuple[Window, ...] = ()
+    fallback: Fallback = field(default_factory=Fallback)
+    reset_nonce: int = 0
+    """A value other than the one before forgets what was learned."""
+    refused: str = ""
+    """Why nothing may be scaled whatever the mode (somebody else scales the job), one sentence."""
+    revision: Revision | None = None
+    """What the job is to be made of; `None` leaves it as it is."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the job is to stand still."""
+        return self.state is State.SUSPENDED
+
+
+def directives_of(
+    app: StreamApp, *, revision: Revision | None = None, refused: str = ""
+) -> Directives:
+    """Return what the manifest, annotations included, asks.
+
+    Args:
+        app: The manifest.
+        revision: What the job is to be made of, see `assembly.revision_of`.
+        refused: Why nothing may be scaled, as far as the surroundings know.
+    """
+    return Directives(
+        mode=app.spec.mode,
+        state=app.spec.state,
+        pauses=parse_pauses(app.metadata.annotations),
+        windows=app.spec.windows,
+        fallback=app.spec.fallback,
+        reset_nonce=app.spec.reset_nonce,
+        refused=refused,
+        revision=revision,
+    )
+
+
+def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
+    """Return the pauses that annotations ask for: `true`, or a time until (RFC 3339).
+
+    `false` and an empty text are none. What cannot be read pauses: whoever wrote it wanted a
+    standstill, and the remark says what to correct.
+    """
+    pauses = []
+    for name, allows in PAUSES.items():
+        text = annotations.get(name, "").strip()
+        if text.lower() in ("", "false"):
+            continue
+        until, remark = None, ""
+        if text.lower() != "true":
+            until = _parse_time(text)
+            remark = (
+                f"its value {text[:40]!r} is neither true nor a time such as 2026-01-31T08:00:00Z; "
+                "correct it or remove the annotation"
+                if until is None
+                else ""
+            )
+        pauses.append(Pause(source=name, allows=allows, until=until, remark=remark))
+    return tuple(pauses)
+
+
+def carried_by_directives(before: Spec, after: Spec) -> bool:
+    """Return whether directives carry every difference, so that the loops can go on as they are."""
+    carried = {name: getattr(after, name) for name in _CARRIED}
+    return before.model_copy(update=carried) == after
+
+
+def _parse_time(text: str) -> float | None:
+    """Return Unix seconds; a time without a zone is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
