@@ -119,9 +119,10 @@ class Resource:
         }
 
 
-def collection(namespace: str) -> str:
-    """Return where the StreamApps of a namespace are."""
-    return f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}"
+def collection(namespace: str | None) -> str:
+    """Return where the StreamApps of a namespace are, or those of all for `None`."""
+    place = "" if namespace is None else f"/namespaces/{namespace}"
+    return f"/apis/{GROUP}/{VERSION}{place}/{PLURAL}"
 
 
 def _plain(value: Any) -> Any:

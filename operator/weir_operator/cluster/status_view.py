@@ -1,4 +1,4 @@
-"""What people read of a StreamApp, from what is known of it: conditions, columns, operators. Pure."""
+"""What people read of a StreamApp: conditions, columns, operators, from what is known. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from weir_operator.cluster.conditions import (
     stamp,
 )
 from weir_operator.controller.application import Tick
-from weir_operator.controller.bill import cost_per_hour
-from weir_operator.controller.recording import gap_of
+from weir_operator.controller.assembly import loop_settings
+from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
-from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal
-from weir_operator.streamapp.models import Mode
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
     DecisionStatus,
     OperatorStatus,
@@ -45,6 +45,8 @@ class Facts:
 
     generation: int
     ready: Aspect
+    mistake: str = ""
+    """Why the spec cannot be right; the job is steered by the one before."""
     settings: LoopSettings | None = None
     """`None` where the spec was never right."""
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -69,6 +71,16 @@ class Facts:
     """What following the decisions would have saved, in a sentence."""
 
 
+def first_facts(generation: int, app: StreamApp | None) -> Facts:
+    """Return what a spec says, before anything was seen of the job; `None` was never right."""
+    ready = Aspect("Ready", "Unknown", "Reconciling", "The StreamApp is being looked at")
+    if app is None:
+        return Facts(generation=generation, ready=ready)
+    return Facts(
+        generation=generation, ready=ready, settings=loop_settings(app), prices=prices(app)
+    )
+
+
 def see_tick(facts: Facts, tick: Tick) -> Facts:
     """Take over what a tick saw and decided."""
     return replace(
@@ -83,10 +95,7 @@ def see_change(facts: Facts, change: RescaleJournal) -> Facts:
     """Take over how far a change has come."""
     if not change.step.is_end:
         return replace(facts, change=change)
-    restarts = facts.restarts
-    if change.kind is Kind.RESCALE and gap_of(change) is not None:
-        restarts = (*(t for t in restarts if t >= change.created - DAY), change.created)
-    return replace(facts, change=change, last_action=describe_change(change), restarts=restarts)
+    return replace(facts, change=change, last_action=describe_change(change))
 
 
 def see_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
@@ -105,7 +114,11 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         now: Unix seconds.
     """
     tick, settings = facts.tick, facts.settings
-    aspects = [facts.ready, judge_metrics(tick), judge_model(None, facts.model)]
+    ready = facts.ready
+    if facts.mistake:
+        sentence = f"{facts.mistake}; a job that runs is left as it is"
+        ready = Aspect("Ready", "False", "InvalidSpec", sentence)
+    aspects = [ready, judge_metrics(tick), judge_model(None, facts.model)]
     if settings is not None:
         aspects.append(judge_objective(tick, bound=settings.bound, statistic=settings.statistic))
     aspects += [judge_progress(facts.change), facts.paused, judge_change(facts.change)]

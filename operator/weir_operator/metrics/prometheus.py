@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypedDict
 from urllib.parse import urlsplit
 
@@ -43,7 +43,8 @@ class PrometheusSource:
         url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.
         app: The StreamApp as its processes' label `weir_app` has it, before Flink mangles it;
             `None` for a job that Weir does not run, whose series `matchers` must tell apart.
-        token: Sent as bearer token; `None` sends none.
+        token: Sent as bearer token; a function is asked for it before each request, because
+            tokens in files are renewed; `None` sends none.
         headers: Sent with every request, such as a tenant's id.
         verify: Whether the server's certificate is checked, or the path of the CA bundle to
             check it against.
@@ -58,7 +59,7 @@ class PrometheusSource:
         url: str,
         app: str | None,
         *,
-        token: str | None = None,
+        token: str | Callable[[], str] | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
         timeout: float = 5.0,
@@ -69,7 +70,7 @@ class PrometheusSource:
         session.verify = verify
         session.headers.update(headers or {})
         if token is not None:
-            session.headers["Authorization"] = f"Bearer {token}"
+            session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
         # Without a time limit the client waits for ever; without `retry` it tries three times with
         # pauses, which is the loop's decision, not the connection's.
         self._prometheus = PrometheusConnect(
@@ -148,6 +149,18 @@ class PrometheusSource:
         except (KeyError, TypeError) as error:
             raise TemporaryError(f"{self._host} does not answer as Prometheus does") from error
         return results
+
+
+class _Bearer(requests.auth.AuthBase):
+    """Puts a token into a request."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with the token as it is now."""
+        request.headers["Authorization"] = f"Bearer {self._token()}"
+        return request
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -1,0 +1,140 @@
+"""What Kubernetes and Prometheus ask of the process: /healthz, /readyz, /metrics; and the watchdog.
+
+Alive means reconciling: the passes come, and the watch shows what is written. That HTTP answers
+proves neither, so the same judgement also ends the process from within: a controller that sees
+nothing is worse than one that starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError
+
+log = structlog.get_logger()
+
+
+class DeadControllerError(WeirError):
+    """The controller does not reconcile any more; only a new process helps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pulse:
+    """Whether the controller reconciles, as it is now."""
+
+    leads: bool
+    """Whether it is the active one: a standby has nothing to reconcile."""
+    oldest_pass: float
+    """Seconds since the last pass over the StreamApp that waits longest; 0 where there is none."""
+    oldest: str
+    """Which one that is."""
+    watch_silence: float
+    """Seconds for which something written has not come back by the watch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """From when on the controller counts as dead, seconds."""
+
+    oldest_pass: float = 180.0
+    """Passes come every 30 s."""
+    watch_silence: float = 180.0
+    """A watch that fell silent is begun anew after 70 s."""
+
+
+def find_fault(pulse: Pulse, limits: Limits) -> str:
+    """Return why the controller counts as dead; empty where it lives. Pure."""
+    if not pulse.leads:
+        return ""
+    if pulse.oldest_pass > limits.oldest_pass:
+        return f"The last pass over {pulse.oldest} was {pulse.oldest_pass:.0f} s ago"
+    if pulse.watch_silence > limits.watch_silence:
+        return f"The watch has shown nothing of what was written {pulse.watch_silence:.0f} s ago"
+    return ""
+
+
+class HealthServer:
+    """Serves health and metrics over HTTP."""
+
+    def __init__(
+        self,
+        *,
+        pulse: Callable[[], Pulse],
+        limits: Limits,
+        find_unready: Callable[[], str],
+        metrics: Callable[[], bytes],
+    ) -> None:
+        """Take over whom to ask.
+
+        Args:
+            pulse: Returns how the controller is.
+            limits: From when on it is dead.
+            find_unready: Returns why it cannot work yet; empty where it can.
+            metrics: Returns the page of metrics.
+        """
+        self._pulse = pulse
+        self._limits = limits
+        self._find_unready = find_unready
+        self._metrics = metrics
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int, host: str | None = None) -> int:
+        """Serve on `port` (0: any that is free) of all addresses, or of `host`; return the port."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._page),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        addresses: list[tuple[str, int]] = self._runner.addresses
+        return addresses[0][1]
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _answer(find_fault(self._pulse(), self._limits))
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self._find_unready())
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def oldest(ages: Mapping[str, float]) -> tuple[str, float]:
+    """Return what waits longest, and for how many seconds."""
+    return max(ages.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+async def watch_over(
+    pulse: Callable[[], Pulse], limits: Limits, *, clock: Clock, every: float = 15.0
+) -> None:
+    """Look after the controller for ever.
+
+    Raises:
+        DeadControllerError: It does not reconcile any more.
+    """
+    while True:
+        await clock.sleep(every)
+        fault = find_fault(pulse(), limits)
+        if fault:
+            raise DeadControllerError(f"{fault}; the process ends, to be started anew")
+
+
+def _answer(fault: str) -> web.Response:
+    return web.Response(status=503 if fault else 200, text=f"{fault or 'ok'}\n")

@@ -1,0 +1,174 @@
+"""Where everything that happens to one StreamApp is told: status, events, metrics, records, log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from weir_operator.cluster.adopted_advice import Advice
+from weir_operator.cluster.conditions import Aspect, Truth
+from weir_operator.cluster.events import Level
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.office import Office
+from weir_operator.cluster.status_store import KubernetesStatusStore
+from weir_operator.cluster.status_view import (
+    Facts,
+    figures_of,
+    see_change,
+    see_decisions,
+    see_tick,
+)
+from weir_operator.cluster.status_writer import StatusWriter
+from weir_operator.controller.application import Tick
+from weir_operator.controller.records import DecisionRecord, Event, RecordStore
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.rescale.journal import RescaleJournal
+
+log = structlog.get_logger()
+
+_WARNINGS = (
+    "Lost",
+    "Failed",
+    "Worse",
+    "Refused",
+    "Rolled",
+    "Abandoned",
+    "Unclaimed",
+    "Infeasible",
+    "Invalid",
+    "Unhealthy",
+    "Other",
+    "Pending",
+    "Without",
+)
+"""Words in the reason of an event that warns."""
+
+
+class Notebook:
+    """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
+
+    def __init__(self, office: Office, resource: Resource, writer: StatusWriter) -> None:
+        self._office = office
+        self._resource = resource
+        self._writer = writer
+        self._store: KubernetesStatusStore | None = None
+        self._records: RecordStore | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """What is known now."""
+        return self._writer.facts
+
+    def open(self, records: RecordStore, store: KubernetesStatusStore) -> None:
+        """Begin to keep records; what was applied is read from the status."""
+        self._records, self._store = records, store
+        self._note(replace(self.facts, change=store.load().rescale))
+
+    def close(self) -> None:
+        """Keep no more records."""
+        self._records = self._store = None
+
+    def set_spec(self, generation: int, mistake: str) -> None:
+        """Tell of which spec the status speaks, and why that cannot be right."""
+        self._note(replace(self.facts, generation=generation, mistake=mistake))
+
+    def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
+        """Take over by what the loops reckon, where that does not follow from the spec alone."""
+        self._note(replace(self.facts, settings=settings, prices=prices))
+
+    def set_ready(self, status: Truth, reason: str, message: str) -> None:
+        """Tell whether the job runs as the spec says."""
+        self._note(replace(self.facts, ready=Aspect("Ready", status, reason, message)))
+
+    def on_tick(self, tick: Tick) -> None:
+        """Take over a control interval."""
+        facts = see_tick(self.facts, tick)
+        self._note(facts)
+        if facts.settings is not None:
+            self._office.telemetry.see_tick(
+                self._resource.key,
+                tick,
+                bound=facts.settings.bound,
+                statistic=facts.settings.statistic,
+                cost=figures_of(facts)["cost"],
+            )
+
+    def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:
+        """Take over what was decided."""
+        decided = tuple(decisions)
+        for each in decided:
+            self._office.telemetry.see_decision(self._resource.key, each)
+            if each.decision.target != each.observation.deployment:
+                log.info(
+                    "decision",
+                    operator=each.operator,
+                    decision=each.id,
+                    reason=each.decision.reason,
+                    verdict=each.verdict,
+                )
+        self._note(see_decisions(self.facts, decided))
+
+    def on_change(self, change: RescaleJournal) -> None:
+        """Take over how far a change has come."""
+        if self._records is not None:
+            self._records.note(change=change)
+        self._office.telemetry.see_change(self._resource.key, change)
+        log.info("change", decision=change.id, kind=str(change.kind), step=str(change.step))
+        self._note(see_change(self.facts, change))
+
+    def on_advice(self, advice: Advice) -> None:
+        """Take over what is advised for a job that somebody else runs."""
+        self._note(replace(self.facts, advice=advice.message))
+
+    def on_event(self, event: Event) -> None:
+        """Take over a fact."""
+        if self._records is not None:
+            self._records.note(events=[event])
+        level: Level = "Warning" if any(w in event.reason for w in _WARNINGS) else "Normal"
+        key = self._resource.key
+        self._office.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
+        log.log(30 if level == "Warning" else 20, "event", reason=event.reason, fact=event.message)
+        self._office.events.post(self._resource, level, event.reason, event.message)
+
+    def tell(self, reason: str, message: str) -> None:
+        """Tell a fact that the cluster's side has found."""
+        now = self._office.clock.now()
+        self.on_event(Event(time=now, reason=reason, message=message))
+
+    def _note(self, facts: Facts) -> None:
+        if self._store is not None:
+            status = self._store.load()
+            facts = replace(
+                facts,
+                deployments={} if status.suspended else status.deployments,
+                restarts=tuple(status.restart_tokens.get("restarts", ())),
+            )
+        self._writer.note(facts)
+
+
+class ToldRecords(RecordStore):
+    """Decision records that are told as they are written."""
+
+    def __init__(self, path: Path, notebook: Notebook) -> None:
+        super().__init__(path)
+        self._notebook = notebook
+
+    def write(
+        self,
+        decisions: Iterable[DecisionRecord],
+        *,
+        events: Iterable[Event] = (),
+        change: RescaleJournal | None = None,
+    ) -> None:
+        """Write one tick's records in one transaction, then tell what was decided.
+
+        Raises:
+            TemporaryError: The disk did not take them; none was written, none is told.
+        """
+        decided = tuple(decisions)
+        super().write(decided, events=events, change=change)
+        if decided:
+            self._notebook.on_decisions(decided)

@@ -1,0 +1,84 @@
+"""What all StreamApps of one controller share, and the seams through which each gets its world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from weir_operator.clock import Clock
+from weir_operator.cluster.adopted_metrics import PrometheusFor
+from weir_operator.cluster.adopted_reference import ClusterReader
+from weir_operator.cluster.events import EventPoster
+from weir_operator.cluster.leader import Fence
+from weir_operator.cluster.objects import ObjectApi, Resource
+from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.metrics.seam import MetricsSource
+from weir_operator.runtime.seam import Runtime
+from weir_operator.streamapp.models import StreamApp
+
+
+class Api(ObjectApi, ClusterReader, Protocol):
+    """Everything that the controller's process asks of the API server."""
+
+
+class Worlds(Protocol):
+    """Makes what a StreamApp's loops stand on."""
+
+    def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
+        """Return where its Flink runs."""
+        ...
+
+    def jobs(self, runtime: Runtime) -> FlinkJobs:
+        """Return the jobs that run there."""
+        ...
+
+    def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
+        """Return where its samples come from, begun."""
+        ...
+
+    def prometheus(self) -> PrometheusFor | None:
+        """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
+        ...
+
+
+class PolicyCompiler:
+    """Compiles each policy once in a process, beside the event loop.
+
+    The kernels of a policy are the same for all operators that use it, and compiling them again
+    costs nothing; but the first time takes up to a minute, and a thousand StreamApps that wait for
+    it in a thousand threads would take all threads there are.
+    """
+
+    def __init__(self) -> None:
+        self._done: set[str] = set()
+        self._busy = asyncio.Lock()
+
+    async def ensure(self, policy: str, compile_policy: Callable[[], None]) -> None:
+        """Return when the policy called `policy` is compiled."""
+        if policy in self._done:
+            return
+        async with self._busy:
+            if policy not in self._done:
+                await asyncio.to_thread(compile_policy)
+                self._done.add(policy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Office:
+    """One controller's shared parts."""
+
+    api: Api
+    fence: Fence
+    worlds: Worlds
+    events: EventPoster
+    telemetry: Telemetry
+    clock: Clock
+    state: Path
+    """Folder of what outlives the process: records, what was learned."""
+    compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(16))
+    """Bounds how many statuses are read at once at the start, when all StreamApps are new."""

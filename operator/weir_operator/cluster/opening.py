@@ -1,0 +1,84 @@
+"""Opens what one StreamApp's loops stand on, for as long as they stand on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.cluster.notebook import Notebook, ToldRecords
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.office import Office
+from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
+from weir_operator.controller import assembly
+from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.runtime.seam import Runtime
+from weir_operator.streamapp.models import StreamApp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """What is remembered of one StreamApp."""
+
+    store: KubernetesStatusStore
+    records: ToldRecords
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loops:
+    """The loops of one StreamApp, with what they stand on."""
+
+    runtime: Runtime
+    jobs: FlinkJobs
+    steering: Steering
+
+
+@asynccontextmanager
+async def open_memory(
+    office: Office, resource: Resource, door: StatusDoor, notebook: Notebook
+) -> AsyncIterator[Memory]:
+    """Open the records of a StreamApp and read its status, of which `door` was opened.
+
+    Raises:
+        PermanentError: Status or records are not Weir's.
+    """
+    store = KubernetesStatusStore(door)
+    folder = state_directory(office.state, str(resource.key))
+    records = ToldRecords(folder / "records.sqlite", notebook)
+    try:
+        notebook.open(records, store)
+        yield Memory(store=store, records=records, folder=folder)
+    finally:
+        notebook.close()
+        records.close()
+
+
+@asynccontextmanager
+async def open_loops(
+    office: Office, app: StreamApp, resource: Resource, memory: Memory, notebook: Notebook
+) -> AsyncIterator[Loops]:
+    """Put the loops of `app` together; in the end its job is let go and runs on."""
+    async with AsyncExitStack() as stack:
+        runtime = office.worlds.runtime(app, resource)
+        stack.push_async_callback(runtime.detach)
+        jobs = office.worlds.jobs(runtime)
+        stack.push_async_callback(jobs.close)
+        source = office.worlds.source(app, runtime)
+        stack.push_async_callback(source.close)
+        around = Surroundings(
+            runtime=runtime,
+            jobs=jobs,
+            store=memory.store,
+            source=source,
+            records=memory.records,
+            folder=memory.folder,
+            clock=office.clock,
+            on_tick=notebook.on_tick,
+            on_event=notebook.on_event,
+            on_change=notebook.on_change,
+        )
+        steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
+        yield Loops(runtime=runtime, jobs=jobs, steering=steering)

@@ -1,0 +1,242 @@
+"""The controller's process, from its start to its end.
+
+    serve health -> wait for the Lease -> kopf, passes, canary, watchdog -> let go -> give it back
+
+A standby serves health and waits. A controller that has lost the Lease, whose watchdog found it
+dead, or whose kopf ended, ends its process: state is in the statuses, so starting anew is the one
+way to go on that is always right. A signal lets changes under way come to their end for a moment,
+leaves the jobs running and gives the Lease back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any
+
+import kopf
+import structlog
+
+from weir_operator.clock import SystemClock
+from weir_operator.cluster.canary import Canary
+from weir_operator.cluster.events import EventPoster
+from weir_operator.cluster.handlers import build_registry, operator_settings
+from weir_operator.cluster.health import (
+    HealthServer,
+    Pulse,
+    oldest,
+    watch_over,
+)
+from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
+from weir_operator.cluster.objects import Resource, collection
+from weir_operator.cluster.office import Api, Office, Worlds
+from weir_operator.cluster.reconcile import Reconciler
+from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.errors import WeirError
+
+log = structlog.get_logger()
+
+THREADS = 32
+"""For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
+hangs must not hold up the others."""
+LIST_EVERY = 300.0
+"""Seconds between two lists of all StreamApps, which see what a watch has lost."""
+
+
+class Controller:
+    """One process's parts, put together."""
+
+    def __init__(self, api: Api, worlds: Worlds, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._api = api
+        self._boot = BootClock()
+        self._clock = SystemClock()
+        self._telemetry = Telemetry()
+        lease = LeaseSettings(
+            namespace=settings.own_namespace, identity=settings.identity, name=settings.lease
+        )
+        self._leader = Leader(api, lease, clock=self._boot)
+        self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
+        self._canary = Canary(api, settings.canary, clock=self._boot)
+        self._reconciler = Reconciler(
+            Office(
+                api=api,
+                fence=self._leader,
+                worlds=worlds,
+                events=self._events,
+                telemetry=self._telemetry,
+                clock=self._clock,
+                state=settings.state,
+            ),
+            clock=self._boot,
+        )
+        self._telemetry.show_ages(lambda: self._reconciler.ages)
+        self._ready = asyncio.Event()
+        self._working = False
+        self.port: int | None = None
+        """Where health is served, once it is."""
+
+    async def run(
+        self, stop: asyncio.Event, *, claim_signals: Callable[[], None] = lambda: None
+    ) -> None:
+        """Work until `stop` is set.
+
+        Args:
+            stop: Ends the work in order.
+            claim_signals: Makes signals set `stop`; called again once kopf has made them its own.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            DeadControllerError: Passes or watch have stopped.
+            WeirError: The API server refuses for good.
+        """
+        async with AsyncExitStack() as stack:
+            health = HealthServer(
+                pulse=self._pulse,
+                limits=self._settings.limits,
+                find_unready=self._find_unready,
+                metrics=self._render_metrics,
+            )
+            stack.push_async_callback(health.close)
+            claim_signals()
+            self.port = await health.start(self._settings.health_port, self._settings.health_host)
+            if not await _until(stop, self._leader.acquire()):
+                return
+            # Renewed to the very end: what is let go may still have to write its status.
+            keeping = asyncio.create_task(self._leader.keep(), name="lease")
+            try:
+                await self._work(stop, keeping, claim_signals)
+            finally:
+                keeping.cancel()
+                await asyncio.wait({keeping})
+                await self._leader.release()
+
+    async def _work(
+        self, stop: asyncio.Event, keeping: asyncio.Task[None], claim_signals: Callable[[], None]
+    ) -> None:
+        self._working = True
+        ending = asyncio.Event()
+        tasks = {
+            asyncio.create_task(work, name=name)
+            for name, work in {
+                "events": self._events.run(),
+                "canary": self._canary.run(),
+                "lists": self._list_for_ever(),
+                "watchdog": watch_over(self._pulse, self._settings.limits, clock=self._boot),
+            }.items()
+        }
+        watching = asyncio.create_task(self._watch(ending), name="kopf")
+        stopping = asyncio.create_task(stop.wait())
+        claiming = asyncio.create_task(self._claim_again(claim_signals))
+        try:
+            done, _ = await asyncio.wait(
+                {*tasks, watching, keeping, stopping}, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                task.result()  # only kopf and the wish to stop end without an error
+        finally:
+            # kopf ends every task that began after it, so ours are let go first.
+            await self._reconciler.close()
+            await self._events.flush()
+            ending.set()
+            for task in (*tasks, claiming, stopping):
+                task.cancel()
+            await asyncio.gather(*tasks, watching, claiming, stopping, return_exceptions=True)
+
+    async def _watch(self, ending: asyncio.Event) -> None:
+        namespaces = self._settings.namespaces
+        await kopf.operator(
+            registry=build_registry(self._reconciler, on_watch=self._canary.hear),
+            settings=operator_settings(instance=self._settings.identity),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            stop_flag=ending,
+            ready_flag=self._ready,
+        )
+
+    async def _claim_again(self, claim_signals: Callable[[], None]) -> None:
+        """Take signals back from kopf, which would end our tasks before they let go."""
+        await self._ready.wait()
+        await self._boot.sleep(1.0)
+        claim_signals()
+
+    async def _list_for_ever(self) -> None:
+        """See from time to time what a watch should have shown."""
+        while True:
+            await self._boot.sleep(LIST_EVERY)
+            try:
+                await self._list()
+            except WeirError as error:
+                log.warning("StreamApps not listed", failure=str(error))
+
+    async def _list(self) -> None:
+        found = []
+        for namespace in self._settings.namespaces or (None,):
+            found += [Resource.of(body) for body in await self._api.list(collection(namespace))]
+        for resource in found:
+            if not resource.deleting and not self._reconciler.knows(resource):
+                log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
+                self._reconciler.reconcile(resource)
+        there = {resource.key for resource in found}
+        for key in [key for key in self._reconciler.apps if key not in there]:
+            log.warning("a StreamApp whose end the watch has not shown", app=str(key))
+            self._reconciler.forget(key)
+
+    def _pulse(self) -> Pulse:
+        name, age = oldest({str(key): age for key, age in self._reconciler.ages.items()})
+        return Pulse(
+            leads=self._working,
+            oldest_pass=age,
+            oldest=name,
+            watch_silence=self._canary.silence,
+        )
+
+    def _find_unready(self) -> str:
+        if not self._working:
+            return ""  # a standby is ready to stand by
+        return "" if self._ready.is_set() else "The watch has not begun yet"
+
+    def _render_metrics(self) -> bytes:
+        self._telemetry.leader.set(self._leader.holds)
+        self._telemetry.watch_age.set(self._canary.age)
+        return self._telemetry.render()
+
+
+async def run_controller(
+    settings: ControllerSettings, *, api: Api, worlds: Worlds, stop: asyncio.Event | None = None
+) -> None:
+    """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
+
+    Raises:
+        WeirError: See `Controller.run`.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="weir"))
+    stopping = stop or asyncio.Event()
+
+    def claim_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopping.set)
+
+    await Controller(api, worlds, settings).run(stopping, claim_signals=claim_signals)
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; return false where it was time to stop before."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (doing, stopping):
+            if not task.done():
+                task.cancel()
+        await asyncio.wait({doing, stopping})
+    if doing.cancelled():
+        return False
+    doing.result()
+    return True

@@ -1,0 +1,240 @@
+"""One StreamApp of a cluster: a task of its own, from its first sight to its end.
+
+The task opens the status, then lives life after life: put the loops together for the spec as it
+is now, bring the job up, steer until the spec asks for other loops. A life that ends in an error
+is told (`Ready`, an event, a count) and followed by the next one after a pause that grows. A spec
+that cannot be right ends no life: the job runs on as it is, and the status says what is wrong.
+
+Every StreamApp has its own task, so that a JobManager that hangs delays nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Coroutine
+
+import structlog
+
+from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
+from weir_operator.cluster.notebook import Notebook
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.office import Office
+from weir_operator.cluster.opening import Memory, open_loops, open_memory
+from weir_operator.cluster.status_store import StatusDoor
+from weir_operator.cluster.status_view import first_facts
+from weir_operator.cluster.status_writer import StatusWriter
+from weir_operator.errors import (
+    InvalidStreamAppError,
+    PermanentError,
+    TemporaryError,
+    WeirError,
+)
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.models import Spec, StreamApp
+from weir_policies.errors import WeirPolicyError
+
+log = structlog.get_logger()
+
+FIRST_PAUSE = 2.0
+LONGEST_PAUSE = 300.0
+"""Seconds between a life that failed and the next one."""
+HEALTHY_AFTER = 600.0
+"""Seconds of a life after which the next pause is short again."""
+LET_GO = 15.0
+"""Seconds that a change under way may take to its end when the controller stops; then the next
+controller goes on from the journal."""
+
+
+class SteeredApp:
+    """Looks after one StreamApp; `see` brings news, `run` is the task."""
+
+    def __init__(self, resource: Resource, office: Office) -> None:
+        self.resource = resource
+        self._office = office
+        self._app: StreamApp | None = None
+        self._mistake: InvalidStreamAppError | None = None
+        self._told_mistake = ""
+        self._stop = asyncio.Event()  # ends the present life
+        self._news = asyncio.Event()  # wakes whoever pauses
+        self._leaving = False
+        self._notebook: Notebook | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.see(resource)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task lives."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin the task, unless it lives."""
+        if not self.is_running:
+            self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
+
+    def see(self, resource: Resource) -> None:
+        """Take over the object as it is now; level-based: the same object again changes nothing."""
+        self.resource = resource
+        before, self._mistake = self._app, None
+        try:
+            self._app = parse_manifest(resource.manifest)
+        except InvalidStreamAppError as mistake:
+            self._mistake = mistake  # the last right spec goes on to be steered by
+        self._tell_spec()
+        if self._app is None or self._mistake is not None:
+            return
+        if before is None or asks_for_other_loops(before.spec, self._app.spec):
+            self._stop.set()
+            self._news.set()
+
+    async def run(self) -> None:
+        """Live life after life until `leave` is called."""
+        structlog.contextvars.bind_contextvars(app=str(self.resource.key))
+        door = StatusDoor(self._office.api, self.resource, self._office.fence)
+        pause = FIRST_PAUSE
+        while not self._leaving:
+            began = self._office.clock.now()
+            try:
+                async with self._office.opening:
+                    await door.open()
+                await self._live(door)
+                pause = FIRST_PAUSE
+                continue
+            except (PermanentError, WeirPolicyError) as error:
+                pause = self._fail("permanent", error, LONGEST_PAUSE)
+            except TemporaryError as error:
+                if self._office.clock.now() - began > HEALTHY_AFTER:
+                    pause = FIRST_PAUSE
+                pause = self._fail("temporary", error, min(LONGEST_PAUSE, 2 * pause))
+            except Exception as error:  # a defect of Weir must not end the task of an app
+                log.exception("defect")
+                pause = self._fail("defect", error, min(LONGEST_PAUSE, 2 * pause))
+            await self._rest(pause)
+
+    async def leave(self) -> None:
+        """End the task and let the job run on; a change under way may first come to its end."""
+        self._leaving = True
+        self._stop.set()
+        self._news.set()
+        if self._task is None:
+            return
+        await asyncio.wait({self._task}, timeout=LET_GO)
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=1.0)
+        if not self._task.cancelled() and self._task.exception() is not None:
+            log.error(
+                "task ended badly", app=str(self.resource.key), exc_info=self._task.exception()
+            )
+
+    async def _live(self, door: StatusDoor) -> None:
+        """Steer until the spec asks for other loops, or the job is at its end."""
+        stop = self._stop = asyncio.Event()
+        self._news.clear()
+        if self._leaving:
+            return
+        app, office = self._app, self._office
+        facts = first_facts(self.resource.generation, app)
+        writer = StatusWriter(door, facts, clock=office.clock)
+        notebook = self._notebook = Notebook(office, self.resource, writer)
+        self._tell_spec()
+        writing = asyncio.create_task(writer.run())
+        try:
+            if app is not None:
+                async with open_memory(office, self.resource, door, notebook) as memory:
+                    await self._steer(app, memory, notebook, stop)
+            await self._rest(None)  # at once where there is news
+        except (WeirError, WeirPolicyError) as error:
+            notebook.set_ready("False", "ReconcileFailed", str(error))
+            notebook.tell("ReconcileFailed", str(error))
+            raise
+        finally:
+            self._notebook = None
+            writing.cancel()
+            await asyncio.wait({writing})
+            with contextlib.suppress(TemporaryError):  # the next life writes it
+                await writer.flush()
+
+    async def _steer(
+        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+    ) -> None:
+        office = self._office
+        if app.spec.flink.ref is not None:
+            notebook.set_ready("True", "Advising", "The job is seen and advised, never touched")
+            await self._advise(app, memory, notebook, stop)
+            return
+        async with open_loops(office, app, self.resource, memory, notebook) as loops:
+            notebook.set_ready("False", "Starting", "The job is being brought up")
+            await office.compiler.ensure(
+                app.spec.operator_manager.policy.name, loops.steering.compile
+            )
+            await _unless(stop, loops.steering.lifecycle.bring_up())
+            if stop.is_set():
+                return
+            notebook.set_ready("True", "JobRunning", "The job runs")
+            await loops.steering.controller.run(stop)
+            if not self._news.is_set():
+                notebook.set_ready("False", "JobFinished", "The job came to its own end")
+
+    async def _advise(
+        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+    ) -> None:
+        around = AdoptedSurroundings(
+            api=self._office.api,
+            store=memory.store,
+            records=memory.records,
+            folder=memory.folder,
+            prometheus=self._office.worlds.prometheus(),
+            clock=self._office.clock,
+            on_found=lambda terms: notebook.set_terms(terms.settings, terms.prices),
+            on_tick=notebook.on_tick,
+            on_advice=notebook.on_advice,
+            on_event=notebook.on_event,
+        )
+        await AdoptedApp(app, around).run(stop)
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def _tell_spec(self) -> None:
+        """Put into the status of which spec it speaks, and what is wrong with that."""
+        if self._notebook is None:
+            return
+        sentence = str(self._mistake or "")
+        self._notebook.set_spec(self.resource.generation, sentence)
+        if sentence and sentence != self._told_mistake:
+            self._notebook.tell("InvalidSpec", sentence)
+        self._told_mistake = sentence
+
+    def _fail(self, kind: str, error: Exception, pause: float) -> float:
+        """Tell of a life that failed; return seconds until the next one."""
+        key = self.resource.key
+        self._office.telemetry.errors.labels(key.namespace, key.name, kind).inc()
+        log.warning("reconcile failed", kind=kind, failure=str(error), again_in=pause)
+        return pause
+
+    async def _rest(self, seconds: float | None) -> None:
+        """Wait for news, or until a pause of about so many seconds is over."""
+        # Spread, or all StreamApps that an outage has stopped would come back in one moment.
+        limit = None if seconds is None else seconds * random.uniform(0.75, 1.25)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), limit)
+
+
+def asks_for_other_loops(before: Spec, after: Spec) -> bool:
+    """Return whether the loops must be put together anew for another spec."""
+    return before != after
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do the work, or leave off where it is time to stop: what was begun is in the journal."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait({doing})
+    if not doing.cancelled():
+        doing.result()

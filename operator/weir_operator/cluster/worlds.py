@@ -1,0 +1,80 @@
+"""What the loops of a StreamApp on Kubernetes stand on: its pods, and the source of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from weir_operator.cluster.adopted_metrics import PrometheusFor
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.settings import PrometheusAccess
+from weir_operator.errors import PermanentError
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.seam import MetricsSource
+from weir_operator.runtime.seam import Runtime
+from weir_operator.streamapp.models import StreamApp
+
+RuntimeFor = Callable[[StreamApp, Resource], Runtime]
+"""Makes the runtime of a StreamApp, whose object owns what is started."""
+
+
+class ClusterWorlds:
+    """`Worlds` on a real cluster."""
+
+    def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:
+        """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""
+        self._runtime_for = runtime_for
+        self._access = prometheus
+
+    def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
+        """Return where its Flink runs."""
+        return self._runtime_for(app, resource)
+
+    def jobs(self, runtime: Runtime) -> FlinkJobs:
+        """Return the jobs that run there."""
+        return FlinkJobs(runtime)
+
+    def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
+        """Return where its samples come from, begun."""
+        name = f"{app.metadata.namespace}/{app.metadata.name}"
+        if self._access is not None:
+            return _ask(self._access, name, {})
+
+        async def targets() -> list[str]:
+            replicas = await runtime.replicas()
+            return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
+
+        source = DirectSource(targets, name)
+        source.start()
+        return source
+
+    def prometheus(self) -> PrometheusFor | None:
+        """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
+        access = self._access
+        if access is None:
+            return None
+        return lambda labels: _ask(access, None, labels)
+
+
+def _ask(access: PrometheusAccess, app: str | None, labels: Mapping[str, str]) -> PrometheusSource:
+    file = access.token_file
+
+    def read_token() -> str:
+        if file is None:
+            return ""
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise PermanentError(
+                f"--prometheus-token-file: expected a token in {file}, got {error.strerror}; "
+                "mount the secret"
+            ) from error
+
+    return PrometheusSource(
+        access.url,
+        app,
+        token=None if file is None else read_token,
+        verify=True if access.ca_file is None else str(access.ca_file),
+        matchers={**access.labels, **labels},
+    )
