@@ -58,10 +58,8 @@ class FlinkJobs:
         await (await self.rest()).cancel(job_id)
 
     async def prepare(self) -> None:
-        """Upload the job's jar, unless the JobManager still holds it."""
-        rest = await self.rest()
-        if self._jar is None or self._jar not in await rest.jars():
-            self._jar = await rest.upload_jar(self._runtime.job_jar())
+        """Make sure that the JobManager has the job's jar."""
+        self._jar = await self._runtime.provide_jar()
 
     async def submit(
         self,

@@ -108,7 +108,7 @@ async def test_a_task_manager_with_another_pin_does_not_count_as_registered(runt
 
 
 async def test_a_job_runs_where_it_is_pinned_and_takes_checkpoints(runtime, rest):
-    jar = await rest.upload_jar(runtime.job_jar())
+    jar = await runtime.provide_jar()
     await rest.run_jar(jar, job_id=FIRST, arguments=["--weir.parallelism.work", "2"])
     await until(lambda: runs(rest, FIRST))
 
@@ -248,7 +248,7 @@ async def test_a_lost_job_manager_is_started_again_and_found_by_the_task_manager
     assert started
     assert found == set(operators)
     assert await rest.job(SECOND) is None
-    jar = await rest.upload_jar(runtime.job_jar())
+    jar = await runtime.provide_jar()
     third = "d" * 32
     await rest.run_jar(
         jar, job_id=third, arguments=["--weir.parallelism.work", "2"], savepoint_path=restored
