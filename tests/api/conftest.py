@@ -11,7 +11,8 @@ import pytest
 
 from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.client import Kube, session_for
-from tests.api.control_plane import ControlPlane, running_control_plane
+from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
+from tests.api.fault_proxy import FaultProxy, running_fault_proxy
 from weir_operator.streamapp.crd import crd
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -43,9 +44,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 @pytest.fixture
 async def kube(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Kube]:
     """A client with a fresh namespace, which nobody else uses."""
-    async with session_for(
-        certificate=control_plane.certificate, token=control_plane.token
-    ) as session:
+    async with session_for(certificate=control_plane.certificate, token=ADMIN) as session:
         client = Kube(
             session,
             url=control_plane.url,
@@ -57,12 +56,19 @@ async def kube(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Kub
         yield client
 
 
+@pytest.fixture
+async def proxy(control_plane: ControlPlane) -> AsyncIterator[FaultProxy]:
+    """A way to the API server on which a test lets faults happen."""
+    async with running_fault_proxy(control_plane.url, control_plane.certificate) as running:
+        yield running
+
+
 async def _define_stream_apps(plane: ControlPlane) -> None:
     """Create the CRD and return when StreamApps can be stored.
 
     For a moment after a CRD is established the API server answers 429 or 404.
     """
-    async with session_for(certificate=plane.certificate, token=plane.token) as session:
+    async with session_for(certificate=plane.certificate, token=ADMIN) as session:
         client = Kube(session, url=plane.url, namespace="default", kubeconfig=Path())
         made = await client.create(_CRDS, crd())
         if made.status != 201:

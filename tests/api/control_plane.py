@@ -23,7 +23,11 @@ import yaml
 
 from tests.api.assets import Assets, MissingProgramError
 
-_ADMIN_TOKEN = "admin-of-a-test"
+ADMIN = "admin-of-a-test"
+"""Bearer token of somebody who may do everything."""
+GUEST = "guest-of-a-test"
+"""Bearer token of the user `guest`, who may do nothing but what a test gives them."""
+
 _SECONDS_TO_START = 90.0
 
 
@@ -41,11 +45,6 @@ class ControlPlane:
     def url(self) -> str:
         """Where the API server listens."""
         return f"https://127.0.0.1:{self._port}"
-
-    @property
-    def token(self) -> str:
-        """Bearer token of an administrator."""
-        return _ADMIN_TOKEN
 
     @property
     def certificate(self) -> Path:
@@ -104,14 +103,14 @@ class ControlPlane:
         for name in reversed(list(self._running)):
             self._end(name)
 
-    def kubeconfig(self, folder: Path, *, url: str | None = None, token: str | None = None) -> Path:
-        """Write the kubeconfig of an administrator, or of `token`'s owner, into `folder`.
+    def kubeconfig(self, folder: Path, *, url: str | None = None, token: str = ADMIN) -> Path:
+        """Write a kubeconfig into `folder`, return its path.
 
         Args:
             folder: Where the file is written.
             url: Where the client is to connect, such as a proxy that speaks plain HTTP; `None` is
                 the API server itself.
-            token: The client's bearer token; `None` is an administrator's.
+            token: The client's bearer token.
         """
         cluster: dict[str, str] = {"server": url or self.url}
         if cluster["server"].startswith("https"):
@@ -126,7 +125,7 @@ class ControlPlane:
                     "current-context": "test",
                     "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
                     "clusters": [{"name": "test", "cluster": cluster}],
-                    "users": [{"name": "test", "user": {"token": token or self.token}}],
+                    "users": [{"name": "test", "user": {"token": token}}],
                 }
             )
         )
@@ -139,7 +138,9 @@ class ControlPlane:
                 "openssl was not found, which makes the API server's key: install it"
             )
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
+        (self._folder / "tokens.csv").write_text(
+            f"{ADMIN},admin,admin,system:masters\n{GUEST},guest,guest\n"
+        )
         key = self._folder / "accounts.key"
         subprocess.run([openssl, "genrsa", "-out", str(key), "2048"], check=True,
                        capture_output=True)  # fmt: skip
@@ -172,7 +173,7 @@ class ControlPlane:
 
     def _answers_ready(self) -> bool:
         request = urllib.request.Request(
-            f"{self.url}/readyz", headers={"Authorization": f"Bearer {self.token}"}
+            f"{self.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"}
         )
         try:
             trust = ssl.create_default_context(cafile=self.certificate)
