@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,11 @@ from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
 from tests.api.fault_proxy import FaultProxy, running_fault_proxy
+from weir_operator.cluster.api import KubernetesApi
 from weir_operator.streamapp.crd import crd
+
+Connect = Callable[[str], Awaitable[KubernetesApi]]
+"""Opens the door for the owner of a token."""
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -61,6 +65,46 @@ async def proxy(control_plane: ControlPlane) -> AsyncIterator[FaultProxy]:
     """A way to the API server on which a test lets faults happen."""
     async with running_fault_proxy(control_plane.url, control_plane.certificate) as running:
         yield running
+
+
+@pytest.fixture
+def write_kubeconfig(
+    control_plane: ControlPlane,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], Path]:
+    """Write the kubeconfig that `KubernetesApi.connect` reads."""
+    folder = tmp_path / "door"
+    folder.mkdir()
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    # The package reads the variable KUBECONFIG once, when it is imported.
+    monkeypatch.setattr(
+        "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION",
+        str(folder / "kubeconfig"),
+    )
+    return lambda token: control_plane.kubeconfig(folder, url=proxy.url, token=token)
+
+
+@pytest.fixture
+async def connected(write_kubeconfig: Callable[[str], Path]) -> AsyncIterator[Connect]:
+    """The door, by way of the proxy, for whom a test names; an attempt may take 1 s."""
+    opened: list[KubernetesApi] = []
+
+    async def connect(token: str) -> KubernetesApi:
+        write_kubeconfig(token)
+        opened.append(await KubernetesApi.connect(timeout=1.0))
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture
+async def api(connected: Connect) -> KubernetesApi:
+    """The door, for an administrator."""
+    return await connected(ADMIN)
 
 
 async def _define_stream_apps(plane: ControlPlane) -> None:

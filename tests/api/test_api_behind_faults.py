@@ -13,7 +13,6 @@ from weir_operator.cluster.api import (
     ATTEMPTS,
     LONGEST_PAUSE,
     ConflictError,
-    KubernetesApi,
     NotFoundError,
     RefusedByKubernetesError,
 )
@@ -34,40 +33,6 @@ def a_config_map(name="notes", **data):
 @pytest.fixture
 def maps(kube):
     return f"/api/v1/namespaces/{kube.namespace}/configmaps"
-
-
-@pytest.fixture
-def write_kubeconfig(control_plane, proxy, tmp_path, monkeypatch):
-    """Write the kubeconfig that `KubernetesApi.connect` reads."""
-    folder = tmp_path / "door"
-    folder.mkdir()
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    # The package reads the variable KUBECONFIG once, when it is imported.
-    monkeypatch.setattr(
-        "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION",
-        str(folder / "kubeconfig"),
-    )
-    return lambda token: control_plane.kubeconfig(folder, url=proxy.url, token=token)
-
-
-@pytest.fixture
-async def connected(write_kubeconfig):
-    """The door, by way of the proxy, for whom a test names; an attempt may take 1 s."""
-    opened = []
-
-    async def connect(token):
-        write_kubeconfig(token)
-        opened.append(await KubernetesApi.connect(timeout=1.0))
-        return opened[-1]
-
-    yield connect
-    for each in opened:
-        await each.close()
-
-
-@pytest.fixture
-async def api(connected):
-    return await connected(ADMIN)
 
 
 FAULTS: dict[str, Callable[[], Fault]] = {

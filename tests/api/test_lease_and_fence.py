@@ -1,0 +1,209 @@
+"""Two controllers at once: what the Lease and the fenced status promise, on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.api.fault_proxy import Drop, LoseAnswer, Refuse
+from weir_operator.clock import SystemClock
+from weir_operator.cluster.leader import Leader, LeaseLostError, LeaseSettings
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
+from weir_operator.errors import TemporaryError
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.status import AppStatus
+from weir_operator.streamapp.testing import a_manifest
+
+pytestmark = pytest.mark.kubernetes_api
+
+
+TIMES = LeaseSettings(namespace="", identity="")
+"""The defaults."""
+
+
+class ImpatientClock(FakeClock):
+    """Jumps ahead instead of sleeping, and lets the others have a turn."""
+
+    async def sleep(self, seconds):
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def leader(api, kube):
+    """Make a candidate for the namespace's Lease."""
+
+    def make(identity, clock=None, **times):
+        settings = LeaseSettings(namespace=kube.namespace, identity=identity, **times)
+        return Leader(api, settings, clock=clock or SystemClock())
+
+    return make
+
+
+async def lease(kube):
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{kube.namespace}/leases/weir-controller"
+    return (await kube.get(path)).body["spec"]
+
+
+async def test_of_many_candidates_at_once_one_gets_the_lease(leader, kube):
+    candidates = [leader(f"pod-{number}", retry_every=0.01) for number in range(8)]
+    tasks = [asyncio.create_task(each.acquire()) for each in candidates]
+
+    done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    try:
+        assert len(done) == 1
+        (holder,) = [each for each in candidates if each.holds]
+        assert tasks[candidates.index(holder)] in done
+        assert (await lease(kube))["holderIdentity"] == f"pod-{candidates.index(holder)}"
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_lease_given_back_is_taken_at_once(leader, kube):
+    first, second = leader("first"), leader("second", retry_every=0.01)
+    await first.acquire()
+
+    await first.release()
+    await second.acquire()
+
+    assert not first.holds
+    assert second.holds
+    assert (await lease(kube))["holderIdentity"] == "second"
+
+
+async def test_a_dead_holders_lease_is_taken_after_its_duration_and_not_before(leader, kube):
+    await leader("dead").acquire()
+    clock = ImpatientClock()
+    began = clock.now()
+
+    await leader("next", clock).acquire()
+
+    assert 0 <= clock.now() - began - TIMES.duration <= 2 * TIMES.retry_every
+    assert (await lease(kube))["leaseTransitions"] == 1
+
+
+async def test_a_renewal_whose_answer_was_lost_is_no_loss(leader, proxy):
+    clock = ImpatientClock()
+    holder = leader("holder", clock)
+    await holder.acquire()
+    proxy.inject(LoseAnswer(method="PUT", path="leases"))
+
+    keeping = asyncio.create_task(holder.keep())
+    while proxy.count("PUT", "leases") < 4:
+        assert not keeping.done(), keeping
+        await asyncio.sleep(0.01)
+
+    keeping.cancel()
+    assert holder.holds
+
+
+async def test_a_holder_that_cannot_renew_stops_before_another_may_begin(leader, proxy):
+    clock = ImpatientClock()
+    holder = leader("holder", clock)
+    await holder.acquire()
+    taken = clock.now()
+    proxy.inject(Drop(path="leases", times=None))
+
+    with pytest.raises(LeaseLostError):
+        await holder.keep()
+
+    assert not holder.holds
+    assert clock.now() - taken < TIMES.duration
+
+
+@pytest.fixture
+async def resource(kube):
+    made = await kube.create(kube.stream_apps, a_manifest())
+    return Resource.of(made.body)
+
+
+async def an_open_door(api, resource, fence):
+    door = StatusDoor(api, resource, fence)
+    await door.open()
+    return door
+
+
+async def controller_status(kube):
+    return (await kube.get(f"{kube.stream_apps}/trips")).body["status"]["controller"]
+
+
+async def test_a_controller_that_slept_through_its_time_writes_nothing(api, kube, leader, resource):
+    """Its own clock stood still: it believes that it holds the Lease."""
+    late, fresh = leader("late", ImpatientClock()), leader("fresh", ImpatientClock())
+    await late.acquire()
+    old = KubernetesStatusStore(await an_open_door(api, resource, late))
+    await fresh.acquire()
+    await KubernetesStatusStore(await an_open_door(api, resource, fresh)).save(
+        AppStatus(job_id="new")
+    )
+
+    with pytest.raises(LeaseLostError):
+        await old.save(AppStatus(job_id="old"))
+
+    assert late.holds
+    assert (await controller_status(kube))["job_id"] == "new"
+
+
+async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
+    api, proxy, kube, leader, resource
+):
+    holder = leader("holder")
+    await holder.acquire()
+    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    proxy.inject(LoseAnswer(method="PUT", path="status"))
+
+    await store.save(AppStatus(job_id="j", restore_path="s3://bucket/42"))
+
+    assert (await controller_status(kube))["restore_path"] == "s3://bucket/42"
+    assert store.load().restore_path == "s3://bucket/42"
+
+
+async def test_a_spec_changed_in_between_does_not_lose_the_status(api, kube, leader, resource):
+    holder = leader("holder")
+    await holder.acquire()
+    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    await kube.merge(f"{kube.stream_apps}/trips", {"spec": {"mode": "Advise"}})
+
+    await store.save(AppStatus(job_id="j"))
+
+    found = (await kube.get(f"{kube.stream_apps}/trips")).body
+    assert found["spec"]["mode"] == "Advise"
+    assert found["status"]["controller"]["job_id"] == "j"
+
+
+async def test_a_status_that_cannot_be_written_is_told_before_the_step_is_taken(
+    api, proxy, leader, resource
+):
+    holder = leader("holder")
+    await holder.acquire()
+    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    proxy.inject(Refuse(method="PUT", path="status", status=500, times=None))
+
+    with pytest.raises(TemporaryError):
+        await store.save(AppStatus(job_id="j"))
+
+    assert store.load().job_id is None
+
+
+async def test_what_was_saved_is_loaded_by_the_next_controller(api, kube, leader, resource):
+    first, second = leader("first"), leader("second", retry_every=0.01)
+    await first.acquire()
+    saved = AppStatus(
+        job_id="j",
+        deployments={"match": {"small/1": 2}},
+        restore_path="s3://bucket/42",
+        savepoints=("s3://bucket/41", "s3://bucket/42"),
+        restart_tokens={"tokens": 2.5},
+    )
+    await KubernetesStatusStore(await an_open_door(api, resource, first)).save(saved)
+
+    await first.release()
+    await second.acquire()
+    loaded = KubernetesStatusStore(await an_open_door(api, resource, second)).load()
+
+    assert loaded == saved
