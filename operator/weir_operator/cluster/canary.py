@@ -122,6 +122,6 @@ class Canary:
                 "mode": "Off",
                 "flink": {"ref": {"kind": "Deployment", "name": "canary"}},
                 "objective": {"responseTime": "1s"},
-                "nodePools": [{"name": "none", "sizes": ["1"], "memory": "1Gi", "price": 0}],
+                "nodePools": [{"name": "none", "sizes": ["1"], "memory": "1Gi"}],
             },
         }

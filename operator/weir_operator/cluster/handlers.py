@@ -32,8 +32,10 @@ PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
 PASS_EVERY = 30.0
 """Seconds between two passes over a StreamApp that nothing happened to."""
-LOOK_AT_DELETION = 2.0
-"""Seconds between two looks at a deletion that is under way."""
+DELETION_TAKES = 60.0
+"""Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
+LOOK_AT_DELETION = 5.0
+"""Seconds until the handler looks again."""
 TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
 
@@ -60,7 +62,7 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10.0
     settings.networking.enforce_retry_after = True
     settings.watching.connect_timeout = 10.0
-    settings.watching.server_timeout = 300.0
+    settings.watching.server_timeout = 300  # a whole number, or the API server refuses
     settings.watching.inactivity_timeout = 70.0
     settings.execution.max_workers = 4
     settings.execution.default_backoff = 15.0
@@ -85,9 +87,10 @@ def build_registry(
 
     @kopf.on.login(registry=registry, retries=3, errors=kopf.ErrorsMode.TEMPORARY)
     def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_via_client(**kwargs)
+        # Not by the synchronous client, whose import alone costs some hundred megabytes.
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.event(*kind, registry=registry)
+    @kopf.on.event(*kind, id="see", registry=registry)
     async def see(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
         if event["type"] == "DELETED":
             meta = body["metadata"]
@@ -99,6 +102,7 @@ def build_registry(
 
     @kopf.timer(
         *kind,
+        id="pass",
         registry=registry,
         interval=PASS_EVERY,
         initial_delay=_spread,
@@ -107,10 +111,14 @@ def build_registry(
     async def pass_again(body: kopf.Body, **_: Any) -> None:
         reconciler.reconcile(Resource.of(body))
 
-    @kopf.on.delete(*kind, registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=15.0)
+    @kopf.on.delete(
+        *kind, id="end", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=15.0
+    )
     async def end(body: kopf.Body, **_: Any) -> None:
         try:
-            over = reconciler.end(Resource.of(body), body["metadata"]["deletionTimestamp"])
+            over = await reconciler.end(
+                Resource.of(body), body["metadata"]["deletionTimestamp"], patience=DELETION_TAKES
+            )
         except WeirError as error:
             raise kopf.TemporaryError(str(error), delay=TRY_DELETION_AGAIN) from error
         if not over:

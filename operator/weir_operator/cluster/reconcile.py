@@ -118,12 +118,13 @@ class Reconciler:
         self._office.telemetry.forget(key)
         self._office.telemetry.apps.set(len(self._apps))
 
-    def end(self, resource: Resource, deleted: str) -> bool:
+    async def end(self, resource: Resource, deleted: str, *, patience: float) -> bool:
         """Go on with the end of a StreamApp that is being deleted; return whether it is over.
 
         Args:
             resource: The object.
             deleted: Its deletion timestamp, RFC 3339.
+            patience: Seconds to wait for it; it goes on beside.
 
         Raises:
             WeirError: The last try did not come to the end; the next call tries again.
@@ -133,8 +134,9 @@ class Reconciler:
             return True
         ending = self._endings.get(resource.uid)
         if ending is None:
-            self._endings[resource.uid] = asyncio.create_task(self._end(resource, deleted))
-            return False
+            ending = asyncio.create_task(self._end(resource, deleted))
+            self._endings[resource.uid] = ending
+        await asyncio.wait({ending}, timeout=patience)
         if not ending.done():
             return False
         del self._endings[resource.uid]

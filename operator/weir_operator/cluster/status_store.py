@@ -180,7 +180,7 @@ class KubernetesStatusStore:
             LeaseLostError: Another controller is the active one.
             TemporaryError: It could not be written.
         """
-        plain = status.model_dump(mode="json", exclude_none=True)
+        plain = status.model_dump(mode="json")
         journal = plain.pop("rescale", None)
         await self._door.write_controller({"rescale": journal, "controller": plain})
         self._status = status

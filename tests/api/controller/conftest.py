@@ -1,0 +1,175 @@
+"""A whole controller against the real API server, over a miniature Flink."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from weir_operator.clock import SystemClock
+from weir_operator.cluster.api import KubernetesApi
+from weir_operator.cluster.process import Controller
+from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.seam import Window
+from weir_operator.rescale.testing import FakeWorld, JobsOf
+from weir_operator.streamapp.testing import a_manifest
+
+PATIENCE = 30.0
+
+
+class NoSamples:
+    """A source that has seen nothing."""
+
+    async def window(self, *, start, end):
+        return Window(start=start, end=end, series=())
+
+    async def close(self):
+        """Nothing is held."""
+
+
+class JobsWithoutPlan(JobsOf):
+    """Jobs of a miniature world, whose plan nobody asks for in vain."""
+
+    async def close(self):
+        """Nothing is held."""
+
+    async def topology(self, job_id):
+        raise TemporaryError("No task has a TaskManager yet")
+
+
+class MiniatureWorlds:
+    """`Worlds` in which each StreamApp has a miniature Flink that outlives its controller."""
+
+    def __init__(self):
+        self.of = {}
+
+    def runtime(self, app, resource):
+        return self.of.setdefault(app.metadata.name, FakeWorld(SystemClock()))
+
+    def jobs(self, runtime):
+        return JobsWithoutPlan(runtime)
+
+    def source(self, app, runtime):
+        return NoSamples()
+
+    def prometheus(self):
+        return None
+
+
+class RunningController:
+    """A controller in a thread with a loop of its own: kopf ends every task that its loop has."""
+
+    def __init__(self, worlds, settings):
+        self._worlds = worlds
+        self._settings = settings
+        self._loop = None
+        self._stop = None
+        self.controller = None
+        self.failure = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            asyncio.run(self._main())
+        except Exception as error:
+            self.failure = error
+
+    async def _main(self):
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        api = await KubernetesApi.connect()
+        try:
+            self.controller = Controller(api, self._worlds, self._settings)
+            await self.controller.run(self._stop)
+        finally:
+            await api.close()
+
+    @property
+    def ended(self):
+        return not self._thread.is_alive()
+
+    async def stop(self):
+        if self._loop is not None and not self.ended:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join, PATIENCE)
+        assert self.ended, "the controller did not stop"
+
+
+class Bench:
+    """Starts controllers and looks at what they did."""
+
+    def __init__(self, kube, folder):
+        self.kube = kube
+        self.folder = folder
+        self.worlds = MiniatureWorlds()
+        self.running = {}
+
+    def start(self, name="one"):
+        settings = ControllerSettings(
+            identity=name,
+            own_namespace=self.kube.namespace,
+            namespaces=(self.kube.namespace,),
+            state=self.folder / name,
+            health_port=0,
+            health_host="127.0.0.1",
+        )
+        self.running[name] = RunningController(self.worlds, settings)
+        return self.running[name]
+
+    async def stop(self, name="one"):
+        await self.running.pop(name).stop()
+
+    async def close(self):
+        for name in list(self.running):
+            await self.stop(name)
+
+    async def create(self, name="trips", **spec):
+        manifest = a_manifest(**spec)
+        manifest["metadata"] |= {"name": name}
+        made = await self.kube.create(self.kube.stream_apps, manifest)
+        assert made.status == 201, made.message
+        return made.body
+
+    async def app(self, name="trips"):
+        answer = await self.kube.get(f"{self.kube.stream_apps}/{name}")
+        return answer.body if answer.status == 200 else None
+
+    async def condition(self, kind, name="trips"):
+        conditions = ((await self.app(name)).get("status") or {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), None)
+
+    async def until(self, find, what):
+        """Return what `find` gives, once it gives something; look every so often."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for each in self.running.values():
+                assert each.failure is None, each.failure
+            found = await find()
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"{what}: {await self.app()}"
+            await asyncio.sleep(0.1)
+
+    async def until_ready(self, reason="JobRunning", name="trips"):
+        async def find():
+            condition = await self.condition("Ready", name)
+            return condition if condition and condition["reason"] == reason else None
+
+        return await self.until(find, f"expected Ready with {reason}")
+
+    async def events(self):
+        answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
+        return {event["reason"]: event["message"] for event in answer.body["items"]}
+
+
+@pytest.fixture
+async def bench(kube, tmp_path, monkeypatch):
+    config = str(kube.kubeconfig)
+    monkeypatch.setenv("KUBECONFIG", config)
+    monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)
+    bench = Bench(kube, tmp_path)
+    yield bench
+    await bench.close()
