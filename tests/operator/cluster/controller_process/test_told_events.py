@@ -1,0 +1,125 @@
+"""Events: told once, counted after that, and never in floods."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_operator.cluster.events import BURST, COUNT_EVERY, REFILL, EventPoster
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.testing import MemoryApi
+from weir_operator.rescale.testing import FakeClock
+
+EVENTS = "/api/v1/namespaces/streams/events"
+
+
+@pytest.fixture
+def api():
+    return MemoryApi()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def poster(api, clock):
+    return EventPoster(api, instance="pod-1", clock=clock)
+
+
+def an_app(name="trips"):
+    return Resource.of(
+        {"metadata": {"namespace": "streams", "name": name, "uid": f"uid-{name}"}, "spec": {}}
+    )
+
+
+def told(api):
+    return [body for path, body in api.objects.items() if path.startswith(EVENTS)]
+
+
+async def test_a_fact_becomes_an_event_about_the_app(api, poster):
+    poster.post(an_app(), "Normal", "Rescaled", "match goes to large/1")
+
+    await poster.flush()
+
+    [event] = told(api)
+    assert event["involvedObject"]["uid"] == "uid-trips"
+    assert (event["type"], event["reason"], event["count"]) == ("Normal", "Rescaled", 1)
+
+
+async def test_the_same_fact_again_is_counted_and_not_told_anew(api, clock, poster):
+    for _ in range(10):
+        poster.post(an_app(), "Warning", "MetricsUnhealthy", "1 of 2 replicas report")
+        clock.time += 1.0
+    await poster.flush()
+    clock.time += COUNT_EVERY
+    poster.post(an_app(), "Warning", "MetricsUnhealthy", "1 of 2 replicas report")
+
+    await poster.flush()
+
+    [event] = told(api)
+    assert event["count"] == 11
+    assert api.count("create") == 1
+    assert api.count("patch") == 1
+
+
+async def test_other_figures_make_no_other_fact(api, poster):
+    poster.post(an_app(), "Warning", "ChangeDidWorse", "The response time is 0.213 s")
+    poster.post(an_app(), "Warning", "ChangeDidWorse", "The response time is 0.349 s")
+
+    await poster.flush()
+
+    assert len(told(api)) == 1
+
+
+async def test_an_app_that_tells_too_much_is_cut_off_and_others_are_not(api, clock, poster):
+    for number in range(3 * BURST):
+        poster.post(an_app(), "Normal", f"Reason{'x' * number}", "Something")
+    poster.post(an_app("other"), "Normal", "Rescaled", "Something")
+
+    await poster.flush()
+
+    names = [event["involvedObject"]["name"] for event in told(api)]
+    assert (names.count("trips"), names.count("other")) == (BURST, 1)
+    assert poster.dropped == 2 * BURST
+
+
+async def test_after_a_while_an_app_may_tell_again(api, clock, poster):
+    for number in range(2 * BURST):
+        poster.post(an_app(), "Normal", f"Reason{'x' * number}", "Something")
+    clock.time += REFILL
+
+    poster.post(an_app(), "Normal", "Late", "Something")
+
+    await poster.flush()
+    assert "Late" in [event["reason"] for event in told(api)]
+
+
+async def test_an_api_server_that_is_away_stops_nobody(api, poster):
+    api.away = True
+    poster.post(an_app(), "Normal", "Rescaled", "Something")
+
+    await poster.flush()
+
+    assert told(api) == []
+
+
+async def test_an_event_that_the_api_server_has_forgotten_is_told_anew(api, clock, poster):
+    poster.post(an_app(), "Normal", "Rescaled", "Something")
+    await poster.flush()
+    api.objects.clear()
+    clock.time += COUNT_EVERY
+    poster.post(an_app(), "Normal", "Rescaled", "Something")
+
+    await poster.flush()
+
+    [event] = told(api)
+    assert event["count"] == 2
+
+
+async def test_a_long_message_is_cut_to_what_kubernetes_takes(api, poster):
+    poster.post(an_app(), "Normal", "Rescaled", "x" * 5000)
+
+    await poster.flush()
+
+    assert len(told(api)[0]["message"]) == 1024
