@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
-from weir_operator.controller.application_manager import ApplicationManager, Proposal
+from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.controller.proposals import Proposal
 from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure

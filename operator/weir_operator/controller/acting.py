@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from weir_operator.clock import Clock
-from weir_operator.controller.application_manager import Proposal, Ruling
 from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import ChangeSoFar, Intervals, Verdict, judge_change
@@ -38,6 +38,8 @@ class Action:
     """Response time of the longest path that the change should give, seconds; NaN if unknown."""
     before: Intervals
     """What was measured when it was decided."""
+    reason: str = ""
+    """Why, where no operator proposed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class Actor:
                     for name in ruling.granted
                     if name in action.proposals
                 )
-                end = await self._lifecycle.change(ruling.target, "; ".join(reasons), action.id)
+                reason = action.reason or "; ".join(reasons)
+                end = await self._lifecycle.change(ruling.target, reason, action.id)
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)
         except (TemporaryError, PermanentError) as error:

@@ -19,40 +19,32 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.controller.acting import Action, Actor, change_of, expect_response
-from weir_operator.controller.application_manager import ApplicationManager, Proposal, Ruling
+from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.binding import say_what_binds
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.fallback import Blindness, find_fallback
+from weir_operator.controller.guards import Guard, guards_at, refuse_move
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Health, Lifecycle
-from weir_operator.controller.observing import (
-    Sight,
-    dataflow_of,
-    describe_assumed,
-    first_behind_sources,
-    layout_of,
-    see,
-    sum_of_sources,
-)
-from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.controller.notices import Notices
+from weir_operator.controller.observing import Sight, describe_assumed
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import Intervals
+from weir_operator.controller.watching import View, Watcher
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.jobs import FlinkJobs
-from weir_operator.flink.topology import Topology
-from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.output import Counted, measure_output
-from weir_operator.metrics.seam import MetricsSource
-from weir_operator.metrics.values import AppMeasurement
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
-from weir_operator.runtime.seam import Replica, Runtime
-from weir_operator.status import StatusStore
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
-from weir_operator.streamapp.operators import Operator
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Observation
+from weir_policies.promise import OperatorModel
 
 log = structlog.get_logger()
+
+_UNMEASURED = Intervals(rate=math.nan, response_time=math.nan, backlog=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +62,8 @@ class Tick:
     held: str
     """Why nothing was decided, one sentence; empty where it was."""
     dataflow: Dataflow | None
+    guards: tuple[Guard, ...] = ()
+    """Pauses and blocked periods that hold now."""
 
 
 class ApplicationController:
@@ -79,11 +73,9 @@ class ApplicationController:
         self,
         *,
         settings: LoopSettings,
-        operators: Mapping[str, Operator],
-        runtime: Runtime,
-        jobs: FlinkJobs,
+        directives: Callable[[], Directives],
+        watcher: Watcher,
         lifecycle: Lifecycle,
-        source: MetricsSource,
         managers: Mapping[str, OperatorManager],
         application_manager: ApplicationManager,
         store: StatusStore,
@@ -94,11 +86,9 @@ class ApplicationController:
         on_event: Callable[[Event], None],
     ) -> None:
         self._settings = settings
-        self._operators = operators
-        self._runtime = runtime
-        self._jobs = jobs
+        self._directives = directives
+        self._watcher = watcher
         self._lifecycle = lifecycle
-        self._source = source
         self._managers = managers
         self._am = application_manager
         self._store = store
@@ -106,15 +96,10 @@ class ApplicationController:
         self._learned = learned
         self._clock = clock
         self._on_tick = on_tick
-        self._on_event = on_event
+        self._notices = Notices(on_event, clock)
         self._actor = Actor(lifecycle, store, settings, on_event=on_event, clock=clock)
-        self._topology: Topology | None = None
-        self._topology_of: str | None = None
-        self._run_since = math.inf
-        self._previous: AppMeasurement | None = None
-        self._counted: Counted | None = None
-        self._told = ""
-        self._assumed = ""
+        self._blindness = Blindness()
+        self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -143,26 +128,24 @@ class ApplicationController:
             await self._actor.finish()  # a change that was begun is brought to its end
 
     async def tick(self) -> Tick:
-        """See, decide, and begin what was granted."""
+        """See, decide, and begin what was granted.
+
+        Raises:
+            TemporaryError: The job could not be seen.
+        """
         now = self._clock.now()
         start, self._last_tick = self._last_tick, now
-        replicas = await self._runtime.replicas()
-        window = await self._source.window(start=start, end=now)
-        layout = await self._find_layout(replicas)
-        output, self._counted = measure_output(window, self._counted)
-        sight = see(
-            window,
-            layout,
-            run_since=self._run_since,
-            settled=self._is_settled(now),
-            previous=self._previous,
-            output=output,
-            now=now,
-            quality=self._settings.quality,
-        )
-        if sight.app is not None:
-            self._previous = sight.app
-        tick = await self._decide(sight, replicas, start, now)
+        directives = self._directives()
+        guards = guards_at(directives, now)
+        self._notices.see_guards(guards)
+        await self._reset(directives.reset_nonce)
+        try:
+            view = await self._watcher.look(start, now)
+        except TemporaryError:
+            self._fall_back(False, directives, guards, now)
+            raise
+        tick = await self._decide(view, directives, guards)
+        self._fall_back(view.sight.healthy, directives, guards, now)
         self._on_tick(tick)
         return tick
 
@@ -172,7 +155,7 @@ class ApplicationController:
         while True:
             try:
                 if await self._lifecycle.heal() is Health.FINISHED:
-                    self._tell("JobFinished", "The job came to its own end")
+                    self._notices.tell("JobFinished", "The job came to its own end")
                     stop.set()
                     return
             except TemporaryError as error:
@@ -189,67 +172,33 @@ class ApplicationController:
             try:
                 await self.tick()
             except TemporaryError as error:
-                self._tell("TickFailed", str(error))
-
-    # -- seeing -----------------------------------------------------------------------------------
-
-    async def _find_layout(self, replicas: tuple[Replica, ...]) -> JobLayout | None:
-        """Return who serves what, `None` while a change is under way or tasks are being placed."""
-        status = self._store.load()
-        if self._lifecycle.is_changing or status.job_id is None:
-            return None
-        if self._topology is None or self._topology_of != status.job_id:
-            try:
-                topology = await self._jobs.topology(status.job_id)
-            except (TemporaryError, PermanentError) as error:
-                log.info("no layout yet", reason=str(error))
-                return None
-            self._topology, self._topology_of = topology, status.job_id
-            self._run_since = self._clock.now()
-            self._see_edges(topology)
-        return layout_of(status.job_id, self._topology, replicas)
-
-    def _see_edges(self, topology: Topology) -> None:
-        for name, manager in self._managers.items():
-            manager.skip()
-            into = [edge for edge in topology.edges if edge.target == name]
-            manager.see_edges(
-                keyed=any(edge.keyed for edge in into),
-                balanced=any(edge.balanced for edge in into),
-                sharing=self._operators[name].sharing,
-                key_groups=self._settings.max_parallelism,
-            )
+                self._notices.tell("TickFailed", str(error))
 
     # -- deciding ---------------------------------------------------------------------------------
 
-    async def _decide(
-        self, sight: Sight, replicas: tuple[Replica, ...], start: float, now: float
-    ) -> Tick:
+    async def _decide(self, view: View, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
+        sight, flow, now = view.sight, view.flow, view.now
         status = self._store.load()
         settings = self._settings
-        flow = None if self._topology is None else dataflow_of(self._topology, sight.app)
-        violated = sight.violates(settings.bound, settings.statistic)
         self._am.see_output(mean=sight.output.mean, quantile=sight.response(settings.statistic))
         budgets, infeasible = self._share(flow)
-        held = self._find_reason_to_hold(sight, now) or infeasible
+        held = self._find_reason_to_hold(view, directives) or infeasible
         tick = Tick(
             now=now,
             sight=sight,
-            violated=violated,
+            violated=sight.violates(settings.bound, settings.statistic),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
             verdicts={},
             held=held,
             dataflow=flow,
+            guards=guards,
         )
         seen = {}
         if sight.app is not None and (not held or held == infeasible):
             # An objective out of reach may be a first, wrong belief: it goes on being corrected.
-            interval = Interval(
-                now=now, length=now - max(start, self._run_since), source_backlog=sight.app.backlog
-            )
-            seen = self._observe(sight.app, replicas, status.deployments, budgets, interval)
+            seen = self._watcher.observe(view, status.deployments, budgets)
         if held or sight.app is None or flow is None:
             for manager in self._managers.values():
                 manager.skip()
@@ -260,120 +209,157 @@ class ApplicationController:
             if self._managers[name].fixed is None
         }
         assumed = describe_assumed(sight.app, proposals)
-        if assumed and not self._assumed:
-            self._tell("VarianceAssumed", assumed)
-        self._assumed = self._assumed or assumed
+        if assumed:
+            self._notices.tell_while("VarianceAssumed", assumed)
+        ruling, taken_back = await self._rule(proposals, flow, status, view, guards)
+        if directives.mode is not Mode.AUTO:
+            ruling = ruling.only_advised(directives.mode.value, status.deployments)
+        ruling = say_what_binds(
+            ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
+        )
         tick_id = uuid.uuid4().hex[:12]
-        undone = await self._actor.judge(self._interval_of(sight), now)
-        if undone is not None:
-            ruling = self._take_back(undone, status.deployments)
-        else:
-            ruling = self._am.rule(
-                proposals,
-                dataflow=flow,
-                current=status.deployments,
-                failed=status.failed,
-                tokens=self._tokens(now),
-                now=now,
-            )
-        if settings.mode is not Mode.AUTO:
-            advised = dict.fromkeys(
-                ruling.verdicts, f"Advised only: spec.mode is {settings.mode.value}"
-            )
-            ruling = Ruling(
-                verdicts=advised,
-                granted=(),
-                target=status.deployments,
-                restart=False,
-                tokens=ruling.tokens,
-            )
         self._learned.save(self._managers)
         self._record(tick_id, now, proposals, ruling)
         if ruling.granted:
-            self._actor.begin(
+            self._begin(
                 Action(
                     id=tick_id,
                     ruling=ruling,
                     proposals=proposals,
                     expected=math.nan
-                    if undone
+                    if taken_back
                     else expect_response(proposals, ruling, flow, sight.app),
-                    before=self._interval_of(sight),
+                    before=self._watcher.summarise(sight),
+                    reason=taken_back,
                 )
             )
         return replace(tick, proposals=proposals, verdicts=ruling.verdicts)
+
+    async def _rule(
+        self,
+        proposals: Mapping[str, Proposal],
+        flow: Dataflow,
+        status: AppStatus,
+        view: View,
+        guards: tuple[Guard, ...],
+    ) -> tuple[Ruling, str]:
+        """Return the ruling, and why a change is taken back; empty where none is."""
+        undone = await self._actor.judge(self._watcher.summarise(view.sight), view.now)
+        if undone is not None:
+            refusal = refuse_move(status.deployments, undone.source, self._models, guards)
+            if refusal is None:
+                reason = f"It takes change {undone.id} back, which did worse than expected"
+                return self._go_to(undone.source, status, f"Granted: {reason}", view.now), reason
+            self._notices.tell("TakeBackHeld", f"Change {undone.id} did worse, but: {refusal}")
+        ruling = self._am.rule(
+            proposals,
+            dataflow=flow,
+            current=status.deployments,
+            failed=self._store.load().failed,
+            tokens=self._tokens(view.now),
+            now=view.now,
+            guards=guards,
+        )
+        return ruling, ""
+
+    def _begin(self, action: Action) -> None:
+        if action.ruling.restart:
+            self._am.pay_shared(self._clock.now())
+        self._actor.begin(action)
 
     def _share(self, flow: Dataflow | None) -> tuple[Mapping[str, float], str]:
         """Return the budgets, or none and why the objective cannot be kept; the job runs on."""
         if flow is None:
             return {}, ""
+        infeasible = ""
+        budgets: Mapping[str, float] = {}
         try:
             budgets = self._am.share(flow, self._managers)
         except PermanentError as error:
-            if not self._told:  # once: the figure in it moves with every interval
-                self._tell("ObjectiveInfeasible", str(error))
-            self._told = str(error)
-            return {}, self._told
-        self._told = ""
-        return budgets, ""
+            infeasible = str(error)
+        self._notices.tell_while("ObjectiveInfeasible", infeasible)
+        return budgets, infeasible
 
-    def _find_reason_to_hold(self, sight: Sight, now: float) -> str:
+    def _find_reason_to_hold(self, view: View, directives: Directives) -> str:
+        if directives.mode is Mode.OFF:
+            return "spec.mode is Off"
+        if directives.suspended:
+            return "spec.state is Suspended"
         if self._lifecycle.is_changing or self._actor.is_acting:
             return "A change is under way"
-        if sight.app is None:
+        if view.sight.app is None:
             return "It is not known yet where the tasks run"
-        if not self._is_settled(now):
+        if not view.settled:
             return "The job has just been restarted"
-        holding = [problem.sentence for problem in sight.problems if problem.kind.holds]
+        holding = [problem.sentence for problem in view.sight.problems if problem.kind.holds]
         return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
 
-    def _is_settled(self, now: float) -> bool:
-        return now - self._run_since >= self._settings.settle * self._settings.interval
+    # -- changes that no operator proposed --------------------------------------------------------
 
-    def _observe(
-        self,
-        app: AppMeasurement,
-        replicas: tuple[Replica, ...],
-        deployments: DeploymentMap,
-        budgets: Mapping[str, float],
-        interval: Interval,
-    ) -> dict[str, Observation]:
-        first = () if self._topology is None else first_behind_sources(self._topology)
-        return {
-            name: self._managers[name].observe(
-                measurement,
-                [replica for replica in replicas if replica.operator == name],
-                deployment=Deployment.from_named(
-                    deployments[name], self._managers[name].model.node_types
-                ),
-                budget=budgets.get(name, math.nan),
-                first=name in first,
-                interval=interval,
-            )
-            for name, measurement in app.operators.items()
-        }
+    @property
+    def _models(self) -> dict[str, OperatorModel]:
+        """What is believed of the operators that may change."""
+        return {name: each.model for name, each in self._managers.items() if each.fixed is None}
 
-    def _take_back(self, journal: RescaleJournal, current: DeploymentMap) -> Ruling:
-        """Return to where a change came from, by a change with a savepoint of its own."""
-        now = self._clock.now()
-        changed = tuple(name for name in current if current[name] != journal.source.get(name))
+    def _go_to(self, target: DeploymentMap, status: AppStatus, verdict: str, now: float) -> Ruling:
+        """Grant a change of the whole: by a savepoint of its own, paid for if that can be."""
+        current = status.deployments
+        changed = tuple(name for name in current if current[name] != target.get(name))
         return Ruling(
-            verdicts=dict.fromkeys(changed, f"Granted: it takes change {journal.id} back"),
+            verdicts=dict.fromkeys(changed, verdict),
             granted=changed,
-            target=journal.source,
+            target=target,
             restart=True,
             tokens=self._am.pay(self._tokens(now), now),
         )
 
-    def _interval_of(self, sight: Sight) -> Intervals:
-        rate = math.nan if sight.app is None else sum_of_sources(sight.app, self._topology)
-        return Intervals(
-            rate=rate,
-            response_time=sight.response(self._settings.statistic),
-            backlog=math.nan if sight.app is None else sight.app.backlog,
+    def _fall_back(
+        self, healthy: bool, directives: Directives, guards: tuple[Guard, ...], now: float
+    ) -> None:
+        """Take `spec.fallback` where the metrics have been unhealthy for too long."""
+        if self._blindness.see(healthy=healthy, now=now):
+            self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
+        asked, status = directives.fallback, self._store.load()
+        idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
+        if not idle or directives.mode is Mode.OFF or not self._blindness.is_due(asked, now):
+            return
+        self._blindness.answer()
+        target = find_fallback(asked, status.deployments, self._models, self._am.pool_limits)
+        reason = (
+            f"The metrics have been unhealthy for {asked.after} or longer: the fallback is "
+            f"{asked.deployment.value}"
         )
+        refusal = refuse_move(status.deployments, target, self._models, guards)
+        if directives.mode is Mode.ADVISE:
+            refusal = "Advised only: spec.mode is Advise"
+        self._notices.tell("FallbackTaken" if refusal is None else "FallbackHeld",
+                           reason if refusal is None else f"{reason}; {refusal}")  # fmt: skip
+        if target != status.deployments and refusal is None:
+            ruling = self._go_to(target, status, f"Granted: {reason}", now)
+            self._begin(
+                Action(
+                    id=uuid.uuid4().hex[:12],
+                    ruling=ruling,
+                    proposals={},
+                    expected=math.nan,
+                    before=_UNMEASURED,
+                    reason=reason,
+                )
+            )
 
     # -- remembering ------------------------------------------------------------------------------
+
+    async def _reset(self, nonce: int) -> None:
+        """Forget what was learned, where another `resetNonce` asks for it."""
+        if nonce == self._reset_nonce:
+            return
+        self._reset_nonce = nonce
+        for manager in self._managers.values():
+            manager.forget()
+        self._learned.begin_anew(nonce)
+        self._learned.save(self._managers)
+        await self._store.save(self._store.load().model_copy(update={"failed": ()}))
+        self._notices.tell("LearnedForgotten", f"spec.resetNonce is {nonce}: learning begins anew")
 
     def _tokens(self, now: float) -> RestartTokens:
         kept = self._store.load().restart_tokens
@@ -395,6 +381,3 @@ class ApplicationController:
             )
             for name, proposal in proposals.items()
         )
-
-    def _tell(self, reason: str, message: str) -> None:
-        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))

@@ -7,10 +7,12 @@ need and are taken out of the graph; the rest of the bound belongs to those that
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+from weir_operator.controller.guards import Guard, direction_of, refuse_change
 from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.proposals import Proposal, Ruling
+from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import FailedDeployment
@@ -23,10 +25,10 @@ from weir_policies.application_manager.arbitration import (
 from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 from weir_policies.errors import InfeasibleObjectiveError
-from weir_policies.model.cost import kind_of_change, price_per_hour
+from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.queueing import least_response_time
-from weir_policies.promise import ChangeKind, Decision, Observation
+from weir_policies.promise import NEEDED, ChangeKind
 
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
@@ -35,33 +37,6 @@ _TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
 """Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
 _SLOWLY = 0.2
 """Weight of a new interval in the ratio."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proposal:
-    """One operator's observation and what its manager made of it."""
-
-    observation: Observation
-    decision: Decision
-
-    @property
-    def kind(self) -> ChangeKind:
-        """What the proposal takes."""
-        seen = self.observation
-        return kind_of_change(seen.deployment, self.decision.target, seen.model.node_types)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ruling:
-    """What the AM made of a tick's proposals."""
-
-    verdicts: Mapping[str, str]
-    """One sentence per operator that proposed something."""
-    granted: tuple[str, ...]
-    target: DeploymentMap
-    """Deployments of all operators with the granted changes."""
-    restart: bool
-    tokens: RestartTokens
 
 
 class ApplicationManager:
@@ -75,6 +50,7 @@ class ApplicationManager:
         sink_bounds: Mapping[str, float],
         pool_limits: Mapping[str, int],
         restarts: RestartBudget,
+        shared: SharedRestarts | None = None,
     ) -> None:
         """Take over the objective.
 
@@ -84,12 +60,14 @@ class ApplicationManager:
             sink_bounds: Tighter bounds by sink, seconds.
             pool_limits: Most replicas over all operators, by pool that has a limit.
             restarts: The restart budget.
+            shared: The budget over all StreamApps; `None` where there is none.
         """
         self._bound = bound
         self._statistic = statistic
         self._sink_bounds = dict(sink_bounds)
-        self._pool_limits = dict(pool_limits)
+        self.pool_limits = dict(pool_limits)
         self.restarts = restarts
+        self._shared = shared
         self._tail = _TYPICAL_TAIL[statistic]
 
     def see_output(self, *, mean: float, quantile: float) -> None:
@@ -143,16 +121,35 @@ class ApplicationManager:
         failed: tuple[FailedDeployment, ...],
         tokens: RestartTokens,
         now: float,
+        guards: Sequence[Guard] = (),
     ) -> Ruling:
-        """Grant or deny what the operators propose."""
+        """Grant or deny what the operators propose.
+
+        Args:
+            proposals: One per operator that may change.
+            dataflow: The job's graph.
+            current: What runs.
+            failed: Deployments that are not tried again.
+            tokens: What is left of the restart budget.
+            now: Unix seconds.
+            guards: What forbids scaling now.
+        """
         wishes = {
             name: proposal
             for name, proposal in proposals.items()
             if proposal.kind is not ChangeKind.NOTHING
         }
-        verdicts = self._arbitrate(wishes, proposals, dataflow, current, tokens, now)
-        sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts}
-        granted = verdicts.granted
+        barred = _bar(wishes, guards)
+        allowed = {name: wish for name, wish in wishes.items() if name not in barred}
+        verdicts = self._arbitrate(allowed, proposals, dataflow, current, tokens, now)
+        sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
+        granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
+        refusal = self._refuse_shared(allowed, granted, now) if restart else None
+        if refusal is not None:
+            rescales = [name for name in granted if allowed[name].kind is ChangeKind.RESCALE]
+            sentences |= dict.fromkeys(rescales, f"Denied: {refusal}")
+            granted = tuple(name for name in granted if name not in rescales)
+            restart, tokens_left = False, tokens
         target = {name: dict(counts) for name, counts in current.items()}
         for name in granted:
             wish = wishes[name]
@@ -176,9 +173,23 @@ class ApplicationManager:
             verdicts=sentences,
             granted=granted,
             target=target,
-            restart=verdicts.restart,
-            tokens=verdicts.tokens,
+            restart=restart,
+            tokens=tokens_left,
         )
+
+    def pay_shared(self, now: float) -> None:
+        """Pay for a restart that begins, from the budget over all StreamApps."""
+        if self._shared is not None:
+            self._shared.take(now)
+
+    def _refuse_shared(
+        self, wishes: Mapping[str, Proposal], granted: tuple[str, ...], now: float
+    ) -> str | None:
+        """Return why the budget over all StreamApps does not bear the restart, or `None`."""
+        if self._shared is None:
+            return None
+        urgent = any(wishes[name].decision.urgency >= NEEDED for name in granted)
+        return self._shared.refuse(urgent=urgent, now=now)
 
     def _bound_ends(
         self,
@@ -245,11 +256,23 @@ class ApplicationManager:
         return arbitrate(
             requests,
             operators=states,
-            pool_limits=self._pool_limits,
+            pool_limits=self.pool_limits,
             tokens=tokens,
             budget=self.restarts,
             now=now,
         )
+
+
+def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, str]:
+    """Return why a guard denies a wish, by operator."""
+    barred = {}
+    for name, wish in wishes.items():
+        seen = wish.observation
+        direction = direction_of(seen.deployment, wish.decision.target, seen.model.node_types)
+        sentence = refuse_change(direction, guards)
+        if sentence is not None:
+            barred[name] = sentence
+    return barred
 
 
 def _infeasible(field: str, bound: float, possible: float) -> PermanentError:

@@ -11,6 +11,7 @@ import numpy as np
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
@@ -119,8 +120,10 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     return managers
 
 
-def application_manager(app: StreamApp) -> ApplicationManager:
-    """Return the manager of the whole."""
+def application_manager(
+    app: StreamApp, *, shared: SharedRestarts | None = None
+) -> ApplicationManager:
+    """Return the manager of the whole; `shared` is the restart budget over all StreamApps."""
     objective = app.spec.objective
     budget = app.spec.application_manager.restart_budget
     return ApplicationManager(
@@ -137,4 +140,5 @@ def application_manager(app: StreamApp) -> ApplicationManager:
             refill_every=budget.refill_every.seconds,
             max_per_day=objective.max_restarts_per_day,
         ),
+        shared=shared,
     )

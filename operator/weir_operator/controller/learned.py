@@ -30,7 +30,15 @@ class LearnedStore:
 
     def __init__(self, path: Path, *, policy: str, reset_nonce: int) -> None:
         self._path = path
-        self._key = {"version": VERSION, "policy": policy, "resetNonce": reset_nonce}
+        self._key: dict[str, int | str] = {
+            "version": VERSION,
+            "policy": policy,
+            "resetNonce": reset_nonce,
+        }
+
+    def begin_anew(self, reset_nonce: int) -> None:
+        """Take what was learned before for another's, from now on."""
+        self._key["resetNonce"] = reset_nonce
 
     def save(self, managers: Mapping[str, OperatorManager]) -> None:
         """Replace the file in one step.

@@ -20,6 +20,7 @@ from weir_policies.promise import (
     ChangeKind,
     CostParts,
     Decision,
+    Neighbourhood,
     Observation,
     OperatorModel,
     OperatorPolicy,
@@ -67,6 +68,7 @@ class OperatorManager:
         self._specified = model
         self._given = frozenset(given)
         self._policy = policy
+        self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
         self._last: tuple[Observation, Decision] | None = None
         self._believed: OperatorModel | None = None
@@ -75,6 +77,13 @@ class OperatorManager:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
         if isinstance(self._policy, KernelPolicy):
             self._policy.compile()
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """Which targets the policy proposes; one that does not say so may propose any."""
+        if isinstance(self._policy, KernelPolicy):
+            return self._policy.neighbourhood
+        return Neighbourhood.ANY
 
     @property
     def model(self) -> OperatorModel:
@@ -172,6 +181,13 @@ class OperatorManager:
 
     def skip(self) -> None:
         """Forget the last interval: what follows it was not observed, so nothing is learned."""
+        self._last = None
+
+    def forget(self) -> None:
+        """Begin anew: neither the belief nor what the policy learned is kept."""
+        self._belief = OperatorBelief()
+        self._believed = None
+        self._policy.load_state_dict(self._untaught)
         self._last = None
 
     def state_dict(self) -> dict[str, Any]:

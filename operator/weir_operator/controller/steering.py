@@ -13,10 +13,13 @@ from pathlib import Path
 from weir_operator.clock import Clock
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController, Tick
+from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.watching import Watcher
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.rescale.engine import Rescaler
@@ -43,6 +46,10 @@ class Surroundings:
     on_tick: Callable[[Tick], None]
     on_event: Callable[[Event], None]
     on_change: Callable[[RescaleJournal], None]
+    directives: Callable[[], Directives] | None = None
+    """Read at every tick; `None` takes what the manifest says now."""
+    shared_restarts: SharedRestarts | None = None
+    """The restart budget over all StreamApps; `None` where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +109,7 @@ def assemble(
         on_event=around.on_event,
         on_change=around.on_change,
     )
-    controller = ApplicationController(
+    watcher = Watcher(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
         runtime=around.runtime,
@@ -110,7 +117,17 @@ def assemble(
         lifecycle=lifecycle,
         source=around.source,
         managers=managers,
-        application_manager=assembly.application_manager(app),
+        store=around.store,
+        clock=around.clock,
+    )
+    asked = directives_of(app)
+    controller = ApplicationController(
+        settings=loops,
+        directives=around.directives or (lambda: asked),
+        watcher=watcher,
+        lifecycle=lifecycle,
+        managers=managers,
+        application_manager=assembly.application_manager(app, shared=around.shared_restarts),
         store=around.store,
         records=around.records,
         learned=LearnedStore(

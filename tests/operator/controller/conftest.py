@@ -1,6 +1,7 @@
 """A controller over a miniature Flink, under a load that the test sets."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
@@ -8,10 +9,12 @@ import pytest
 
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
+from weir_operator.controller.directives import directives_of
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.observing import layout_of
 from weir_operator.controller.records import RecordStore
+from weir_operator.controller.watching import Watcher
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import OperatorEdge, Topology
@@ -90,6 +93,12 @@ class Stage:
                 **spec,
             }
         )
+        self.directives = directives_of(self.app)
+        self.shared = None
+
+    def ask(self, **changes):
+        """Let directives say something else from the next tick on."""
+        self.directives = replace(self.directives, **changes)
 
     def put_under(self, rate, *, busy=0.5, latency=0.1, **others):
         """Change the load from the next tick on; `others` are operators that behave otherwise."""
@@ -140,7 +149,7 @@ class Stage:
         self.learned = LearnedStore(
             self.folder / "learned.json", policy=settings.policy, reset_nonce=0
         )
-        return ApplicationController(
+        watcher = Watcher(
             settings=settings,
             operators={each.name: each for each in world.operators(self.app)},
             runtime=self.world,
@@ -148,7 +157,16 @@ class Stage:
             lifecycle=lifecycle,
             source=self,
             managers=self.managers,
-            application_manager=assembly.application_manager(self.app),
+            store=self.store,
+            clock=self.clock,
+        )
+        return ApplicationController(
+            settings=settings,
+            directives=lambda: self.directives,
+            watcher=watcher,
+            lifecycle=lifecycle,
+            managers=self.managers,
+            application_manager=assembly.application_manager(self.app, shared=self.shared),
             store=self.store,
             records=self.records,
             learned=self.learned,

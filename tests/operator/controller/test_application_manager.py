@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from weir_operator.controller.application_manager import ApplicationManager, Proposal, contract
+from weir_operator.controller.application_manager import ApplicationManager, contract
 from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.proposals import Proposal
 from weir_operator.errors import PermanentError
 from weir_operator.status import FailedDeployment
 from weir_policies import registry

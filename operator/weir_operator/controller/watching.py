@@ -1,0 +1,185 @@
+"""From the metrics source and Flink's plan to what one tick sees of the job.
+
+Keeps what must be known from tick to tick: who serves what in the present run, since when it runs,
+and what was counted before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.observing import (
+    Sight,
+    dataflow_of,
+    first_behind_sources,
+    layout_of,
+    see,
+    sum_of_sources,
+)
+from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.verdict import Intervals
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.flink.topology import Topology
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.output import Counted, measure_output
+from weir_operator.metrics.seam import MetricsSource
+from weir_operator.metrics.values import AppMeasurement
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.seam import Replica, Runtime
+from weir_operator.status import StatusStore
+from weir_operator.streamapp.operators import Operator
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment
+from weir_policies.promise import Observation
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """What one tick saw."""
+
+    start: float
+    """Unix time at which its interval began."""
+    now: float
+    sight: Sight
+    replicas: tuple[Replica, ...]
+    flow: Dataflow | None
+    """The job's graph; `None` before it was ever known."""
+    settled: bool
+    """Whether the run is old enough for its samples to tell of more than its restart."""
+
+
+class Watcher:
+    """Sees the job of one StreamApp, tick by tick."""
+
+    def __init__(
+        self,
+        *,
+        settings: LoopSettings,
+        operators: Mapping[str, Operator],
+        runtime: Runtime,
+        jobs: FlinkJobs,
+        lifecycle: Lifecycle,
+        source: MetricsSource,
+        managers: Mapping[str, OperatorManager],
+        store: StatusStore,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._operators = operators
+        self._runtime = runtime
+        self._jobs = jobs
+        self._lifecycle = lifecycle
+        self._source = source
+        self._managers = managers
+        self._store = store
+        self._clock = clock
+        self._topology: Topology | None = None
+        self._topology_of: str | None = None
+        self._run_since = math.inf
+        self._previous: AppMeasurement | None = None
+        self._counted: Counted | None = None
+
+    async def look(self, start: float, now: float) -> View:
+        """Measure and judge the interval from `start` to `now`, Unix seconds.
+
+        Raises:
+            TemporaryError: The metrics source or the runtime does not answer.
+        """
+        replicas = await self._runtime.replicas()
+        window = await self._source.window(start=start, end=now)
+        layout = await self._find_layout(replicas)
+        output, self._counted = measure_output(window, self._counted)
+        settled = now - self._run_since >= self._settings.settle * self._settings.interval
+        sight = see(
+            window,
+            layout,
+            run_since=self._run_since,
+            settled=settled,
+            previous=self._previous,
+            output=output,
+            now=now,
+            quality=self._settings.quality,
+        )
+        if sight.app is not None:
+            self._previous = sight.app
+        return View(
+            start=start,
+            now=now,
+            sight=sight,
+            replicas=replicas,
+            flow=None if self._topology is None else dataflow_of(self._topology, sight.app),
+            settled=settled,
+        )
+
+    def observe(
+        self, view: View, deployments: DeploymentMap, budgets: Mapping[str, float]
+    ) -> dict[str, Observation]:
+        """Let every operator's manager take over what was measured, and return what it knows."""
+        app = view.sight.app
+        if app is None:
+            return {}
+        interval = Interval(
+            now=view.now,
+            length=view.now - max(view.start, self._run_since),
+            source_backlog=app.backlog,
+        )
+        first = () if self._topology is None else first_behind_sources(self._topology)
+        return {
+            name: self._managers[name].observe(
+                measurement,
+                [replica for replica in view.replicas if replica.operator == name],
+                deployment=Deployment.from_named(
+                    deployments[name], self._managers[name].model.node_types
+                ),
+                budget=budgets.get(name, math.nan),
+                first=name in first,
+                interval=interval,
+            )
+            for name, measurement in app.operators.items()
+        }
+
+    def summarise(self, sight: Sight) -> Intervals:
+        """Return the interval as a change is judged by it."""
+        app = sight.app
+        return Intervals(
+            rate=math.nan if app is None else sum_of_sources(app, self._topology),
+            response_time=sight.response(self._settings.statistic),
+            backlog=math.nan if app is None else app.backlog,
+        )
+
+    async def _find_layout(self, replicas: tuple[Replica, ...]) -> JobLayout | None:
+        """Return who serves what, `None` while a change is under way or tasks are being placed."""
+        status = self._store.load()
+        if self._lifecycle.is_changing or status.job_id is None or status.suspended:
+            return None
+        if self._topology is None or self._topology_of != status.job_id:
+            try:
+                topology = await self._jobs.topology(status.job_id)
+            except (TemporaryError, PermanentError) as error:
+                log.info("no layout yet", reason=str(error))
+                return None
+            self._topology, self._topology_of = topology, status.job_id
+            self._run_since = self._clock.now()
+            self._see_edges(topology)
+        return layout_of(status.job_id, self._topology, replicas)
+
+    def _see_edges(self, topology: Topology) -> None:
+        for name, manager in self._managers.items():
+            manager.skip()
+            into = [edge for edge in topology.edges if edge.target == name]
+            manager.see_edges(
+                keyed=any(edge.keyed for edge in into),
+                balanced=any(edge.balanced for edge in into),
+                sharing=self._operators[name].sharing,
+                key_groups=self._settings.max_parallelism,
+            )
