@@ -19,7 +19,6 @@ from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Loops, Memory, open_loops, open_memory
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
-from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.errors import InvalidStreamAppError, PermanentError, TemporaryError, WeirError
 from weir_operator.rescale.jobs import LIVE_STATES
 from weir_operator.streamapp.loading import parse_manifest
@@ -55,13 +54,12 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
         return
     door = StatusDoor(office.api, resource, office.fence)
     await door.open()
-    writer = StatusWriter(door, first_facts(resource.generation, app), clock=office.clock)
-    notebook = Notebook(office, resource, writer)
+    notebook = Notebook(office, resource, door, first_facts(resource.generation, app))
     notebook.set_ready("False", "Deleting", "The StreamApp is being deleted")
-    await writer.flush()
     if app.spec.flink.ref is not None:
         return  # the job is somebody else's
     async with (
+        notebook.writing(),
         open_memory(office, resource, door, notebook) as memory,
         open_loops(office, app, resource, memory, notebook) as loops,
     ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from weir_operator.cluster.conditions import Aspect, Truth
 from weir_operator.cluster.events import Level
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
-from weir_operator.cluster.status_store import KubernetesStatusStore
+from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.cluster.status_view import (
     Facts,
     figures_of,
@@ -25,6 +27,7 @@ from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.controller.application import Tick
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.errors import TemporaryError
 from weir_operator.rescale.journal import RescaleJournal
 
 log = structlog.get_logger()
@@ -50,10 +53,23 @@ _WARNINGS = (
 class Notebook:
     """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
 
-    def __init__(self, office: Office, resource: Resource, writer: StatusWriter) -> None:
+    def __init__(self, office: Office, resource: Resource, door: StatusDoor, facts: Facts) -> None:
+        """Begin with what is known before anything was seen.
+
+        Args:
+            office: Who listens.
+            resource: The StreamApp.
+            door: Through which its status is written.
+            facts: What is known.
+        """
         self._office = office
         self._resource = resource
-        self._writer = writer
+        self._writer = StatusWriter(
+            door,
+            facts,
+            clock=office.clock,
+            on_written=lambda status: office.telemetry.see_status(resource.key, status),
+        )
         self._store: KubernetesStatusStore | None = None
         self._records: RecordStore | None = None
 
@@ -61,6 +77,20 @@ class Notebook:
     def facts(self) -> Facts:
         """What is known now."""
         return self._writer.facts
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write the status when there is news, and what is left of it in the end."""
+        task = asyncio.create_task(self._writer.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            try:
+                await self._writer.flush()
+            except TemporaryError as error:
+                log.warning("the last status was not written", failure=str(error))
 
     def open(self, records: RecordStore, store: KubernetesStatusStore) -> None:
         """Begin to keep records; what was applied is read from the status."""
@@ -85,9 +115,13 @@ class Notebook:
 
     def on_tick(self, tick: Tick) -> None:
         """Take over a control interval."""
-        facts = see_tick(self.facts, tick)
+        before, facts = self.facts.tick, see_tick(self.facts, tick)
         self._note(facts)
         if facts.settings is not None:
+            if before is not None:
+                # Ticks keep their places in time, so one that follows late began late.
+                late = tick.now - before.now - facts.settings.interval
+                self._office.telemetry.tick_lag.observe(max(0.0, late))
             self._office.telemetry.see_tick(
                 self._resource.key,
                 tick,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -37,8 +37,24 @@ _OWN = ("rescale", "controller")
 class StatusWriter:
     """Writes one StreamApp's status when there is news."""
 
-    def __init__(self, door: StatusDoor, facts: Facts, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        door: StatusDoor,
+        facts: Facts,
+        *,
+        clock: Clock,
+        on_written: Callable[[StreamAppStatus], None],
+    ) -> None:
+        """Begin with what is known before anything was seen.
+
+        Args:
+            door: Through which is written.
+            facts: What is known.
+            clock: Wall time.
+            on_written: Told of every status that was written.
+        """
         self._door = door
+        self._on_written = on_written
         self._clock = clock
         self._facts = facts
         self._dirty = asyncio.Event()
@@ -85,6 +101,7 @@ class StatusWriter:
             return
         await self._door.write(_dump(wanted))
         self._before, self._figures, self._written = wanted, figures, now
+        self._on_written(wanted)
 
     def _is_news(self, wanted: StreamAppStatus, figures: Mapping[str, float], now: float) -> bool:
         if wanted == self._before:

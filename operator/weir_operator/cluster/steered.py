@@ -24,7 +24,6 @@ from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Memory, open_loops, open_memory
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
-from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.errors import (
     InvalidStreamAppError,
     PermanentError,
@@ -136,25 +135,20 @@ class SteeredApp:
             return
         app, office = self._app, self._office
         facts = first_facts(self.resource.generation, app)
-        writer = StatusWriter(door, facts, clock=office.clock)
-        notebook = self._notebook = Notebook(office, self.resource, writer)
+        notebook = self._notebook = Notebook(office, self.resource, door, facts)
         self._tell_spec()
-        writing = asyncio.create_task(writer.run())
-        try:
-            if app is not None:
-                async with open_memory(office, self.resource, door, notebook) as memory:
-                    await self._steer(app, memory, notebook, stop)
-            await self._rest(None)  # at once where there is news
-        except (WeirError, WeirPolicyError) as error:
-            notebook.set_ready("False", "ReconcileFailed", str(error))
-            notebook.tell("ReconcileFailed", str(error))
-            raise
-        finally:
-            self._notebook = None
-            writing.cancel()
-            await asyncio.wait({writing})
-            with contextlib.suppress(TemporaryError):  # the next life writes it
-                await writer.flush()
+        async with notebook.writing():
+            try:
+                if app is not None:
+                    async with open_memory(office, self.resource, door, notebook) as memory:
+                        await self._steer(app, memory, notebook, stop)
+                await self._news.wait()
+            except (WeirError, WeirPolicyError) as error:
+                notebook.set_ready("False", "ReconcileFailed", str(error))
+                notebook.tell("ReconcileFailed", str(error))
+                raise
+            finally:
+                self._notebook = None
 
     async def _steer(
         self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
@@ -213,12 +207,11 @@ class SteeredApp:
         log.warning("reconcile failed", kind=kind, failure=str(error), again_in=pause)
         return pause
 
-    async def _rest(self, seconds: float | None) -> None:
+    async def _rest(self, seconds: float) -> None:
         """Wait for news, or until a pause of about so many seconds is over."""
         # Spread, or all StreamApps that an outage has stopped would come back in one moment.
-        limit = None if seconds is None else seconds * random.uniform(0.75, 1.25)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), limit)
+            await asyncio.wait_for(self._news.wait(), seconds * random.uniform(0.75, 1.25))
 
 
 def asks_for_other_loops(before: Spec, after: Spec) -> bool:

@@ -10,7 +10,14 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,6 +26,7 @@ from weir_operator.controller.application import Tick
 from weir_operator.controller.recording import gap_of
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.rescale.journal import Kind, RescaleJournal
+from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.model.cost import kind_of_change
 
 APP = ("namespace", "app")
@@ -34,6 +42,8 @@ class Telemetry:
     """Everything that this process counts."""
 
     def __init__(self) -> None:
+        # A second series per counter, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -154,12 +164,13 @@ class Telemetry:
         if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER):
             self.rescale_gap.labels(*app).observe(gap)
 
-    def see_conditions(self, key: Key, conditions: Mapping[str, str]) -> None:
-        """Show conditions: NaN where one is unknown."""
+    def see_status(self, key: Key, status: StreamAppStatus) -> None:
+        """Count a status that was written, and show its conditions: NaN where one is unknown."""
+        self.status_writes.labels(key.namespace, key.name).inc()
         values = {"True": 1.0, "False": 0.0}
-        for kind, status in conditions.items():
-            value = values.get(status, math.nan)
-            self.conditions.labels(key.namespace, key.name, kind).set(value)
+        for each in status.conditions:
+            value = values.get(each.status, math.nan)
+            self.conditions.labels(key.namespace, key.name, each.type).set(value)
 
     def forget(self, key: Key) -> None:
         """Take away the series of a StreamApp that is gone."""

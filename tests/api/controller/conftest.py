@@ -8,13 +8,12 @@ import time
 
 import pytest
 
-from weir_operator.clock import SystemClock
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.process import Controller
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.seam import Window
-from weir_operator.rescale.testing import FakeWorld, JobsOf
+from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
 from weir_operator.streamapp.testing import a_manifest
 
 PATIENCE = 30.0
@@ -40,6 +39,13 @@ class JobsWithoutPlan(JobsOf):
         raise TemporaryError("No task has a TaskManager yet")
 
 
+class WallClock(FakeClock):
+    """The machine's clock, for a miniature world."""
+
+    def now(self):
+        return time.time()
+
+
 class MiniatureWorlds:
     """`Worlds` in which each StreamApp has a miniature Flink that outlives its controller."""
 
@@ -47,7 +53,7 @@ class MiniatureWorlds:
         self.of = {}
 
     def runtime(self, app, resource):
-        return self.of.setdefault(app.metadata.name, FakeWorld(SystemClock()))
+        return self.of.setdefault(app.metadata.name, FakeWorld(WallClock()))
 
     def jobs(self, runtime):
         return JobsWithoutPlan(runtime)
@@ -65,8 +71,7 @@ class RunningController:
     def __init__(self, worlds, settings):
         self._worlds = worlds
         self._settings = settings
-        self._loop = None
-        self._stop = None
+        self._end = lambda: None
         self.controller = None
         self.failure = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -79,11 +84,16 @@ class RunningController:
             self.failure = error
 
     async def _main(self):
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+        def end():
+            loop.call_soon_threadsafe(stop.set)
+
+        self._end = end
         api = await KubernetesApi.connect()
         try:
             self.controller = Controller(api, self._worlds, self._settings)
-            await self.controller.run(self._stop)
+            await self.controller.run(stop)
         finally:
             await api.close()
 
@@ -92,8 +102,8 @@ class RunningController:
         return not self._thread.is_alive()
 
     async def stop(self):
-        if self._loop is not None and not self.ended:
-            self._loop.call_soon_threadsafe(self._stop.set)
+        if not self.ended:
+            self._end()
         await asyncio.to_thread(self._thread.join, PATIENCE)
         assert self.ended, "the controller did not stop"
 

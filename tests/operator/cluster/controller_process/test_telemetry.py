@@ -1,0 +1,113 @@
+"""Weir's own metrics: what is documented is served, and what is served is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from weir_operator.cluster.objects import Key
+from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
+from weir_operator.streamapp.status import Condition, StreamAppStatus
+
+DOCUMENT = Path(__file__).parents[4] / "docs/metrics.md"
+KEY = Key("streams", "trips")
+READY = Condition(
+    type="Ready",
+    status="True",
+    reason="JobRunning",
+    message="",
+    last_transition_time="2026-01-31T08:00:00Z",
+)
+
+
+@pytest.fixture
+def telemetry():
+    return Telemetry()
+
+
+def families(telemetry):
+    page = telemetry.render().decode()
+    return {family.name: family for family in text_string_to_metric_families(page)}
+
+
+def samples(telemetry, name):
+    """Return the values by the labels' values, in the order of the labels' names."""
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in families(telemetry).values()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def documented():
+    rows = re.findall(r"^\| `(weir_\w+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
+    return dict(rows)
+
+
+def test_every_metric_is_documented_with_its_type(telemetry):
+    telemetry.show_ages(lambda: {KEY: 1.0})
+    served = {
+        f"{name}_total" if family.type == "counter" else name: family.type
+        for name, family in families(telemetry).items()
+    }
+
+    assert served == documented()
+
+
+def test_every_counter_and_unit_is_named_as_prometheus_asks(telemetry):
+    for name, kind in documented().items():
+        assert name.endswith("_total") == (kind == "counter")
+
+
+def a_change(*, started, ended, gap, step=Step.DONE):
+    journal: RescaleJournal = plan(
+        kind=Kind.RESCALE, reason="", now=started, source={}, target={}, old_job="j"
+    )
+    journal = journal.at(Step.STOP, ended - gap - 1.0).at(Step.REMOVE, ended - gap)
+    return journal.at(step, ended)
+
+
+def test_a_change_that_has_ended_is_counted_with_duration_and_gap(telemetry):
+    telemetry.see_change(KEY, a_change(started=100.0, ended=110.0, gap=0.75))
+
+    assert samples(telemetry, "weir_rescales_total") == {
+        ("trips", "Rescale", "streams", "Done"): 1.0
+    }
+    assert samples(telemetry, "weir_rescale_duration_seconds_sum") == {
+        ("trips", "Rescale", "streams"): 10.0
+    }
+    assert samples(telemetry, "weir_rescale_gap_seconds_sum") == {("trips", "streams"): 0.75}
+
+
+def test_a_change_under_way_is_not_counted_yet(telemetry):
+    telemetry.see_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0, step=Step.VERIFY))
+
+    assert samples(telemetry, "weir_rescales_total") == {}
+
+
+def test_the_series_of_an_app_that_is_gone_go_with_it(telemetry):
+    for key in (KEY, Key("streams", "other")):
+        telemetry.see_change(key, a_change(started=1.0, ended=5.0, gap=1.0))
+        telemetry.see_status(key, StreamAppStatus(conditions=(READY,)))
+
+    telemetry.forget(KEY)
+
+    assert samples(telemetry, "weir_condition") == {("other", "streams", "Ready"): 1.0}
+    assert len(samples(telemetry, "weir_rescales_total")) == 1
+
+
+def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):
+    age = 5.0
+    telemetry.show_ages(lambda: {KEY: age})
+    first = samples(telemetry, "weir_reconcile_age_seconds")
+    age = 35.0
+
+    assert (first, samples(telemetry, "weir_reconcile_age_seconds")) == (
+        {("trips", "streams"): 5.0},
+        {("trips", "streams"): 35.0},
+    )
