@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,6 +46,10 @@ LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
 
+async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) -> None:
+    await asyncio.to_thread(compile_policy)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdoptedTerms:
     """How the loops of the job reckon, for the faces that show what they did."""
@@ -75,6 +79,8 @@ class AdoptedSurroundings:
     on_tick: Callable[[Tick], None]
     on_advice: Callable[[Advice], None]
     on_event: Callable[[Event], None]
+    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
+    """Compiles the policy of that name beside the event loop, once where several share it."""
     poll_every: float = PERIOD
     """Seconds between two rounds of questions, where Flink itself is asked; not below its own
     `metrics.fetcher.update-interval`."""
@@ -90,7 +96,8 @@ class AdoptedApp:
         self._around = around
         self._watch = JobWatch(self._app, around.api)
         self._told = ""
-        self._decided = 0
+        self._learned = 0
+        self._went_on = False
         self.advice: Advice | None = None
         """The newest; `None` until there is one."""
 
@@ -116,7 +123,7 @@ class AdoptedApp:
                 except JobChangedError as change:
                     self._tell("JobChanged", str(change))
                 except WeirError as error:
-                    self._tell("JobNotFound", str(error))
+                    self._tell("JobNotSeen", str(error))
                     await self._pause(stop)
         finally:
             await metrics.close()
@@ -153,8 +160,8 @@ class AdoptedApp:
             ),
             job=assembly.job_spec(app, beside=around.folder),
         )
-        await asyncio.to_thread(steering.compile)
-        self._told, self._decided = "", 0
+        await around.compile(app.spec.operator_manager.policy.name, steering.compile)
+        self._told, self._learned, self._went_on = "", 0, False
         around.on_found(self._terms(app, job))
         await steering.controller.run(stop)
 
@@ -168,10 +175,10 @@ class AdoptedApp:
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
         job = self._watch.job
-        if job is None or not tick.proposals:
-            return
-        self._decided += 1
-        if self._decided <= SEEN_FIRST:
+        # A manager learns from two decisions in a row, so a tick that held costs an interval.
+        self._learned += self._went_on and bool(tick.proposals)
+        self._went_on = bool(tick.proposals)
+        if job is None or self._learned < SEEN_FIRST:
             return  # what a lull of some minutes needs is no advice
         pods = (*job.places.values(), *self._watch.job_managers)
         advice = advise(

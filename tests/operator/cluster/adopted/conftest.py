@@ -1,0 +1,160 @@
+"""A Flink cluster as people have it, started without Weir."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.errors import TemporaryError
+from weir_operator.flink import commands
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.configuration import memory_recommendations, render_yaml
+from weir_operator.flink.jars import build_jar, find_java, flink_home
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime import processes
+from weir_operator.runtime.ports import LOOPBACK, free_ports
+from weir_operator.runtime.processes import ProcessIdentity
+
+JOB = "5" * 32
+_MEMORY = {
+    "taskmanager.memory.framework.off-heap.size": "50331648b",
+    "taskmanager.memory.network.max": "16777216b",
+    "taskmanager.memory.network.min": "16777216b",
+    "taskmanager.memory.framework.heap.size": "67108864b",
+    "taskmanager.memory.managed.size": "0b",
+    "taskmanager.cpu.cores": "2.0",
+    "taskmanager.memory.task.heap.size": "134217728b",
+    "taskmanager.memory.task.off-heap.size": "0b",
+}
+"""What Flink's own scripts would work out."""
+
+
+@dataclass
+class StockFlink:
+    """A standalone session cluster of one TaskManager with two slots, nothing of Weir in it."""
+
+    folder: Path
+    rest_port: int
+    rpc_port: int
+    installation: Installation
+    started: dict[Path, ProcessIdentity] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.rest_port}"
+
+    def alive(self) -> set[int]:
+        return {
+            identity.pid
+            for place, identity in self.started.items()
+            if processes.is_alive(identity, place)
+        }
+
+    async def run(self, jar: Path) -> None:
+        """Start the cluster and its job, and wait until every task runs."""
+        self._start_job_manager()
+        self._start_task_manager("tm-a")
+        async with FlinkRest(self.url) as rest:
+
+            async def registered() -> bool | None:
+                try:
+                    return bool(await rest.task_managers()) or None
+                except TemporaryError:
+                    return None
+
+            async def running() -> bool | None:
+                job = await rest.job(JOB)
+                return (job is not None and job.runs) or None
+
+            clock = SystemClock()
+            assert await wait_until(registered, clock=clock, timeout=60)
+            await rest.run_jar(await rest.upload_jar(str(jar)), job_id=JOB, parallelism=2)
+            assert await wait_until(running, clock=clock, timeout=60)
+
+    async def end(self) -> None:
+        await processes.end(self.started, grace=5.0)
+
+    def _start_job_manager(self) -> None:
+        place = self._prepare(
+            "jobmanager",
+            {"web.upload.dir": str(self.folder), "metrics.fetcher.update-interval": "1000"},
+        )
+        command = commands.job_manager_command(
+            self.installation, configuration_dir=place, heap_mib=160
+        )
+        self._spawn(place, command)
+
+    def _start_task_manager(self, name: str) -> None:
+        place = self._prepare(
+            name,
+            {
+                "taskmanager.numberOfTaskSlots": "2",
+                "taskmanager.memory.process.size": "512m",
+                "taskmanager.memory.managed.size": "0m",
+                "taskmanager.host": LOOPBACK,
+                "taskmanager.bind-host": LOOPBACK,
+                "taskmanager.resource-id": name,
+                **memory_recommendations(),
+            },
+        )
+        dynamic = [word for pair in _MEMORY.items() for word in ("-D", "=".join(pair))]
+        memory = commands.MemoryArguments(
+            jvm=("-Xmx200m", "-Xms64m", "-XX:MaxDirectMemorySize=128m"), dynamic=tuple(dynamic)
+        )
+        command = commands.task_manager_command(
+            self.installation, configuration_dir=place, memory=memory
+        )
+        self._spawn(place, command)
+
+    def _prepare(self, name: str, more: Mapping[str, str]) -> Path:
+        place = self.folder / name
+        place.mkdir()
+        configuration = {
+            "jobmanager.rpc.address": LOOPBACK,
+            "jobmanager.rpc.port": str(self.rpc_port),
+            "jobmanager.bind-host": LOOPBACK,
+            "rest.address": LOOPBACK,
+            "rest.bind-address": LOOPBACK,
+            "rest.port": str(self.rest_port),
+            "io.tmp.dirs": str(self.folder),
+            "cluster.registration.error-delay": "500 ms",
+            "metrics.latency.interval": "200",
+            **more,
+        }
+        (place / "config.yaml").write_text(render_yaml(configuration))
+        (place / "log4j.properties").write_text(commands.render_log4j(place / "flink.log"))
+        return place
+
+    def _spawn(self, place: Path, command: tuple[str, ...]) -> None:
+        self.started[place] = processes.spawn(
+            command,
+            environment=commands.flink_environment(self.installation),
+            output=place / "output",
+        )
+
+
+@pytest.fixture
+def stock_flink(tmp_path: Path) -> Iterator[StockFlink]:
+    """A stock cluster with a stock job."""
+    jar = build_jar(
+        [Path(__file__).with_name("StockJob.java")],
+        tmp_path / "jar/stock.jar",
+        entry_class="StockJob",
+    )
+    rest, rpc = free_ports(2)
+    flink = StockFlink(
+        folder=tmp_path,
+        rest_port=rest,
+        rpc_port=rpc,
+        installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+    )
+    try:
+        asyncio.run(flink.run(jar))
+        yield flink
+    finally:
+        asyncio.run(flink.end())
