@@ -15,7 +15,17 @@ from pathlib import Path
 JOB_MANAGER_CLASS = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER_CLASS = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 MEMORY_CLASS = "org.apache.flink.runtime.util.bash.BashJavaUtils"
+JOB_MANAGER_METASPACE = 256
+"""MiB, at most."""
 _MEMORY_MARK = "BASH_JAVA_UTILS_EXEC_RESULT:"
+
+# Reporters and the pins' missing driver warn on every start; their errors still show.
+_QUIET = """\
+logger.pekko.name = org.apache.pekko
+logger.pekko.level = WARN
+logger.netty.name = org.jboss.netty.channel.DefaultChannelPipeline
+logger.netty.level = OFF
+"""
 
 # Kryo and Flink's closure cleaner reflect into these on Java 17.
 _OPENED = (
@@ -119,10 +129,7 @@ def job_manager_command(
     """
     return (
         str(installation.java),
-        *_opens(),
-        f"-Xmx{heap_mib}m",
-        "-XX:MaxMetaspaceSize=256m",
-        *_frugal(processors=2),
+        *job_manager_options(heap_mib),
         *user_options,
         *_logging(configuration_dir),
         "-cp",
@@ -154,9 +161,7 @@ def task_manager_command(
     """
     return (
         str(installation.java),
-        *_opens(),
-        *memory.jvm,
-        *_frugal(processors=1),
+        *task_manager_options(memory.jvm),
         *archive_options,
         *user_options,
         *_logging(configuration_dir),
@@ -167,6 +172,25 @@ def task_manager_command(
         str(configuration_dir),
         *memory.dynamic,
     )
+
+
+def job_manager_options(heap_mib: int) -> tuple[str, ...]:
+    """Return the options of a JobManager's JVM, wherever it runs."""
+    return (
+        *_opens(),
+        f"-Xmx{heap_mib}m",
+        f"-XX:MaxMetaspaceSize={JOB_MANAGER_METASPACE}m",
+        *_frugal(processors=2),
+    )
+
+
+def task_manager_options(memory: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options of a TaskManager's JVM, wherever it runs.
+
+    Args:
+        memory: Its options about heap, direct memory and metaspace.
+    """
+    return (*_opens(), *memory, *_frugal(processors=1))
 
 
 def java_options(configuration: Mapping[str, str], role: str) -> tuple[str, ...]:
@@ -197,11 +221,7 @@ def render_log4j(log_file: Path, *, megabytes: int = 5, kept: int = 2) -> str:
     return f"""\
 rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = File
-# Reporters and the pins' missing driver warn on every start; their errors still show.
-logger.pekko.name = org.apache.pekko
-logger.pekko.level = WARN
-logger.netty.name = org.jboss.netty.channel.DefaultChannelPipeline
-logger.netty.level = OFF
+{_QUIET}\
 appender.file.type = RollingFile
 appender.file.name = File
 appender.file.fileName = {log_file}
@@ -213,6 +233,19 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = {megabytes}MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = {kept}
+"""
+
+
+def render_console_log4j() -> str:
+    """Return a log4j2 file that writes to standard output, where a cluster collects it."""
+    return f"""\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+{_QUIET}\
+appender.console.type = Console
+appender.console.name = Console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{ISO8601}} %-5p %c{{1.}} - %m%n
 """
 
 

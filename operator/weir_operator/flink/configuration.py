@@ -96,7 +96,8 @@ class TaskManagerIdentity:
     """Which replica a TaskManager is."""
 
     app: str
-    id: str
+    id: str | None
+    """`None` where the command line gives it, because one file serves many."""
     operator: str
     pool: str
 
@@ -166,7 +167,7 @@ def task_manager_configuration(
     }
     owned = {
         **_owned(address, storage),
-        "taskmanager.resource-id": identity.id,
+        **({} if identity.id is None else {"taskmanager.resource-id": identity.id}),
         "taskmanager.numberOfTaskSlots": "1",
         # No driver is needed for a resource that only has a name; Flink warns once and goes on.
         "external-resources": resource,
@@ -177,6 +178,27 @@ def task_manager_configuration(
         **place,
     }
     return _layered({**RECOMMENDED, **memory_recommendations()}, user, owned)
+
+
+def high_availability(*, cluster: str, namespace: str, storage: str) -> dict[str, str]:
+    """Return the keys with which a lost JobManager's job goes on by itself, on Kubernetes.
+
+    Args:
+        cluster: Prefix of the ConfigMaps in which Flink keeps who leads and what runs.
+        namespace: Where these are.
+        storage: URI of the folder for what they point to.
+    """
+    return {
+        "high-availability.type": "kubernetes",
+        "high-availability.storageDir": storage,
+        "kubernetes.cluster-id": cluster,
+        "kubernetes.namespace": namespace,
+        # A JobManager that died is followed at once by its own successor: nobody else competes, and
+        # the default of 15 s would be waited for in full.
+        "high-availability.kubernetes.leader-election.lease-duration": "5 s",
+        "high-availability.kubernetes.leader-election.renew-deadline": "4 s",
+        "high-availability.kubernetes.leader-election.retry-period": "1 s",
+    }
 
 
 def memory_recommendations() -> dict[str, str]:

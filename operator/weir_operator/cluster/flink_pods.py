@@ -1,0 +1,267 @@
+"""What the pods of one StreamApp are made of, as values: names, labels, pools, storage. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from weir_operator.cluster.api import Body
+from weir_operator.errors import PermanentError
+from weir_operator.flink.configuration import Storage, TaskManagerMemory
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
+from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.quantities import Cpu
+
+MIB = 2**20
+MANAGED_BY = "app.kubernetes.io/managed-by"
+COMPONENT = "weir.dev/component"
+APP = "weir.dev/app"
+OPERATOR = "weir.dev/operator"
+POOL = "weir.dev/pool"
+REVISION = "weir.dev/revision"
+SIZE = "weir.dev/size"
+
+STATE_MOUNT = "/flink-data"
+"""Where the volume with checkpoints and savepoints is in every container."""
+CONTROLLER_LABELS: Mapping[str, str] = {"app.kubernetes.io/name": "weir"}
+"""Labels of the pods that may reach Flink's REST interface, in the controller's namespace."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """The object with which all others go."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def reference(self) -> Body:
+        """Return how dependents name it."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Make:
+    """What an upgrade changes of the pods."""
+
+    image: str
+    jar: str | None = None
+    """Path in the image; `None` takes the one jar of `/opt/flink/usrlib`."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The user's keys for Flink."""
+    pod_template: Body = field(default_factory=dict)
+
+    @classmethod
+    def of_app(cls, app: StreamApp) -> Self:
+        """Return what the manifest asks for now.
+
+        Raises:
+            PermanentError: It names no image.
+        """
+        flink = app.spec.flink
+        return cls(
+            image=_required(flink.image),
+            jar=flink.job.jar if flink.job else None,
+            config=dict(flink.config or {}),
+            pod_template=dict(flink.pod_template or {}),
+        )
+
+    @classmethod
+    def of_revision(cls, revision: Revision) -> Self:
+        """Return the pods' part of a revision.
+
+        Raises:
+            PermanentError: It names no image.
+        """
+        parts = revision.processes
+        image, jar = parts.get("image"), parts.get("jar")
+        config, template = parts.get("config") or {}, parts.get("podTemplate") or {}
+        if not isinstance(config, dict) or not isinstance(template, dict):
+            raise PermanentError("Expected a revision of Weir's, got something else")
+        return cls(
+            image=_required(image if isinstance(image, str) else None),
+            jar=jar if isinstance(jar, str) else None,
+            config={key: str(value) for key, value in config.items()},
+            pod_template=dict(template),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlinkPods:
+    """Everything about one StreamApp's pods that is not their number."""
+
+    namespace: str
+    name: str
+    owner: Owner
+    make: Make
+    revision: str
+    """Id of the revision that `make` is of; empty before one was named."""
+    pools: Mapping[str, NodePool]
+    managed_memory: Mapping[str, int]
+    """MiB per operator; operators left out take none."""
+    job_manager_pool: str
+    job_manager_cpu: str
+    job_manager_memory: int
+    """MiB."""
+    claim: str | None
+    """PersistentVolumeClaim with the state."""
+    uri: str | None
+    """Folder with the state, where there is no claim."""
+    max_parallelism: int
+    controller_namespace: str
+    """Where the controller runs, which alone may reach Flink's REST interface."""
+
+    @classmethod
+    def of(cls, app: StreamApp, *, uid: str, controller_namespace: str) -> Self:
+        """Return what a StreamApp asks for.
+
+        Args:
+            app: The manifest.
+            uid: Of the StreamApp, which owns everything.
+            controller_namespace: Where the controller runs.
+
+        Raises:
+            PermanentError: It names no image.
+        """
+        flink, meta = app.spec.flink, app.metadata
+        storage = flink.storage
+        return cls(
+            namespace=meta.namespace,
+            name=meta.name,
+            owner=Owner(api_version=API_VERSION, kind=KIND, name=meta.name, uid=uid),
+            make=Make.of_app(app),
+            revision="",
+            pools={pool.name: pool for pool in app.spec.node_pools},
+            managed_memory={
+                each.name: each.managed_memory.bytes // MIB
+                for each in world.operators(app)
+                if each.managed_memory
+            },
+            job_manager_pool=flink.job_manager.pool or app.spec.node_pools[0].name,
+            job_manager_cpu=str(flink.job_manager.cpu),
+            job_manager_memory=flink.job_manager.memory.bytes // MIB,
+            claim=storage.claim if storage else None,
+            uri=storage.uri if storage else None,
+            max_parallelism=flink.max_parallelism,
+            controller_namespace=controller_namespace,
+        )
+
+    @property
+    def app(self) -> str:
+        """The StreamApp as metrics name it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def survives(self) -> bool:
+        """Whether state outlives the JobManager's pod, so that Flink can recover the job itself."""
+        return self.claim is not None or self.uri is not None
+
+    @property
+    def storage(self) -> Storage:
+        """Where Flink keeps state."""
+        return Storage(
+            checkpoints=f"{self._state}/checkpoints", savepoints=f"{self._state}/savepoints"
+        )
+
+    @property
+    def recovery_folder(self) -> str:
+        """URI of the folder in which Flink keeps what it recovers a JobManager's jobs from."""
+        return f"{self._state}/recovery"
+
+    @property
+    def _state(self) -> str:
+        if self.uri is not None:
+            return self.uri.rstrip("/")
+        # A claim may be shared, so each StreamApp has a folder of its own.
+        return f"file://{STATE_MOUNT}/{self.namespace}.{self.name}"
+
+    @property
+    def job_manager(self) -> str:
+        """Name of the JobManager's Deployment and Service."""
+        return fitting(f"{self.name}-jobmanager")
+
+    @property
+    def account(self) -> str:
+        """Name of the service account, role and binding of Flink's pods."""
+        return fitting(f"{self.name}-flink")
+
+    @property
+    def cluster_id(self) -> str:
+        """Prefix of the ConfigMaps that Flink makes; it allows 45 characters."""
+        return fitting(self.name, longest=45)
+
+    def workload(self, operator: str, pool: str) -> str:
+        """Return the name of the ReplicaSet of an operator in a pool."""
+        # Names may contain the separator: the digest tells `a-b, c` from `a, b-c`.
+        digest = hashlib.sha256(f"{self.name}/{operator}/{pool}".encode()).hexdigest()[:5]
+        return f"{fitting(f'{self.name}-{operator}-{pool}', longest=50)}-{digest}"
+
+    def labels(self, component: str, *, operator: str = "", pool: str = "") -> dict[str, str]:
+        """Return the labels of an object; those that select pods never change."""
+        found = {
+            "app.kubernetes.io/name": "flink",
+            "app.kubernetes.io/instance": self.name,
+            MANAGED_BY: "weir",
+            APP: self.name,
+            COMPONENT: component,
+        }
+        return found | ({OPERATOR: operator, POOL: pool} if operator else {})
+
+    def selector(self, component: str, *, operator: str = "", pool: str = "") -> dict[str, str]:
+        """Return the labels by which pods are found."""
+        found = {MANAGED_BY: "weir", APP: self.name, COMPONENT: component}
+        return found | ({OPERATOR: operator, POOL: pool} if operator else {})
+
+    def memory_of(self, operator: str, pool: str) -> TaskManagerMemory:
+        """Return the memory of a replica.
+
+        Raises:
+            PermanentError: There is no such pool.
+        """
+        return TaskManagerMemory(
+            process=self.pool_named(pool).memory.bytes // MIB,
+            managed=self.managed_memory.get(operator, 0),
+        )
+
+    def pool_named(self, name: str) -> NodePool:
+        """Return a pool.
+
+        Raises:
+            PermanentError: There is none of this name.
+        """
+        if name not in self.pools:
+            raise PermanentError(f"Expected one of the pools {', '.join(self.pools)}, got {name!r}")
+        return self.pools[name]
+
+    def size_of(self, pool: str, cpu: str) -> str:
+        """Return a CPU quantity as the pool writes it; Kubernetes may write it otherwise."""
+        cores = Cpu(cpu).cores
+        sizes = self.pools[pool].sizes if pool in self.pools else ()
+        return next((str(size) for size in sizes if size.cores == cores), cpu)
+
+
+def _required(image: str | None) -> str:
+    if image is None:
+        raise PermanentError(
+            "spec.flink.image: expected the image to run on a cluster, got none; give one"
+        )
+    return image
+
+
+def fitting(name: str, *, longest: int = 63) -> str:
+    """Return `name`, or where that is too long its beginning with a digest of the whole."""
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: longest - 9].rstrip('-')}-{digest}"

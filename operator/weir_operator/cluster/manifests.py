@@ -1,0 +1,277 @@
+"""The objects of one StreamApp's Flink cluster. Pure: values in, plain objects out.
+
+JobManager: a Deployment of one, its Service, a service account with a role for Flink's own leader
+election, a NetworkPolicy and a PodDisruptionBudget. TaskManagers: one ReplicaSet per (operator,
+pool), see docs/decisions/0009. Everything is owned by the StreamApp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weir_operator.cluster.api import Body
+from weir_operator.cluster.flink_pods import (
+    APP,
+    CONTROLLER_LABELS,
+    REVISION,
+    SIZE,
+    FlinkPods,
+)
+from weir_operator.cluster.manifests_flink import (
+    BLOB_PORT,
+    METRICS_PORT,
+    REST_PORT,
+    RPC_PORT,
+    TASK_DATA_PORT,
+    TASK_RPC_PORT,
+)
+from weir_operator.cluster.manifests_pod import CONFIG_MOUNT, pod_template
+
+JOB_MANAGER = "jobmanager"
+TASK_MANAGER = "taskmanager"
+
+CONTROLLER_RULES: Sequence[Body] = (
+    {
+        "apiGroups": [""],
+        "resources": ["pods"],
+        "verbs": ["get", "list", "patch", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
+    {
+        "apiGroups": [""],
+        "resources": ["services", "serviceaccounts"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
+    {
+        # Also what Flink's pods may do: nobody can grant more than they hold.
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments", "replicasets"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["roles", "rolebindings"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["networking.k8s.io"],
+        "resources": ["networkpolicies"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["policy"],
+        "resources": ["poddisruptionbudgets"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
+)
+"""What the controller may do in the namespaces of its StreamApps, for their pods."""
+
+CLUSTER_RULES: Sequence[Body] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
+)
+"""What it may do beyond namespaces; without, it does not see that a node is drained."""
+
+FLINK_RULES: Sequence[Body] = (
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    },
+)
+"""What Flink's pods may do in their namespace: leader election lives in ConfigMaps."""
+
+
+def service_account(pods: FlinkPods) -> Body:
+    """Return the service account of Flink's pods."""
+    return _object(pods, "v1", "ServiceAccount", pods.account)
+
+
+def role(pods: FlinkPods) -> Body:
+    """Return the role of Flink's pods."""
+    kind = _object(pods, "rbac.authorization.k8s.io/v1", "Role", pods.account)
+    return kind | {"rules": [dict(rule) for rule in FLINK_RULES]}
+
+
+def role_binding(pods: FlinkPods) -> Body:
+    """Return the binding of that role to whatever account the pods run under."""
+    account = pods.make.pod_template.get("spec", {}).get("serviceAccountName", pods.account)
+    kind = _object(pods, "rbac.authorization.k8s.io/v1", "RoleBinding", pods.account)
+    return kind | {
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": pods.account,
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": pods.namespace}],
+    }
+
+
+def service(pods: FlinkPods) -> Body:
+    """Return the JobManager's Service."""
+    ports = {"rest": REST_PORT, "rpc": RPC_PORT, "blob": BLOB_PORT, "metrics": METRICS_PORT}
+    return _object(pods, "v1", "Service", pods.job_manager) | {
+        "spec": {
+            "selector": pods.selector(JOB_MANAGER),
+            # TaskManagers that start together with it find it the sooner.
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": name, "port": port} for name, port in ports.items()],
+        }
+    }
+
+
+def network_policy(pods: FlinkPods) -> Body:
+    """Return who may reach Flink: its own pods, the controller, and everybody the metrics.
+
+    REST starts programs: whoever reaches it runs code with the job's rights.
+    """
+    own: Body = {"podSelector": {"matchLabels": {APP: pods.name}}}
+    controller: Body = {
+        "namespaceSelector": {
+            "matchLabels": {"kubernetes.io/metadata.name": pods.controller_namespace}
+        },
+        "podSelector": {"matchLabels": dict(CONTROLLER_LABELS)},
+    }
+    between = (RPC_PORT, BLOB_PORT, TASK_RPC_PORT, TASK_DATA_PORT)
+    return _object(pods, "networking.k8s.io/v1", "NetworkPolicy", pods.account) | {
+        "spec": {
+            "podSelector": {"matchLabels": {APP: pods.name}},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [own], "ports": [{"port": port} for port in between]},
+                {"from": [own, controller], "ports": [{"port": REST_PORT}]},
+                {"ports": [{"port": METRICS_PORT}]},
+            ],
+        }
+    }
+
+
+def disruption_budget(pods: FlinkPods) -> Body:
+    """Return the budget that makes a drain wait until Weir has replaced the TaskManager."""
+    return _object(pods, "policy/v1", "PodDisruptionBudget", pods.account) | {
+        "spec": {
+            "maxUnavailable": 0,
+            "selector": {"matchLabels": pods.selector(TASK_MANAGER)},
+            # One that never came to run protects nothing.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        }
+    }
+
+
+def job_manager(pods: FlinkPods, config_map: str) -> Body:
+    """Return the JobManager's Deployment."""
+    resources = _resources(pods.job_manager_cpu, pods.job_manager_memory)
+    template = pod_template(
+        pods,
+        component=JOB_MANAGER,
+        pool=pods.job_manager_pool,
+        config_map=config_map,
+        annotations={},
+        container={
+            "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
+            "resources": resources,
+            "ports": _ports(rest=REST_PORT, rpc=RPC_PORT, blob=BLOB_PORT, metrics=METRICS_PORT),
+            "readinessProbe": {"tcpSocket": {"port": REST_PORT}, "periodSeconds": 2},
+            "livenessProbe": _alive(RPC_PORT),
+        },
+    )
+    found = _object(pods, "apps/v1", "Deployment", pods.job_manager, component=JOB_MANAGER)
+    found["metadata"]["labels"][REVISION] = pods.revision
+    return found | {
+        "spec": {
+            "replicas": 1,
+            # Two at once would compete for one job.
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": pods.selector(JOB_MANAGER)},
+            "template": template,
+        }
+    }
+
+
+def task_managers(
+    pods: FlinkPods, operator: str, pool: str, *, size: str, replicas: int, config_map: str
+) -> Body:
+    """Return the ReplicaSet of an operator in a pool; `size` is what new replicas get."""
+    identity = {"operator": operator, "pool": pool}
+    selector = pods.selector(TASK_MANAGER, **identity)
+    template = pod_template(
+        pods,
+        component=TASK_MANAGER,
+        **identity,
+        config_map=config_map,
+        annotations={SIZE: size},
+        spread=True,
+        container={
+            "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
+            "resources": _resources(size, pods.memory_of(operator, pool).process),
+            # Named for what it says: a resize changes the CPU and nothing else, without a restart.
+            "resizePolicy": [
+                {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+                {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+            ],
+            "ports": _ports(rpc=TASK_RPC_PORT, data=TASK_DATA_PORT, metrics=METRICS_PORT),
+            "env": [
+                {"name": "WEIR_OPERATOR", "value": operator},
+                {"name": "WEIR_POOL", "value": pool},
+            ],
+            "readinessProbe": {"tcpSocket": {"port": TASK_RPC_PORT}, "periodSeconds": 2},
+            "livenessProbe": _alive(TASK_RPC_PORT),
+        },
+    )
+    name = pods.workload(operator, pool)
+    found = _object(pods, "apps/v1", "ReplicaSet", name, component=TASK_MANAGER, **identity)
+    return found | {
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector},
+            "template": template,
+        }
+    }
+
+
+def _object(
+    pods: FlinkPods,
+    api_version: str,
+    kind: str,
+    name: str,
+    *,
+    component: str = JOB_MANAGER,
+    operator: str = "",
+    pool: str = "",
+) -> Body:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": pods.namespace,
+            "labels": pods.labels(component, operator=operator, pool=pool),
+            "ownerReferences": [pods.owner.reference()],
+        },
+    }
+
+
+def _resources(cpu: str, memory: int) -> Body:
+    """Return requests and limits that are equal: the size is what is paid for and what is had."""
+    amounts: Mapping[str, str] = {"cpu": cpu, "memory": f"{memory}Mi"}
+    return {"requests": dict(amounts), "limits": dict(amounts)}
+
+
+def _ports(**ports: int) -> list[Body]:
+    return [{"name": name, "containerPort": port} for name, port in ports.items()]
+
+
+def _alive(port: int) -> Body:
+    """Return a probe that only a JVM fails that does not even listen: work takes its time."""
+    return {
+        "tcpSocket": {"port": port},
+        "initialDelaySeconds": 60,
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+        "failureThreshold": 6,
+    }

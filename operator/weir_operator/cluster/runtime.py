@@ -1,0 +1,193 @@
+"""Flink as pods: the `Runtime` of one StreamApp on a Kubernetes cluster.
+
+Weir is not in the data path. The JobManager recovers its job by Flink's own high availability, and
+ReplicaSets replace lost TaskManagers, so both go on while no controller runs; whoever comes next
+finds everything by labels and keeps no state here. All objects are the StreamApp's dependents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+from weir_operator.cluster.api import KubernetesApi
+from weir_operator.cluster.flink_pods import FlinkPods, Make
+from weir_operator.cluster.manifests_flink import JAR_ID
+from weir_operator.cluster.nodes import NodeNotices
+from weir_operator.cluster.runtime_job_manager import JobManagerPod
+from weir_operator.cluster.runtime_objects import AppObjects
+from weir_operator.cluster.runtime_resize import resize
+from weir_operator.cluster.runtime_task_managers import TaskManagerPods
+from weir_operator.errors import PermanentError
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.seam import Replica, ReplicaSpec
+from weir_operator.streamapp.models import StreamApp
+
+UNREGISTER_LIMIT = 15.0
+"""Seconds until Flink forgets a TaskManager: 0.5 if it left politely, a heartbeat's if not."""
+CLOSE_LIMIT = 90.0
+"""Seconds until all pods are gone; each may take its grace period of 30."""
+FRESH_FOR = 0.25
+"""Seconds for which a list of pods serves: the engine asks twenty times a second."""
+
+
+class KubernetesRuntime:
+    """The `Runtime` of one StreamApp on a cluster; making one touches nothing."""
+
+    def __init__(self, api: KubernetesApi, pods: FlinkPods, nodes: NodeNotices) -> None:
+        self._pods = pods
+        self._objects = AppObjects(api, pods)
+        self._job_manager = JobManagerPod(self._objects, pods)
+        self._task_managers = TaskManagerPods(self._objects, nodes)
+        # One change at a time: pods are counted, and then there are more or fewer.
+        self._changing = asyncio.Lock()
+        self._seen: tuple[float, tuple[Replica, ...]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        app: StreamApp,
+        *,
+        uid: str,
+        api: KubernetesApi,
+        nodes: NodeNotices,
+        controller_namespace: str,
+    ) -> Self:
+        """Return the runtime of a StreamApp.
+
+        Args:
+            app: The manifest.
+            uid: Of the StreamApp, which owns everything that is made.
+            api: The cluster.
+            nodes: What is known of nodes that go; one for all StreamApps.
+            controller_namespace: Where the controller runs.
+
+        Raises:
+            PermanentError: The manifest names no image.
+        """
+        pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace)
+        return cls(api, pods, nodes)
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address."""
+        return self._job_manager.rest_url
+
+    @property
+    def job_manager_metrics_url(self) -> str:
+        """Where the JobManager's reporter listens."""
+        return self._job_manager.metrics_url
+
+    def use(self, revision: Revision) -> None:
+        """Make what is started from now on of `revision`.
+
+        Raises:
+            PermanentError: The revision names no image.
+        """
+        if revision.id != self._pods.revision:
+            make = Make.of_revision(revision)
+            self._pods = replace(self._pods, make=make, revision=revision.id)
+
+    async def ensure_job_manager(self) -> bool:
+        """Bring the JobManager about and wait for REST; return whether a session is gone.
+
+        Raises:
+            TemporaryError: It does not answer in time, `PodsPendingError` where its pod is why.
+            PermanentError: The cluster refuses an object.
+        """
+        async with self._changing:
+            return await self._job_manager.ensure(self._pods)
+
+    async def replicas(self) -> tuple[Replica, ...]:
+        """Return the TaskManagers that are alive or about to be, ordered by id."""
+        now = asyncio.get_running_loop().time()
+        if self._seen is None or now - self._seen[0] >= FRESH_FOR:
+            self._seen = (now, await self._task_managers.replicas(self._pods))
+        return self._seen[1]
+
+    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Start one TaskManager per spec, return their ids; does not wait for registration.
+
+        Raises:
+            PodsPendingError: The cluster makes no such pods now; none is left behind.
+            PermanentError: A pool is unknown, or its memory is not enough.
+        """
+        async with self._changing:
+            try:
+                return await self._task_managers.start(self._pods, wanted)
+            finally:
+                self._seen = None
+
+    async def stop(self, ids: Sequence[str]) -> None:
+        """End these TaskManagers and wait until Flink counts on them no more.
+
+        Their pods take some seconds longer to be cleared away, which nobody needs to wait for.
+
+        Raises:
+            TemporaryError: One was not told to end, or Flink does not forget it.
+        """
+        async with self._changing:
+            try:
+                await self._task_managers.stop(ids)
+            finally:
+                self._seen = None
+        if ids:
+            async with FlinkRest(self.rest_url) as rest:
+                await wait_unregistered(rest, ids, timeout=UNREGISTER_LIMIT)
+
+    async def resize(self, sizes: Mapping[str, str]) -> None:
+        """Give replicas (by id) another size of their pool, in place.
+
+        Raises:
+            ResizeRefusedError: A node cannot give it; nothing was changed.
+            TemporaryError: A node does not say.
+        """
+        async with self._changing:
+            groups = {
+                each.id: (each.operator, each.pool)
+                for each in await self._task_managers.replicas(self._pods)
+            }
+            try:
+                await resize(self._objects, sizes)
+                await self._task_managers.remember_sizes(
+                    {groups[name]: size for name, size in sizes.items()}, self._pods
+                )
+            finally:
+                self._seen = None
+
+    async def provide_jar(self) -> str:
+        """Return the id of the job's jar, which the JobManager has from its image.
+
+        Raises:
+            PermanentError: It does not list it.
+        """
+        async with FlinkRest(self.rest_url) as rest:
+            if JAR_ID not in await rest.jars():
+                raise PermanentError(
+                    f"Expected the JobManager of {self._pods.app} to list {JAR_ID}, got nothing;"
+                    " its image must have the job's jar, see spec.flink.job.jar"
+                )
+        return JAR_ID
+
+    async def newest_checkpoint(self, job_id: str) -> str | None:
+        """Return the path of this job's newest complete checkpoint, as far as Flink knows it."""
+        async with FlinkRest(self.rest_url) as rest:
+            found = await rest.checkpoints(job_id)
+        return found.newest.path if found is not None and found.newest is not None else None
+
+    async def close(self) -> None:
+        """Delete every object of the StreamApp's Flink and wait until all pods are gone.
+
+        Raises:
+            TemporaryError: A pod is still there after the time.
+        """
+        async with self._changing:
+            await self._objects.delete_all(timeout=CLOSE_LIMIT)
+            self._seen = None
+
+    async def detach(self) -> None:
+        """Let go without ending anything: nothing is held but the cluster's own objects."""

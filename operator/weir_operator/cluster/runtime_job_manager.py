@@ -1,0 +1,165 @@
+"""The JobManager of one StreamApp as a Deployment, with all that it needs around it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from weir_operator.cluster import manifests
+from weir_operator.cluster.api import Body
+from weir_operator.cluster.flink_pods import APP, REVISION, FlinkPods
+from weir_operator.cluster.manifests_flink import (
+    METRICS_PORT,
+    REST_PORT,
+    config_map,
+    job_manager_files,
+)
+from weir_operator.cluster.pod_states import is_alive, url, waiting_for
+from weir_operator.cluster.runtime_objects import AppObjects
+from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
+from weir_operator.flink.rest import FlinkRest
+
+START_LIMIT = 120.0
+"""Seconds in which it must answer: the image may have to be fetched."""
+ANSWER_LIMIT = 2.0
+"""Seconds for one answer while it starts."""
+_POLL = 0.2  # seconds between two questions while it starts
+_APPS = "apps/v1"
+
+
+class JobManagerPod:
+    """Makes, finds and upgrades the one JobManager of a StreamApp."""
+
+    def __init__(self, objects: AppObjects, pods: FlinkPods) -> None:
+        self._objects = objects
+        self._address = f"{pods.job_manager}.{pods.namespace}.svc"
+        self._applied: FlinkPods | None = None
+        self._session: str | None = None
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address; the Service's name until its address is known."""
+        return url(self._address, REST_PORT)
+
+    @property
+    def metrics_url(self) -> str:
+        """Where its reporter answers."""
+        return url(self._address, METRICS_PORT, "/metrics")
+
+    async def ensure(self, pods: FlinkPods) -> bool:
+        """Bring it about and wait until it answers; return whether a session before it is gone.
+
+        Where state outlives the pod, Flink takes up the job again by itself after a loss, and only
+        a JobManager that was made just now has none.
+
+        Raises:
+            TemporaryError: It does not answer in time.
+            PodsPendingError: Its pod does not come to run.
+            PermanentError: The cluster refuses an object.
+        """
+        found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
+        if found is not None:
+            _check_owner(found, pods)
+        if found is None or self._applied is not pods:
+            if found is None and pods.survives:
+                # What an earlier StreamApp of this name left points to jobs of its own.
+                await self._objects.forget_recovery()
+            await self._apply(pods)
+            self._applied = pods
+            outdated = found is not None and found["metadata"]["labels"][REVISION] != pods.revision
+            if outdated:
+                await self._wait_for_rollout(pods)
+        await self._wait_for_answer(pods)
+        return found is None or await self._lost_its_session(pods)
+
+    async def _apply(self, pods: FlinkPods) -> None:
+        labels = pods.labels(manifests.JOB_MANAGER)
+        files = config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+        await self._objects.apply(
+            manifests.service_account(pods),
+            manifests.role(pods),
+            manifests.role_binding(pods),
+            manifests.network_policy(pods),
+            manifests.service(pods),
+            manifests.disruption_budget(pods),
+            files,
+            manifests.job_manager(pods, files["metadata"]["name"]),
+        )
+        made = await self._objects.api.get(self._objects.path("Service", pods.job_manager))
+        # By address, so that nothing waits for a name; it stays as long as the Service does.
+        self._address = made["spec"]["clusterIP"]
+
+    async def _wait_for_rollout(self, pods: FlinkPods) -> None:
+        """Wait until no pod of an earlier revision is left, which could still answer."""
+        deadline = _now() + START_LIMIT
+        while any(
+            pod["metadata"]["labels"].get(REVISION) != pods.revision for pod in await self._pods()
+        ):
+            if _now() >= deadline:
+                raise TemporaryError(
+                    f"The JobManager of {pods.app} was not replaced within {START_LIMIT:g} s"
+                )
+            await asyncio.sleep(_POLL)
+
+    async def _wait_for_answer(self, pods: FlinkPods) -> None:
+        deadline = _now() + START_LIMIT
+        async with FlinkRest(self.rest_url, timeout=ANSWER_LIMIT) as rest:
+            while True:
+                try:
+                    # An election that is not over is answered with 503: jobs are taken up before.
+                    await rest.jobs()
+                    return
+                except TemporaryError as error:
+                    if _now() >= deadline:
+                        raise await self._silence(pods, error) from error
+                await asyncio.sleep(_POLL)
+
+    async def _silence(self, pods: FlinkPods, error: TemporaryError) -> TemporaryError:
+        """Return why nobody answers."""
+        for pod in await self._pods():
+            if reason := waiting_for(pod):
+                return PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
+        return TemporaryError(
+            f"The JobManager of {pods.app} did not answer within {START_LIMIT:g} s: {error}"
+        )
+
+    async def _lost_its_session(self, pods: FlinkPods) -> bool:
+        """Return whether its process is another than before, and state did not outlive it."""
+        if pods.survives:
+            return False
+        running = [pod for pod in await self._pods() if is_alive(pod)]
+        if not running:
+            return False  # the next look sees the one that follows
+        before, self._session = self._session, _process(running[0])
+        return before is not None and before != self._session
+
+    async def _pods(self) -> tuple[Body, ...]:
+        return await self._objects.pods({"weir.dev/component": manifests.JOB_MANAGER})
+
+
+def _check_owner(found: Body, pods: FlinkPods) -> None:
+    """Refuse to take what another object made, or a StreamApp that has meanwhile been deleted.
+
+    Raises:
+        TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.
+        PermanentError: It is somebody else's.
+    """
+    if found["metadata"].get("labels", {}).get(APP) != pods.name:
+        raise PermanentError(
+            f"Deployment {pods.job_manager} exists in {pods.namespace} and is not Weir's;"
+            " rename it or the StreamApp"
+        )
+    owners = {each["uid"] for each in found["metadata"].get("ownerReferences") or ()}
+    if owners and pods.owner.uid not in owners:
+        raise TemporaryError(
+            f"Deployment {pods.job_manager} still belongs to an earlier {pods.owner.kind}"
+            f" {pods.name}, which is being deleted"
+        )
+
+
+def _process(pod: Body) -> str:
+    containers = [each.get("containerID") for each in pod["status"].get("containerStatuses") or ()]
+    return f"{pod['metadata']['uid']}/{containers}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,230 @@
+"""The TaskManagers of one StreamApp: ReplicaSets per (operator, pool), sized by Weir.
+
+A ReplicaSet replaces what is lost while Weir is away; which of its pods goes when there are to be
+fewer is Weir's choice, by `controller.kubernetes.io/pod-deletion-cost`. Counting goes by the pods
+that are there and not by the number in the ReplicaSet, so a step that is taken twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from weir_operator.cluster import manifests
+from weir_operator.cluster.api import Body, ConflictError, NotFoundError
+from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, POOL, FlinkPods
+from weir_operator.cluster.manifests_flink import config_map, task_manager_files
+from weir_operator.cluster.nodes import NodeNotices
+from weir_operator.cluster.pod_states import condition, is_alive, replica
+from weir_operator.cluster.runtime_objects import AppObjects
+from weir_operator.errors import PodsPendingError, TemporaryError
+from weir_operator.runtime.seam import Replica, ReplicaSpec
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+FIRST_TO_GO = "-2147483647"
+CREATION_LIMIT = 15.0
+"""Seconds in which the cluster makes the pods of a ReplicaSet, wherever they are to run then."""
+CHOICE_LIMIT = 2.0
+"""Seconds after which a pod that was chosen to go and was passed over is deleted by name."""
+DELETION_LIMIT = 30.0
+"""Seconds in which pods are told to end."""
+_POLL = 0.1
+_APPS = "apps/v1"
+
+Group = tuple[str, str]
+"""Operator and pool."""
+
+
+class TaskManagerPods:
+    """Starts, finds and ends the TaskManagers of a StreamApp."""
+
+    def __init__(self, objects: AppObjects, nodes: NodeNotices) -> None:
+        self._objects = objects
+        self._nodes = nodes
+
+    async def replicas(self, pods: FlinkPods) -> tuple[Replica, ...]:
+        """Return those that are alive or about to be, ordered by id."""
+        going = await self._nodes.going()
+        return tuple(
+            replica(pod, pods, doomed=going.get(pod["spec"].get("nodeName", ""), ""))
+            for pod in await self._alive()
+        )
+
+    async def start(self, pods: FlinkPods, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Start one per spec and return their ids, once the cluster has made the pods.
+
+        Raises:
+            PodsPendingError: It does not make them; none is left behind.
+        """
+        grouped: dict[Group, list[str]] = {}
+        for spec in wanted:
+            grouped.setdefault((spec.operator, spec.pool), []).append(spec.size)
+        before = {pod["metadata"]["name"] for pod in await self._alive()}
+        started = await asyncio.gather(
+            *(self._start_group(pods, group, sizes) for group, sizes in grouped.items()),
+            return_exceptions=True,
+        )
+        failures = [each for each in started if isinstance(each, BaseException)]
+        if failures:
+            new = [
+                pod["metadata"]["name"]
+                for pod in await self._alive()
+                if pod["metadata"]["name"] not in before
+            ]
+            await self.stop(new)
+            raise failures[0]
+        if grouped:
+            await self._objects.prune_config_maps()
+        return tuple(
+            name for each in started if not isinstance(each, BaseException) for name in each
+        )
+
+    async def stop(self, ids: Iterable[str]) -> None:
+        """End these, by their ReplicaSets, and wait until they are told to end.
+
+        Raises:
+            TemporaryError: One is not told to end in time.
+        """
+        chosen = set(ids)
+        alive = await self._alive()
+        groups = {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}
+        await asyncio.gather(
+            *(
+                self._shrink(group, [pod for pod in alive if _group(pod) == group], chosen)
+                for group in groups
+            )
+        )
+
+    async def remember_sizes(self, sizes: Mapping[Group, str], pods: FlinkPods) -> None:
+        """Let the replacements of lost replicas have these sizes from now on."""
+        for (operator, pool), size in sizes.items():
+            found = await self._set(pods, operator, pool)
+            if found is not None:
+                await self._apply_set(pods, (operator, pool), size, found["spec"]["replicas"])
+
+    async def _start_group(
+        self, pods: FlinkPods, group: Group, sizes: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Start replicas of one group, size by size: the template has one at a time."""
+        started: list[str] = []
+        for size, count in sorted(Counter(sizes).items()):
+            before = {pod["metadata"]["name"] for pod in await self._alive(group)}
+            replicas = len(before) + count
+            await self._apply_set(pods, group, size, replicas)
+            try:
+                present = await self._wait_for(pods, group, replicas)
+            except PodsPendingError:
+                await self._apply_set(pods, group, size, len(before))
+                raise
+            started += sorted(present - before)
+        return tuple(started)
+
+    async def _apply_set(self, pods: FlinkPods, group: Group, size: str, replicas: int) -> None:
+        operator, pool = group
+        labels = pods.labels(manifests.TASK_MANAGER, operator=operator, pool=pool)
+        files = config_map(
+            pods,
+            pods.workload(operator, pool),
+            labels,
+            task_manager_files(pods, operator, pool),
+        )
+        workload = manifests.task_managers(
+            pods,
+            operator,
+            pool,
+            size=size,
+            replicas=replicas,
+            config_map=files["metadata"]["name"],
+        )
+        await self._objects.apply(files, workload)
+
+    async def _wait_for(self, pods: FlinkPods, group: Group, replicas: int) -> set[str]:
+        """Return the names of the group's pods once there are enough."""
+        deadline = _now() + CREATION_LIMIT
+        while True:
+            present = {pod["metadata"]["name"] for pod in await self._alive(group)}
+            if len(present) >= replicas:
+                return present
+            found = await self._set(pods, *group)
+            failure = condition(found, "ReplicaFailure") if found else {}
+            if failure.get("status") == "True":
+                raise PodsPendingError(
+                    f"The cluster refuses {group[0]} on {group[1]}: {failure.get('message', '')}",
+                    (group,),
+                )
+            if _now() >= deadline:
+                raise PodsPendingError(
+                    f"The cluster made no pod of {group[0]} on {group[1]} within"
+                    f" {CREATION_LIMIT:g} s; is its controller manager away?",
+                    (group,),
+                )
+            await asyncio.sleep(_POLL)
+
+    async def _shrink(self, group: Group, members: Sequence[Body], chosen: set[str]) -> None:
+        """Take the chosen pods out of a group, and nobody else."""
+        leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
+        for pod in leaving:
+            await self._mark(pod)
+        name = _owner(leaving[0])
+        if name is not None:
+            staying = {"spec": {"replicas": len(members) - len(leaving)}}
+            # Where somebody deleted the ReplicaSet, its pods are deleted by name below.
+            with suppress(NotFoundError):
+                await self._objects.api.patch(
+                    self._objects.path("ReplicaSet", name, group=_APPS), staying
+                )
+        await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
+
+    async def _mark(self, pod: Body) -> None:
+        try:
+            await self._objects.api.patch(
+                self._objects.path("Pod", pod["metadata"]["name"]),
+                {"metadata": {"annotations": {DELETION_COST: FIRST_TO_GO}}},
+            )
+        except (NotFoundError, ConflictError):
+            return  # gone by itself, or changed while it goes
+
+    async def _wait_until_told(self, group: Group, names: set[str]) -> None:
+        began = _now()
+        named: set[str] = set()
+        while left := names & {pod["metadata"]["name"] for pod in await self._alive(group)}:
+            waited = _now() - began
+            if waited >= DELETION_LIMIT:
+                raise TemporaryError(
+                    f"The cluster did not end {', '.join(sorted(left))} within {DELETION_LIMIT:g} s"
+                )
+            if waited >= CHOICE_LIMIT and left - named:
+                # It prefers pods that do not run yet, whatever they cost. The count stays right:
+                # a pod more of the same make takes the place of the one that is deleted here.
+                for name in left - named:
+                    await self._objects.api.delete(self._objects.path("Pod", name))
+                named |= left
+            await asyncio.sleep(_POLL)
+
+    async def _alive(self, group: Group | None = None) -> tuple[Body, ...]:
+        labels = {COMPONENT: manifests.TASK_MANAGER}
+        if group is not None:
+            labels |= {OPERATOR: group[0], POOL: group[1]}
+        found = [pod for pod in await self._objects.pods(labels) if is_alive(pod)]
+        return tuple(sorted(found, key=lambda pod: str(pod["metadata"]["name"])))
+
+    async def _set(self, pods: FlinkPods, operator: str, pool: str) -> Body | None:
+        return await self._objects.find("ReplicaSet", pods.workload(operator, pool), group=_APPS)
+
+
+def _group(pod: Body) -> Group:
+    labels = pod["metadata"]["labels"]
+    return labels[OPERATOR], labels[POOL]
+
+
+def _owner(pod: Body) -> str | None:
+    for each in pod["metadata"].get("ownerReferences") or ():
+        if each["kind"] == "ReplicaSet":
+            return str(each["name"])
+    return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
