@@ -47,21 +47,19 @@ async def lease(kube):
     return (await kube.get(path)).body["spec"]
 
 
-async def test_of_many_candidates_at_once_one_gets_the_lease(leader, kube):
-    candidates = [leader(f"pod-{number}", retry_every=0.01) for number in range(8)]
-    tasks = [asyncio.create_task(each.acquire()) for each in candidates]
+async def test_of_many_candidates_one_at_a_time_gets_the_lease(leader, kube):
+    candidates = [leader(f"pod-{number}", retry_every=0.01) for number in range(5)]
+    waiting = {asyncio.create_task(each.acquire()) for each in candidates}
 
-    done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-
-    try:
+    served = []
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         assert len(done) == 1
         (holder,) = [each for each in candidates if each.holds]
-        assert tasks[candidates.index(holder)] in done
-        assert (await lease(kube))["holderIdentity"] == f"pod-{candidates.index(holder)}"
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        served.append((await lease(kube))["holderIdentity"])
+        await holder.release()
+
+    assert sorted(served) == [f"pod-{number}" for number in range(5)]
 
 
 async def test_a_lease_given_back_is_taken_at_once(leader, kube):
@@ -87,33 +85,24 @@ async def test_a_dead_holders_lease_is_taken_after_its_duration_and_not_before(l
     assert (await lease(kube))["leaseTransitions"] == 1
 
 
-async def test_a_renewal_whose_answer_was_lost_is_no_loss(leader, proxy):
+async def test_a_lost_answer_is_no_lost_lease_but_a_server_that_stays_away_is(leader, proxy):
     clock = ImpatientClock()
     holder = leader("holder", clock)
     await holder.acquire()
     proxy.inject(LoseAnswer(method="PUT", path="leases"))
-
     keeping = asyncio.create_task(holder.keep())
     while proxy.count("PUT", "leases") < 4:
         assert not keeping.done(), keeping
         await asyncio.sleep(0.01)
-
-    keeping.cancel()
     assert holder.holds
 
-
-async def test_a_holder_that_cannot_renew_stops_before_another_may_begin(leader, proxy):
-    clock = ImpatientClock()
-    holder = leader("holder", clock)
-    await holder.acquire()
-    taken = clock.now()
+    renewed = clock.now()
     proxy.inject(Drop(path="leases", times=None))
-
     with pytest.raises(LeaseLostError):
-        await holder.keep()
+        await keeping
 
     assert not holder.holds
-    assert clock.now() - taken < TIMES.duration
+    assert clock.now() - renewed < TIMES.duration, "another may hold it by now"
 
 
 @pytest.fixture
