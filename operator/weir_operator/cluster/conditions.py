@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from weir_operator.controller.application import Tick
+from weir_operator.controller.guards import Cause, Guard
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.streamapp.status import Condition, shorten
 
@@ -78,6 +79,19 @@ def judge_progress(change: RescaleJournal | None) -> Aspect:
     if change is None or change.step.is_end:
         return Aspect("Progressing", "False", "Idle", "No change is under way")
     return Aspect("Progressing", "True", str(change.step), f"{change.kind}: {change.reason}")
+
+
+def judge_pause(guards: Sequence[Guard]) -> Aspect:
+    """Return whether scaling stands still, wholly or in one direction."""
+    if not guards:
+        return Aspect("Paused", "False", "NotPaused", "Scaling is not paused")
+    reasons = {
+        Cause.PAUSE: "PausedByAnnotation",
+        Cause.WINDOW: "BlockedPeriod",
+        Cause.REFUSED: "ScalingRefused",
+    }
+    text = "; ".join(guard.reason for guard in guards)
+    return Aspect("Paused", "True", reasons[guards[0].cause], text[:1].upper() + text[1:])
 
 
 def judge_change(change: RescaleJournal | None) -> Aspect:

@@ -19,6 +19,7 @@ from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Loops, Memory, open_loops, open_memory
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
+from weir_operator.controller.directives import directives_of
 from weir_operator.errors import InvalidStreamAppError, PermanentError, TemporaryError, WeirError
 from weir_operator.rescale.jobs import LIVE_STATES
 from weir_operator.streamapp.loading import parse_manifest
@@ -61,7 +62,7 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
     async with (
         notebook.writing(),
         open_memory(office, resource, door, notebook) as memory,
-        open_loops(office, app, resource, memory, notebook) as loops,
+        open_loops(office, app, resource, memory, notebook, lambda: directives_of(app)) as loops,
     ):
         if app.spec.deletion_policy is DeletionPolicy.DELETE:
             await _discard(memory, loops, notebook, office)

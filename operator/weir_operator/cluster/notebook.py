@@ -25,6 +25,8 @@ from weir_operator.cluster.status_view import (
 )
 from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.controller.application import Tick
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.guards import guards_at
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.errors import TemporaryError
@@ -101,9 +103,19 @@ class Notebook:
         """Keep no more records."""
         self._records = self._store = None
 
-    def set_spec(self, generation: int, mistake: str) -> None:
-        """Tell of which spec the status speaks, and why that cannot be right."""
-        self._note(replace(self.facts, generation=generation, mistake=mistake))
+    def set_spec(self, generation: int, mistake: str, asked: Directives | None) -> None:
+        """Tell of which spec the status speaks, what it asks, and why it cannot be right.
+
+        Args:
+            generation: Of the spec.
+            mistake: Why it cannot be right; empty where it can.
+            asked: What the last right one asks of the loops; `None` where there was none.
+        """
+        facts = replace(self.facts, generation=generation, mistake=mistake)
+        if asked is not None:
+            guards = guards_at(asked, self._office.clock.now())
+            facts = replace(facts, mode=asked.mode, guards=guards)
+        self._note(facts)
 
     def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
         """Take over by what the loops reckon, where that does not follow from the spec alone."""

@@ -15,6 +15,7 @@ from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.leader import Fence
 from weir_operator.cluster.objects import ObjectApi, Resource
 from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
@@ -79,6 +80,8 @@ class Office:
     clock: Clock
     state: Path
     """Folder of what outlives the process: records, what was learned."""
+    shared_restarts: SharedRestarts | None = None
+    """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(16))
     """Bounds how many statuses are read at once at the start, when all StreamApps are new."""

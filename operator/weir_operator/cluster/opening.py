@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,15 @@ from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
 from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.controller import assembly
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at whether a job lives: Kubernetes brings back pods by itself, and
+Flink the job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +64,23 @@ async def open_memory(
 
 @asynccontextmanager
 async def open_loops(
-    office: Office, app: StreamApp, resource: Resource, memory: Memory, notebook: Notebook
+    office: Office,
+    app: StreamApp,
+    resource: Resource,
+    memory: Memory,
+    notebook: Notebook,
+    directives: Callable[[], Directives],
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end its job is let go and runs on."""
+    """Put the loops of `app` together; in the end its job is let go and runs on.
+
+    Args:
+        office: What all StreamApps share.
+        app: The spec that the loops are made for.
+        resource: The object.
+        memory: Opened before.
+        notebook: Where everything is told.
+        directives: What people ask of the loops now, read at every tick.
+    """
     async with AsyncExitStack() as stack:
         runtime = office.worlds.runtime(app, resource)
         stack.push_async_callback(runtime.detach)
@@ -79,6 +99,18 @@ async def open_loops(
             on_tick=notebook.on_tick,
             on_event=notebook.on_event,
             on_change=notebook.on_change,
+            directives=directives,
+            shared_restarts=office.shared_restarts,
+            phase=phase_of(resource),
+            look_every=LOOK_EVERY,
         )
         steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
+
+
+def phase_of(resource: Resource) -> float:
+    """Return the place of a StreamApp's ticks in their interval, a share of it.
+
+    Evenly spread over StreamApps, and the same in every process.
+    """
+    return zlib.crc32(resource.uid.encode()) / 2**32

@@ -36,7 +36,9 @@ from weir_operator.cluster.office import Api, Office, Worlds
 from weir_operator.cluster.reconcile import Reconciler
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
+from weir_policies.application_manager.restart_budget import RestartBudget
 
 log = structlog.get_logger()
 
@@ -71,6 +73,7 @@ class Controller:
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
+                shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,
         )
@@ -205,6 +208,13 @@ class Controller:
         self._telemetry.leader.set(self._leader.holds)
         self._telemetry.watch_age.set(self._canary.age)
         return self._telemetry.render()
+
+
+def _share_restarts(settings: ControllerSettings, now: float) -> SharedRestarts | None:
+    most = settings.restarts_per_hour
+    if most is None:
+        return None
+    return SharedRestarts(RestartBudget(size=most, refill_every=3600.0 / most), now=now)
 
 
 async def run_controller(

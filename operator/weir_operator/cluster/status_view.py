@@ -13,6 +13,7 @@ from weir_operator.cluster.conditions import (
     judge_metrics,
     judge_model,
     judge_objective,
+    judge_pause,
     judge_progress,
     render,
     stamp,
@@ -20,6 +21,7 @@ from weir_operator.cluster.conditions import (
 from weir_operator.controller.application import Tick
 from weir_operator.controller.assembly import loop_settings
 from weir_operator.controller.bill import cost_per_hour, prices
+from weir_operator.controller.guards import Cause, Guard
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
@@ -35,8 +37,6 @@ from weir_operator.streamapp.status import (
 DAY = 86_400.0
 LONGEST_REASON = 256
 """Characters of an operator's last decision: there may be a hundred operators."""
-
-NOT_PAUSED = Aspect("Paused", "False", "NotPaused", "Scaling is not paused")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,9 @@ class Facts:
     """The last one."""
     model: Aspect | None = None
     """What the last tick that decided knew of the operators' models."""
-    paused: Aspect = NOT_PAUSED
+    mode: Mode = Mode.AUTO
+    guards: tuple[Guard, ...] = ()
+    """Pauses and blocked periods that hold now."""
     change: RescaleJournal | None = None
     """The change under way, or the last one."""
     last_action: str = ""
@@ -65,8 +67,6 @@ class Facts:
     """The last of each operator."""
     restarts: tuple[float, ...] = ()
     """Unix times of the restarts that scaling caused, oldest first."""
-    window: str = ""
-    """The blocked period that is open."""
     advice: str = ""
     """What following the decisions would have saved, in a sentence."""
 
@@ -87,6 +87,7 @@ def see_tick(facts: Facts, tick: Tick) -> Facts:
         facts,
         tick=tick,
         deployments=dict(tick.deployments),
+        guards=tick.guards,
         model=judge_model(tick, facts.model),
     )
 
@@ -121,7 +122,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
     aspects = [ready, judge_metrics(tick), judge_model(None, facts.model)]
     if settings is not None:
         aspects.append(judge_objective(tick, bound=settings.bound, statistic=settings.statistic))
-    aspects += [judge_progress(facts.change), facts.paused, judge_change(facts.change)]
+    aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
     figures = figures_of(facts)
     cost = figures["cost"]
     return StreamAppStatus(
@@ -136,7 +137,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         cost_per_hour=None if math.isnan(cost) else f"{cost:.4g}",
         last_action=facts.last_action or before.last_action,
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
-        window=facts.window or None,
+        window=next((g.name for g in facts.guards if g.cause is Cause.WINDOW), None),
         advice=shorten(facts.advice) or None,
         operators=tuple(_operator(facts, name) for name in facts.deployments),
     )
@@ -182,7 +183,7 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
 
 def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
     """Return the last decision, or that the tick after it was held."""
-    tick, mode = facts.tick, facts.settings.mode if facts.settings else None
+    tick = facts.tick
     stays = record.decision.target == record.observation.deployment
     reason = (
         f"{record.decision.reason}; {record.verdict}"
@@ -197,7 +198,7 @@ def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
     elif stays:
         outcome = Outcome.STAYED
     else:
-        outcome = Outcome.ADVISED if mode is Mode.ADVISE else Outcome.DENIED
+        outcome = Outcome.ADVISED if facts.mode is Mode.ADVISE else Outcome.DENIED
     return DecisionStatus(
         id=record.id, time=stamp(time), outcome=outcome, message=shorten(reason, LONGEST_REASON)
     )

@@ -24,6 +24,11 @@ from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Memory, open_loops, open_memory
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
+from weir_operator.controller.directives import (
+    Directives,
+    carried_by_directives,
+    directives_of,
+)
 from weir_operator.errors import (
     InvalidStreamAppError,
     PermanentError,
@@ -31,7 +36,7 @@ from weir_operator.errors import (
     WeirError,
 )
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.models import Spec, StreamApp
+from weir_operator.streamapp.models import StreamApp
 from weir_policies.errors import WeirPolicyError
 
 log = structlog.get_logger()
@@ -53,6 +58,7 @@ class SteeredApp:
         self.resource = resource
         self._office = office
         self._app: StreamApp | None = None
+        self._asked: Directives | None = None  # what people ask of the loops as they run
         self._mistake: InvalidStreamAppError | None = None
         self._told_mistake = ""
         self._stop = asyncio.Event()  # ends the present life
@@ -80,10 +86,12 @@ class SteeredApp:
             self._app = parse_manifest(resource.manifest)
         except InvalidStreamAppError as mistake:
             self._mistake = mistake  # the last right spec goes on to be steered by
+        if self._app is not None and self._mistake is None:
+            self._asked = directives_of(self._app)
         self._tell_spec()
         if self._app is None or self._mistake is not None:
             return
-        if before is None or asks_for_other_loops(before.spec, self._app.spec):
+        if before is None or not carried_by_directives(before.spec, self._app.spec):
             self._stop.set()
             self._news.set()
 
@@ -158,7 +166,9 @@ class SteeredApp:
             notebook.set_ready("True", "Advising", "The job is seen and advised, never touched")
             await self._advise(app, memory, notebook, stop)
             return
-        async with open_loops(office, app, self.resource, memory, notebook) as loops:
+        async with open_loops(
+            office, app, self.resource, memory, notebook, lambda: self._asked or directives_of(app)
+        ) as loops:
             notebook.set_ready("False", "Starting", "The job is being brought up")
             await office.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
@@ -195,7 +205,7 @@ class SteeredApp:
         if self._notebook is None:
             return
         sentence = str(self._mistake or "")
-        self._notebook.set_spec(self.resource.generation, sentence)
+        self._notebook.set_spec(self.resource.generation, sentence, self._asked)
         if sentence and sentence != self._told_mistake:
             self._notebook.tell("InvalidSpec", sentence)
         self._told_mistake = sentence
@@ -212,11 +222,6 @@ class SteeredApp:
         # Spread, or all StreamApps that an outage has stopped would come back in one moment.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds * random.uniform(0.75, 1.25))
-
-
-def asks_for_other_loops(before: Spec, after: Spec) -> bool:
-    """Return whether the loops must be put together anew for another spec."""
-    return before != after
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:

@@ -163,7 +163,7 @@ class ApplicationController:
             await self._clock.sleep(self._settings.look_every)
 
     async def _tick_for_ever(self) -> None:
-        due = self._clock.now() + self._settings.interval
+        due = find_first_tick(self._clock.now(), self._settings.interval, self._settings.phase)
         while True:
             await self._clock.sleep(max(0.0, due - self._clock.now()))
             # Ticks keep their places in time; one that took too long skips the ones it missed.
@@ -381,3 +381,10 @@ class ApplicationController:
             )
             for name, proposal in proposals.items()
         )
+
+
+def find_first_tick(now: float, interval: float, phase: float | None) -> float:
+    """Return when the first tick is due: after an interval, or at its place within one."""
+    if phase is None:
+        return now + interval
+    return now + (phase * interval - now) % interval

@@ -31,6 +31,9 @@ class LoopSettings:
     """Seconds for which a deployment that did worse is not tried again."""
     quality: QualitySettings = field(default_factory=QualitySettings)
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    phase: float | None = None
+    """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
+    all tick in the same moment; `None` counts from the start of the loops."""
     look_every: float = 1.0
     """Seconds between two looks at whether the job and its processes live."""
     settle: float = 0.5

@@ -7,7 +7,7 @@ from, who is told) is passed in; everything else follows from the manifest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weir_operator.clock import Clock
@@ -50,6 +50,10 @@ class Surroundings:
     """Read at every tick; `None` takes what the manifest says now."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
+    phase: float | None = None
+    """See `LoopSettings.phase`."""
+    look_every: float = 1.0
+    """Seconds between two looks at whether the job lives."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +91,11 @@ def assemble(
         UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
-    loops = assembly.loop_settings(app, policy=policy)
+    loops = replace(
+        assembly.loop_settings(app, policy=policy),
+        phase=around.phase,
+        look_every=around.look_every,
+    )
     managers = assembly.operator_managers(app, policy=policy)
     rescaler = Rescaler(
         runtime=around.runtime,
