@@ -25,6 +25,10 @@ from weir_simulator.errors import SimulatorError
 
 COMMANDS = {
     "local": ("weir_cli.local:local", "Run a StreamApp on this machine, without a cluster."),
+    "controller": (
+        "weir_cli.controller:controller",
+        "Run the controller: look after StreamApps on the cluster.",
+    ),
     "explain": (
         "weir_cli.explain:explain",
         "Show what was seen, what was weighed, what was expected, and what happened.",

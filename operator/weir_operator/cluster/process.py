@@ -21,6 +21,7 @@ import kopf
 import structlog
 
 from weir_operator.clock import SystemClock
+from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.canary import Canary
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.handlers import build_registry, operator_settings
@@ -31,13 +32,17 @@ from weir_operator.cluster.health import (
     watch_over,
 )
 from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
+from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.objects import Resource, collection
 from weir_operator.cluster.office import Api, Office, Worlds
 from weir_operator.cluster.reconcile import Reconciler
+from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.cluster.worlds import ClusterWorlds
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
+from weir_operator.streamapp.models import StreamApp
 from weir_policies.application_manager.restart_budget import RestartBudget
 
 log = structlog.get_logger()
@@ -215,6 +220,31 @@ def _share_restarts(settings: ControllerSettings, now: float) -> SharedRestarts 
     if most is None:
         return None
     return SharedRestarts(RestartBudget(size=most, refill_every=3600.0 / most), now=now)
+
+
+async def run_on_cluster(settings: ControllerSettings) -> None:
+    """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
+
+    Raises:
+        WeirError: See `Controller.run`; also where no cluster can be reached.
+    """
+    api = await KubernetesApi.connect()
+    nodes = NodeNotices(api)
+
+    def runtime_for(app: StreamApp, resource: Resource) -> KubernetesRuntime:
+        return KubernetesRuntime.of(
+            app,
+            uid=resource.uid,
+            api=api,
+            nodes=nodes,
+            controller_namespace=settings.own_namespace,
+        )
+
+    try:
+        worlds = ClusterWorlds(runtime_for, settings.prometheus)
+        await run_controller(settings, api=api, worlds=worlds)
+    finally:
+        await api.close()
 
 
 async def run_controller(

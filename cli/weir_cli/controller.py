@@ -1,0 +1,113 @@
+"""`weir controller`: the controller's process, in a cluster or beside one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def controller(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(help="Look after this namespace's StreamApps; repeatable. Default: all."),
+    ] = None,
+    state: Annotated[Path, typer.Option(help="Where what outlives the process is kept.")] = Path(
+        "/var/lib/weir"
+    ),
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            help="Read metrics from this Prometheus server. Default: from the pods.",
+            envvar="WEIR_PROMETHEUS",
+        ),
+    ] = None,
+    prometheus_token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token for Prometheus.")
+    ] = None,
+    prometheus_ca: Annotated[
+        Path | None, typer.Option(help="CA bundle to check Prometheus' certificate against.")
+    ] = None,
+    prometheus_label: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE that the series must have besides; repeatable."),
+    ] = None,
+    health_port: Annotated[
+        int, typer.Option(help="Port of /healthz, /readyz and /metrics.", min=0, max=65535)
+    ] = 8080,
+    restarts_per_hour: Annotated[
+        int | None,
+        typer.Option(help="Restarts for scaling over all StreamApps. Default: no bound.", min=1),
+    ] = None,
+    pod_name: Annotated[
+        str | None,
+        typer.Option(help="Name of this process, unlike any other's.", envvar="POD_NAME"),
+    ] = None,
+    pod_namespace: Annotated[
+        str, typer.Option(help="Namespace of the Lease.", envvar="POD_NAMESPACE")
+    ] = "default",
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Log JSON lines, for programs.")
+    ] = False,
+) -> None:
+    """Run the controller: look after StreamApps on the cluster.
+
+    The cluster is the one that the process runs in, else the one that KUBECONFIG names. Several
+    may run: one is active, the others stand by.
+    """
+    import asyncio
+
+    from weir_operator.cluster.logs import send_logs_to_stderr
+    from weir_operator.cluster.process import run_on_cluster
+    from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess
+    from weir_operator.runtime.files import storing
+
+    send_logs_to_stderr(as_json=json_logs)
+    access = None
+    if prometheus is not None:
+        access = PrometheusAccess(
+            url=prometheus,
+            token_file=prometheus_token_file,
+            ca_file=prometheus_ca,
+            labels=_read_labels(prometheus_label or []),
+        )
+    settings = ControllerSettings(
+        identity=pod_name or _make_identity(),
+        own_namespace=pod_namespace,
+        state=state,
+        namespaces=tuple(namespace or ()),
+        prometheus=access,
+        health_port=health_port,
+        restarts_per_hour=restarts_per_hour,
+    )
+    with storing(state):
+        state.mkdir(parents=True, exist_ok=True)
+    asyncio.run(run_on_cluster(settings))
+
+
+def _read_labels(texts: list[str]) -> dict[str, str]:
+    """Return labels from KEY=VALUE.
+
+    Raises:
+        PermanentError: A text is none.
+    """
+    from weir_operator.errors import PermanentError
+
+    labels = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise PermanentError(
+                f"--prometheus-label: expected KEY=VALUE, got {text!r}; write it as cluster=north"
+            )
+        labels[key] = value
+    return labels
+
+
+def _make_identity() -> str:
+    """Return a name for a process that is no pod."""
+    import socket
+    import uuid
+
+    return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
