@@ -1,0 +1,285 @@
+"""What would touch a foreign job refuses, at every gate."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from weir_operator.cluster.adopted_advice import advise, cost_of_pods, share_cost
+from weir_operator.cluster.adopted_flink import AdoptedFlink
+from weir_operator.cluster.adopted_seams import (
+    LOOK_EVERY,
+    AdoptedJobs,
+    AdoptedRuntime,
+    AdoptedStore,
+    ForeignJobError,
+    JobChangedError,
+)
+from weir_operator.cluster.adopted_testing import FakeCluster, a_pod, flink_deployment_objects
+from weir_operator.cluster.adopted_view import adopted_app
+from weir_operator.cluster.adopted_watch import JobWatch
+from weir_operator.controller import assembly
+from weir_operator.controller.application import Tick
+from weir_operator.controller.bill import cost_per_hour
+from weir_operator.controller.observing import Sight, dataflow_of
+from weir_operator.controller.proposals import Proposal
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.seam import Window
+from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
+from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.status import AppStatus
+from weir_operator.streamapp.testing import a_stream_app
+from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.staying import stay
+from weir_policies.promise import Expectation, Observation
+
+RECORDED = Path(__file__).parent / "recorded"
+JOB = "5" * 32
+APP = a_stream_app(
+    mode="Advise",
+    flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}},
+    nodePools=[
+        {"name": "small", "nodeSelector": {"weir.dev/pool": "small"}, "price": 0.04},
+        {"name": "large", "nodeSelector": {"weir.dev/pool": "large"}, "price": 0.10},
+    ],
+)
+
+
+class RecordedFlink:
+    """A JobManager that answers as one of Flink 2.3 did; a test may change what it says."""
+
+    def __init__(self):
+        self.port = 0
+        self.answers = {"/jobs/overview": "jobs", "/taskmanagers": "taskmanagers"}
+        self.answers[f"/jobs/{JOB}"] = "job"
+        for vertex, name in (
+            ("bc764cd8ddf7a0cff126f51c16239658", "source"),
+            ("0a448493b4782967b150582570326227", "score"),
+            ("ea632d67b7d595e5b851708ae9ad79d6", "sink"),
+        ):
+            self.answers[f"/jobs/{JOB}/vertices/{vertex}"] = f"vertex-{name}"
+        self.replacing = {}
+        self.asked = []
+
+    async def answer(self, request):
+        self.asked.append(request.method)
+        text = (RECORDED / f"{self.answers[request.path]}.json").read_text()
+        for old, new in self.replacing.items():
+            text = text.replace(old, new)
+        return web.Response(text=text, content_type="application/json")
+
+
+@pytest.fixture
+async def flink():
+    recorded = RecordedFlink()
+    server = web.Application()
+    server.router.add_route("*", "/{path:.*}", recorded.answer)
+    async with TestServer(server, host="127.0.0.1") as started:
+        recorded.port = started.port or 0
+        yield recorded
+
+
+@pytest.fixture
+async def watch(flink):
+    watch = JobWatch(APP, FakeCluster(flink_deployment_objects(port=flink.port)))
+    await watch.refresh()
+    yield watch
+    await watch.close()
+
+
+async def test_the_client_sends_nothing_but_get(flink):
+    async with AdoptedFlink(f"http://127.0.0.1:{flink.port}") as client:
+        for change in (
+            client.cancel(JOB),
+            client.stop_with_savepoint(JOB, trigger_id="t"),
+            client.run_jar("x.jar", job_id=JOB),
+            client.dispose_savepoint("/savepoint"),
+        ):
+            with pytest.raises(PermanentError, match=r"nothing but questions .*advised only"):
+                await change
+
+    assert flink.asked == []
+
+
+async def test_the_runtime_shows_the_replicas_and_refuses_every_change(watch):
+    runtime = AdoptedRuntime(watch)
+    spec = ReplicaSpec(operator="score-slow", pool="small", size="1")
+
+    assert len(await runtime.replicas()) == 6
+    assert not await runtime.ensure_job_manager()
+    for change in (runtime.start([spec]), runtime.stop(["tm-a"]), runtime.resize({"tm-a": "1"})):
+        with pytest.raises(ForeignJobError, match="advised only"):
+            await change
+
+
+async def test_the_jobs_client_refuses_as_well(watch, flink):
+    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=FakeClock())
+    flink.asked.clear()
+
+    with pytest.raises(PermanentError):
+        await jobs.cancel(JOB)
+
+    assert flink.asked == []
+
+
+async def test_a_look_is_taken_only_where_the_last_one_is_old(watch, flink):
+    clock = FakeClock()
+    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=clock)
+    flink.asked.clear()
+
+    await jobs.progress(JOB)
+    soon = len(flink.asked)
+    clock.time += LOOK_EVERY
+    found = await jobs.progress(JOB)
+
+    assert soon == 0
+    assert flink.asked
+    assert found is not None
+    assert found.running
+
+
+async def test_a_job_with_other_vertices_ends_the_loops(watch, flink):
+    clock = FakeClock()
+    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=clock)
+    flink.replacing = {"Score (slow)": "Score (fast)"}
+    clock.time += LOOK_EVERY
+
+    with pytest.raises(JobChangedError, match="source-numbers, score-fast, nowhere-writer"):
+        await jobs.progress(JOB)
+
+
+async def test_a_job_that_is_gone_is_waited_for(watch, flink):
+    flink.replacing = {'"state":"RUNNING"': '"state":"FINISHED"'}
+
+    with pytest.raises(TemporaryError, match="no job runs"):
+        await watch.refresh()
+
+    assert watch.job is None
+    assert await AdoptedRuntime(watch).replicas() == ()
+
+
+async def test_a_cluster_of_two_jobs_is_not_guessed_at(watch, flink):
+    two = (RECORDED / "jobs.json").read_text()
+    one = two[len('{"jobs":[') : two.rindex("]}")]
+    flink.replacing = {one: f"{one},{one}"}
+
+    with pytest.raises(PermanentError, match="runs one job, got 2: stock, stock"):
+        await watch.refresh()
+
+
+async def test_pods_are_asked_for_only_when_other_task_managers_register(flink):
+    cluster = FakeCluster(flink_deployment_objects(port=flink.port))
+    watch = JobWatch(APP, cluster)
+    await watch.refresh()
+    asked = len(cluster.asked)
+
+    await watch.refresh()
+    again = len(cluster.asked)
+    flink.replacing = {'"tm-a"': '"tm-b"'}
+    cluster.objects["/api/v1/namespaces/default/pods"].append(a_pod("tm-b", node=None))
+    await watch.refresh()
+    await watch.close()
+
+    assert again == asked
+    assert len(cluster.asked) > again
+
+
+async def test_what_is_saved_leaves_the_foreign_job_out(watch):
+    inner = MemoryStatusStore()
+    store = AdoptedStore(inner, watch)
+    seen = store.load()
+
+    await store.save(seen.model_copy(update={"restart_tokens": {"left": 2}}))
+
+    assert seen.job_id == JOB
+    assert seen.deployments["score-slow"] == {"small/1": 2}
+    assert inner.load() == AppStatus(restart_tokens={"left": 2})
+
+
+def a_tick(app, managers, view, targets):
+    """A tick in which each operator's manager decided for `targets`."""
+    proposals = {}
+    for name, target in targets.items():
+        types = managers[name].model.node_types
+        seen = Observation(
+            time=0.0,
+            time_of_week=0.0,
+            interval=60.0,
+            model=managers[name].model,
+            deployment=Deployment.from_named(view.deployments[name], types),
+            rate=40.0,
+            processed=40.0,
+            response_time=0.01,
+            utilisation=(0.2, 0.2),
+            backlog=0.0,
+            replica_ages=(60.0, 60.0),
+            budget=0.05,
+        )
+        decision = replace(
+            stay(seen, f"{name} needs this"),
+            target=Deployment.from_named(target, types),
+            expectation=Expectation(response_time=0.01, utilisation=0.4, cost_per_hour=0.0),
+        )
+        proposals[name] = Proposal(observation=seen, decision=decision)
+    output, _ = measure_output(Window(start=0.0, end=60.0, series=()))
+    return Tick(
+        now=60.0,
+        sight=Sight(output=output, app=None, problems=()),
+        violated=None,
+        deployments=view.deployments,
+        budgets={},
+        proposals=proposals,
+        verdicts={},
+        held="",
+        dataflow=dataflow_of(view.topology, None),
+    )
+
+
+async def test_the_bill_now_is_that_of_the_pods_and_the_bill_advised_that_of_weir(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+    managers = assembly.operator_managers(app)
+    targets = {name: {"small/1": 1} for name in managers}
+    targets["score-slow"] = {"large/1": 2}
+
+    advice = advise(
+        a_tick(app, managers, view, targets),
+        view,
+        managers,
+        cost_now=cost_of_pods(app, (*view.places.values(), *watch.job_managers)),
+        job_manager_price=0.02,
+    )
+
+    assert advice is not None
+    assert advice.cost_now == pytest.approx(2 * 0.04 + 1 * 0.04)
+    assert advice.cost_advised == pytest.approx(0.02 + 2 * 0.04 + 2 * 0.10)
+    assert advice.saved_a_day == pytest.approx(24 * (0.12 - 0.30))
+    assert advice.response_time == pytest.approx(0.03)
+    assert advice.message == (
+        "Under Weir 0.3 per hour instead of 0.12, 4.32 a day more; response time 30 ms expected"
+    )
+    assert advice.operators["score-slow"].now == {"small/1": 2}
+    assert advice.operators["score-slow"].target == {"large/1": 2}
+
+
+async def test_an_operator_that_could_not_be_measured_stays_as_it_is_and_says_so(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+    managers = assembly.operator_managers(app)
+    tick = a_tick(app, managers, view, {"score-slow": {"small/1": 1}})
+
+    advice = advise(tick, view, managers, cost_now=1.0, job_manager_price=0.0)
+
+    assert advice is not None
+    assert advice.operators["source-numbers"].target == {"small/1": 2}
+    assert "not measured" in advice.operators["source-numbers"].message
+    assert "expected" not in advice.message
+
+
+async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+
+    prices = share_cost(app, view, 0.08)
+
+    assert cost_per_hour(view.deployments, prices, job_manager=0.04) == pytest.approx(0.12)
