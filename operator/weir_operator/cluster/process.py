@@ -88,6 +88,11 @@ class Controller:
         self.port: int | None = None
         """Where health is served, once it is."""
 
+    @property
+    def leads(self) -> bool:
+        """Whether it is the active controller."""
+        return self._working and self._leader.holds
+
     async def run(
         self, stop: asyncio.Event, *, claim_signals: Callable[[], None] = lambda: None
     ) -> None:
@@ -210,7 +215,7 @@ class Controller:
         return "" if self._ready.is_set() else "The watch has not begun yet"
 
     def _render_metrics(self) -> bytes:
-        self._telemetry.leader.set(self._leader.holds)
+        self._telemetry.leader.set(self.leads)
         self._telemetry.watch_age.set(self._canary.age)
         return self._telemetry.render()
 

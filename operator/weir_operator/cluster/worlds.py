@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from weir_operator.cluster.adopted_metrics import PrometheusFor
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.settings import PrometheusAccess
-from weir_operator.errors import PermanentError
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
@@ -66,7 +66,7 @@ def _ask(access: PrometheusAccess, app: str | None, labels: Mapping[str, str]) -
         try:
             return file.read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise PermanentError(
+            raise TemporaryError(
                 f"--prometheus-token-file: expected a token in {file}, got {error.strerror}; "
                 "mount the secret"
             ) from error

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 
+import aiohttp
 import pytest
 
 from weir_operator.cluster.api import KubernetesApi
@@ -46,13 +47,25 @@ class WallClock(FakeClock):
         return time.time()
 
 
+class HangingWorld(FakeWorld):
+    """A Flink that answers nobody."""
+
+    async def ensure_job_manager(self):
+        await asyncio.Event().wait()
+        return False
+
+
 class MiniatureWorlds:
     """`Worlds` in which each StreamApp has a miniature Flink that outlives its controller."""
 
     def __init__(self):
         self.of = {}
+        self.hanging = set()
+        """Names of StreamApps whose Flink answers nobody."""
 
     def runtime(self, app, resource):
+        if app.metadata.name in self.hanging:
+            return HangingWorld(WallClock())
         return self.of.setdefault(app.metadata.name, FakeWorld(WallClock()))
 
     def jobs(self, runtime):
@@ -163,12 +176,21 @@ class Bench:
             assert time.monotonic() < deadline, f"{what}: {await self.app()}"
             await asyncio.sleep(0.1)
 
-    async def until_ready(self, reason="JobRunning", name="trips"):
+    async def ask(self, running, path):
+        """Return what a controller's health port answers."""
+        url = f"http://127.0.0.1:{running.controller.port}/{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return await response.text()
+
+    async def until_condition(self, kind, reason, name="trips"):
         async def find():
-            condition = await self.condition("Ready", name)
+            condition = await self.condition(kind, name)
             return condition if condition and condition["reason"] == reason else None
 
-        return await self.until(find, f"expected Ready with {reason}")
+        return await self.until(find, f"expected {kind} with {reason}")
+
+    async def until_ready(self, reason="JobRunning", name="trips"):
+        return await self.until_condition("Ready", reason, name)
 
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")

@@ -54,3 +54,119 @@ async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
     kept = await bench.until(written_by_two, "expected the second controller to write")
     assert kept["job_id"] == job
     assert bench.worlds.of["trips"].running() == [job]
+
+
+async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(bench):
+    bench.start("one")
+    await bench.create()
+    await bench.until_ready()
+    standby = bench.start("two")
+    await bench.create("second")
+    await bench.until_ready(name="second")
+    idle = standby.controller.port is not None and not standby.controller.leads
+
+    await bench.stop("one")
+    await bench.create("third")
+
+    await bench.until_ready(name="third")
+    assert idle
+    assert (await bench.app("third"))["status"]["controller"]["writer"].startswith("two/")
+    for world in bench.worlds.of.values():
+        assert len(world.running()) == 1
+
+
+async def test_a_pause_is_shown_and_taken_back_without_a_new_life_of_the_loops(bench):
+    bench.start()
+    await bench.create()
+    before = await bench.until_ready()
+    path = f"{bench.kube.stream_apps}/trips"
+
+    await bench.kube.merge(path, {"metadata": {"annotations": {"weir.dev/paused": "true"}}})
+    await bench.until_condition("Paused", "PausedByAnnotation")
+    await bench.kube.merge(path, {"metadata": {"annotations": {"weir.dev/paused": None}}})
+    await bench.until_condition("Paused", "NotPaused")
+
+    after = await bench.condition("Ready")
+    assert after["lastTransitionTime"] == before["lastTransitionTime"]
+
+
+async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone(bench):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    [job] = bench.worlds.of["trips"].running()
+
+    await bench.kube.merge(
+        f"{bench.kube.stream_apps}/trips",
+        {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
+    )
+
+    condition = await bench.until_ready("ReconcileFailed")
+    assert "oracle" in condition["message"]
+    assert condition["observedGeneration"] == 2
+    assert bench.worlds.of["trips"].running() == [job]
+    await bench.kube.merge(
+        f"{bench.kube.stream_apps}/trips",
+        {"spec": {"operatorManager": {"policy": {"name": "planner"}}}},
+    )
+    await bench.until_ready("JobRunning")
+    assert bench.worlds.of["trips"].running() == [job]
+
+
+async def test_one_app_whose_flink_hangs_delays_no_other(bench):
+    bench.worlds.hanging.add("hung")
+    bench.start()
+    await bench.create("hung")
+    await bench.until_ready("Starting", name="hung")
+
+    await bench.create("quick")
+
+    await bench.until_ready(name="quick")
+    assert (await bench.condition("Ready", "hung"))["reason"] == "Starting"
+
+
+async def test_what_people_change_while_a_status_is_written_is_kept(bench):
+    bench.start()
+    await bench.create()
+
+    for number in range(20):
+        labels = {"metadata": {"labels": {"number": str(number)}}}
+        answer = await bench.kube.merge(f"{bench.kube.stream_apps}/trips", labels)
+        assert answer.status == 200
+
+    await bench.until_ready()
+    assert (await bench.app())["metadata"]["labels"] == {"number": "19"}
+
+
+async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
+    running = bench.start()
+    await bench.create()
+    await bench.until_ready()
+
+    healthy, ready, metrics = [
+        await bench.ask(running, path) for path in ("healthz", "readyz", "metrics")
+    ]
+
+    assert (healthy, ready) == ("ok\n", "ok\n")
+    labels = f'{{app="trips",namespace="{bench.kube.namespace}"'
+    assert f"weir_reconcile_age_seconds{labels}" in metrics
+    assert "weir_leader 1.0" in metrics
+
+
+async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
+    monkeypatch.setattr("weir_operator.cluster.process.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
+
+    bench.start()
+    await bench.create()
+
+    await bench.until_ready()
+
+
+class NothingSeen:
+    """Stands for a watch that shows nothing."""
+
+    @staticmethod
+    def of(body):
+        raise RuntimeError("the watch is dead")
