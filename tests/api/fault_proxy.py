@@ -106,6 +106,11 @@ class FaultProxy:
         """Let faults happen from now on, the earlier ones first."""
         self._faults += faults
 
+    @property
+    def waiting(self) -> list[Fault]:
+        """Faults that are still to happen."""
+        return [fault for fault in self._faults if fault.times != 0]
+
     def heal(self) -> None:
         """Take all faults back; requests that hang go on hanging."""
         self._faults.clear()
@@ -154,7 +159,8 @@ class FaultProxy:
             request.method,
             f"{self.target}{request.path_qs}",
             headers=_without_hop(request.headers),
-            data=await request.read(),
+            data=await request.read() or None,
+            skip_auto_headers=("Content-Type", "User-Agent"),  # what the client left out
         ) as answer:
             yield answer
 

@@ -1,0 +1,181 @@
+"""A whole controller on a real API server with a bad network between: stories."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.fault_proxy import Cut, Drop, LoseAnswer, Refuse
+from tests.operator.streamapp.bad_manifests import TABLE
+
+pytestmark = pytest.mark.kubernetes_api
+
+
+@pytest.fixture
+def reach(control_plane, tmp_path, monkeypatch):
+    """Let controllers that are started from now on reach the API server by way of `url`."""
+
+    def by_way_of(url):
+        folder = tmp_path / url.rpartition(":")[2]
+        folder.mkdir(exist_ok=True)
+        config = str(control_plane.kubeconfig(folder, url=url))
+        monkeypatch.setenv("KUBECONFIG", config)
+        monkeypatch.setattr(
+            "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config
+        )
+
+    return by_way_of
+
+
+@pytest.fixture
+async def far_bench(bench, proxy, reach):
+    """The bench with the proxy between its controllers and the API server."""
+    reach(proxy.url)
+    yield bench
+    proxy.heal()
+    await bench.close()  # while the proxy is still there
+
+
+def jobs_of(bench, name="trips"):
+    """Return the jobs that run, and how many ever did."""
+    world = bench.worlds.of[name]
+    return world.running(), len(world.jobs)
+
+
+async def test_a_busy_server_delays_a_start_and_doubles_nothing(far_bench, proxy):
+    proxy.inject(
+        Refuse(path="streamapps", status=429, retry_after=0, times=4),
+        Refuse(method="PUT", path="/status", status=500, times=3),
+        LoseAnswer(method="PUT", path="/status", times=2),
+        Refuse(method="PUT", path="/status", status=409, times=2),
+        LoseAnswer(method="POST", path="/leases"),
+    )
+    far_bench.start()
+
+    await far_bench.create()
+
+    await far_bench.until_ready()
+    assert proxy.waiting == []
+    running, ever = jobs_of(far_bench)
+    assert len(running) == ever == 1
+    status = (await far_bench.app())["status"]
+    assert status["controller"]["job_id"] == running[0]
+
+
+async def test_watches_that_are_cut_again_and_again_miss_nothing(far_bench, proxy):
+    proxy.inject(Cut(path="watch=true", after=1, times=6))
+    far_bench.start()
+    for name in ("one", "two", "three"):
+        await far_bench.create(name)
+
+    for name in ("one", "two", "three"):
+        await far_bench.until_ready(name=name)
+
+    await far_bench.kube.merge(f"{far_bench.kube.stream_apps}/two", {"spec": {"mode": "Advise"}})
+
+    async def seen():
+        status = (await far_bench.app("two"))["status"]
+        return status["observedGeneration"] == 2
+
+    await far_bench.until(seen, "expected the change to be seen")
+    assert proxy.count("GET", "watch=true") > 1, "no watch was cut"
+
+
+async def test_a_server_that_is_away_for_moments_costs_no_job(far_bench, proxy):
+    far_bench.start()
+    await far_bench.create()
+    await far_bench.until_ready()
+    before = jobs_of(far_bench)
+
+    already = len(proxy.seen)
+    proxy.inject(Drop(times=None))
+
+    async def refused():
+        return len(proxy.seen) >= already + 5
+
+    await far_bench.until(refused, "expected the controller to ask")
+    proxy.heal()
+    await far_bench.kube.merge(f"{far_bench.kube.stream_apps}/trips", {"spec": {"mode": "Advise"}})
+
+    async def seen():
+        return (await far_bench.app())["status"]["observedGeneration"] == 2
+
+    await far_bench.until(seen, "expected the change to be seen")
+    assert jobs_of(far_bench) == before
+
+
+async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_bench, proxy):
+    far_bench.start()
+    await far_bench.create()
+    await far_bench.until_ready()
+    proxy.inject(
+        Refuse(method="POST", path="/events", status=500),
+        Refuse(method="PATCH", path="/streamapps/trips", status=409),
+        LoseAnswer(method="PATCH", path="/streamapps/trips"),
+        LoseAnswer(method="PUT", path="/status"),
+    )
+
+    await far_bench.kube.delete(f"{far_bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await far_bench.app() is None
+
+    await far_bench.until(gone, "expected the app to be gone")
+    assert proxy.waiting == []
+    world = far_bench.worlds.of["trips"]
+    assert world.alive == {}
+    assert len(world.positions) == 1, "one last savepoint"
+
+
+async def test_of_two_controllers_one_steers_and_the_other_takes_over(bench):
+    bench.start("one")
+    await bench.create()
+    await bench.until_ready()
+    job = jobs_of(bench)
+
+    bench.start("two")
+    await bench.stop("one")
+
+    async def taken_over():
+        writer = (await bench.app())["status"]["controller"]["writer"]
+        return writer.startswith("two/")
+
+    await bench.until(taken_over, "expected the second controller to write")
+    assert jobs_of(bench) == job
+
+
+async def test_a_controller_that_is_cut_off_ends_and_the_next_goes_on(bench, proxy, reach):
+    reach(proxy.url)
+    bench.start("cut-off")
+    await bench.create()
+    await bench.until_ready()
+    job = jobs_of(bench)
+    reach(bench.kube.url)
+    bench.start("next")
+
+    proxy.inject(Drop(times=None))
+    lost = bench.running.pop("cut-off")
+
+    async def taken_over():
+        writer = (await bench.app())["status"]["controller"]["writer"]
+        return writer.startswith("next/")
+
+    await bench.until(taken_over, "expected the next controller to write")
+    assert lost.ended, "it would steer beside the next one"
+    assert "Lease" in str(lost.failure)
+    assert jobs_of(bench) == job
+
+
+async def test_what_only_the_controller_can_judge_is_told_and_the_job_left_alone(bench):
+    (looser,) = [bad for bad in TABLE if bad.what == "a path looser than the whole"]
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    job = jobs_of(bench)
+
+    await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": looser.spec})
+
+    refused = await bench.until_ready("InvalidSpec")
+    assert refused["status"] == "False"
+    assert looser.path in refused["message"]
+    assert looser.remedy in refused["message"]
+    assert jobs_of(bench) == job
