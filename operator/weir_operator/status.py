@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.runtime.files import write_atomically
+from weir_operator.runtime.revision import Revision
 
 
 class FailedDeployment(BaseModel):
@@ -23,6 +24,18 @@ class FailedDeployment(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     deployment: DeploymentMap
+    until: float
+    """Unix time."""
+    reason: str
+
+
+class FullPool(BaseModel):
+    """A pool that had no room for an operator's replica, and until when it counts as full."""
+
+    model_config = ConfigDict(frozen=True)
+
+    operator: str
+    pool: str
     until: float
     """Unix time."""
     reason: str
@@ -44,6 +57,12 @@ class AppStatus(BaseModel):
     rescale: RescaleJournal | None = None
     """The change under way, or the last one."""
     failed: tuple[FailedDeployment, ...] = ()
+    full: tuple[FullPool, ...] = ()
+    """Pools without room for more of an operator's replicas."""
+    revision: Revision | None = None
+    """What the job is made of; `None` before that was known."""
+    refused_revision: str | None = None
+    """Id of the revision that the job was upgraded to in vain; it is not tried again."""
     restart_tokens: dict[str, Any] = Field(default_factory=dict)
     """State of the restart budget."""
     suspended: bool = False

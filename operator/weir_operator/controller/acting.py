@@ -22,6 +22,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.status import FailedDeployment, StatusStore
+from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import ChangeKind
 
@@ -60,12 +61,25 @@ class Actor:
         store: StatusStore,
         settings: LoopSettings,
         *,
+        buy: Callable[[RestartTokens, float], RestartTokens | None],
         on_event: Callable[[Event], None],
         clock: Clock,
     ) -> None:
+        """Begin with nothing under way.
+
+        Args:
+            lifecycle: What acts.
+            store: The status.
+            settings: How the loops run.
+            buy: Gives the restart tokens after one more restart at a Unix time; `None` where none
+                is allowed.
+            on_event: Takes what is told.
+            clock: The time.
+        """
         self._lifecycle = lifecycle
         self._store = store
         self._settings = settings
+        self._buy = buy
         self._on_event = on_event
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -121,21 +135,43 @@ class Actor:
             tokens = ruling.tokens.to_dict()
             await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
             resized = _only_resizes(action, status.deployments)
+            refused = ""
             if resized != status.deployments:
-                # A size that is refused becomes part of the restart, or of the next one.
-                await self._lifecycle.resize(resized, _resize_id(action.id))
-            if ruling.restart and ruling.target != self._store.load().deployments:
-                reasons = (
+                refused = await self._lifecycle.resize(resized, _resize_id(action.id))
+            restart = ruling.restart or (bool(refused) and await self._afford(action, resized))
+            if restart and ruling.target != self._store.load().deployments:
+                reasons = [
                     f"{name}: {action.proposals[name].decision.reason}"
                     for name in ruling.granted
                     if name in action.proposals
+                ]
+                if refused:
+                    reasons.append(f"restarted because the sizes were refused in place ({refused})")
+                end = await self._lifecycle.change(
+                    ruling.target,
+                    action.reason or "; ".join(reasons),
+                    action.id,
+                    resize_refused=bool(refused),
                 )
-                reason = action.reason or "; ".join(reasons)
-                end = await self._lifecycle.change(ruling.target, reason, action.id)
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)
         except (TemporaryError, PermanentError) as error:
             self._tell("ChangeFailed", str(error))
+
+    async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
+        """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
+        now, status = self._clock.now(), self._store.load()
+        tokens = self._buy(action.ruling.tokens, now)
+        if tokens is not None:
+            kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
+        else:
+            reason = "the nodes refused the sizes in place, and no restart was left to pay with"
+            self._tell("ResizeWaits", reason[:1].upper() + reason[1:])
+            until = now + self._settings.refused_for
+            known = FailedDeployment(deployment=resized, until=until, reason=reason)
+            kept = {"failed": (*status.failed[-9:], known)}
+        await self._store.save(status.model_copy(update=kept))
+        return tokens is not None
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))

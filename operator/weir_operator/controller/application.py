@@ -36,7 +36,7 @@ from weir_operator.controller.verdict import Intervals
 from weir_operator.controller.watching import View, Watcher
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.status import AppStatus, StatusStore
+from weir_operator.status import AppStatus, FullPool, StatusStore
 from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
@@ -64,6 +64,8 @@ class Tick:
     dataflow: Dataflow | None
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
+    full: tuple[FullPool, ...] = ()
+    """Pools that had no room for an operator's replicas a while ago."""
 
 
 class ApplicationController:
@@ -97,7 +99,14 @@ class ApplicationController:
         self._clock = clock
         self._on_tick = on_tick
         self._notices = Notices(on_event, clock)
-        self._actor = Actor(lifecycle, store, settings, on_event=on_event, clock=clock)
+        self._actor = Actor(
+            lifecycle,
+            store,
+            settings,
+            buy=application_manager.buy,
+            on_event=on_event,
+            clock=clock,
+        )
         self._blindness = Blindness()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now()
@@ -194,11 +203,12 @@ class ApplicationController:
             held=held,
             dataflow=flow,
             guards=guards,
+            full=tuple(each for each in status.full if each.until > now),
         )
         seen = {}
         if sight.app is not None and (not held or held == infeasible):
             # An objective out of reach may be a first, wrong belief: it goes on being corrected.
-            seen = self._watcher.observe(view, status.deployments, budgets)
+            seen = self._watcher.observe(view, status, budgets)
         if held or sight.app is None or flow is None:
             for manager in self._managers.values():
                 manager.skip()

@@ -177,6 +177,15 @@ class ApplicationManager:
             tokens=tokens_left,
         )
 
+    def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:
+        """Return the tokens after one more restart that is needed; `None` where none is left."""
+        if self._shared is not None and self._shared.refuse(urgent=True, now=now) is not None:
+            return None
+        if not tokens.available(self.restarts, now):
+            return None
+        self.pay_shared(now)
+        return tokens.take(self.restarts, now)
+
     def pay_shared(self, now: float) -> None:
         """Pay for a restart that begins, from the budget over all StreamApps."""
         if self._shared is not None:

@@ -1,17 +1,20 @@
 """Keeping one job alive: bring it up, look after it, change it, end it.
 
 Level-based: each look compares what runs with what the status says should run, and moves towards
-it. Nothing here decides a deployment. One change at a time: whoever comes while one is under way
+it. Nothing here decides a deployment; what people ask (another revision, a standstill) comes by
+the directives. One change at a time: whoever comes while one is under way
 waits or is told so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from weir_operator.clock import Clock
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.rescale.engine import Rescaler
@@ -22,8 +25,12 @@ from weir_operator.rescale.replicas import (
     missing_replicas,
     size_changes,
 )
-from weir_operator.runtime.seam import Runtime
-from weir_operator.status import StatusStore
+from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.seam import Replica, Runtime
+from weir_operator.status import AppStatus, StatusStore
+
+TRY_AGAIN = 60.0
+"""Seconds after which an upgrade or a replacement that was abandoned is tried again."""
 
 
 class Health(StrEnum):
@@ -32,6 +39,7 @@ class Health(StrEnum):
     RUNS = "runs"
     CHANGING = "changing"
     RESTARTING = "restarting"
+    SUSPENDED = "suspended"
     FINISHED = "finished"
     """The job came to its own end; there is nothing left to steer."""
 
@@ -51,6 +59,7 @@ class Lifecycle:
         clock: Clock,
         on_event: Callable[[Event], None],
         on_change: Callable[[RescaleJournal], None],
+        directives: Callable[[], Directives] = Directives,
     ) -> None:
         self._runtime = runtime
         self._jobs = jobs
@@ -61,6 +70,8 @@ class Lifecycle:
         self._clock = clock
         self._on_event = on_event
         self._on_change = on_change
+        self._directives = directives
+        self._not_before = -math.inf
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -72,31 +83,20 @@ class Lifecycle:
     async def bring_up(self) -> None:
         """Resume what an earlier controller left half-done, or start, or find the job running.
 
+        A job that is to be suspended is not started.
+
         Raises:
             JobFailedError: The job did not come to run; the reason is Flink's.
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
-            await self._runtime.ensure_job_manager()
-            await self._resume_unfinished()
-            status = self._store.load()
-            if status.job_id is None or status.suspended:
-                await self._walk(
-                    plan(
-                        kind=Kind.START,
-                        reason="The job is to run",
-                        now=self._clock.now(),
-                        source=status.deployments,
-                        target=status.deployments or self._initial,
-                        old_job=status.job_id,
-                        restore_path=status.restore_path or self._initial_savepoint,
-                    )
-                )
-            else:
-                await self._look(status.job_id)
+            await self._see_to_it()
 
     async def heal(self) -> Health:
-        """Look at the job once; replace what was lost, recover what ended without being told to.
+        """Look at the job once, and move it towards what is asked of it.
+
+        Replaces what was lost or is about to go, recovers what ended without being told to,
+        suspends, resumes and upgrades.
 
         Raises:
             JobFailedError: The job could not be recovered.
@@ -104,19 +104,31 @@ class Lifecycle:
         if self._changing:
             return Health.CHANGING
         async with self._busy:
-            await self._resume_unfinished()
-            job = self._store.load().job_id
-            if job is None:
-                raise JobFailedError("Expected a job that was started, got none: bring it up first")
-            return await self._look(job)
+            return await self._see_to_it()
 
     async def change(
-        self, target: DeploymentMap, reason: str, change_id: str | None = None
+        self,
+        target: DeploymentMap,
+        reason: str,
+        change_id: str | None = None,
+        *,
+        resize_refused: bool = False,
     ) -> RescaleJournal:
-        """Take the job to `target` by one restart; return how it ended."""
+        """Take the job to `target` by one restart; return how it ended.
+
+        Args:
+            target: Where to go.
+            reason: Why, for people.
+            change_id: Under which the change is found again.
+            resize_refused: Nodes do not give the sizes in place, so that replicas of another size
+                take the place of those that have the wrong one.
+        """
         async with self._busy:
             await self._resume_unfinished()
             status = self._store.load()
+            wrong: tuple[str, ...] = ()
+            if resize_refused:
+                wrong = tuple(size_changes(await self._runtime.replicas(), target))
             return await self._walk(
                 plan(
                     kind=Kind.RESCALE,
@@ -126,11 +138,15 @@ class Lifecycle:
                     target=target,
                     old_job=status.job_id,
                     change_id=change_id,
+                    replace=wrong,
                 )
             )
 
-    async def resize(self, target: DeploymentMap, change_id: str | None = None) -> bool:
-        """Give replicas other sizes in place; false where the node refused and nothing changed."""
+    async def resize(self, target: DeploymentMap, change_id: str | None = None) -> str:
+        """Give replicas other sizes in place; return why nodes refused, empty where they did not.
+
+        Where they did, nothing was changed.
+        """
         async with self._busy:
             began = self._clock.now()
             changes = size_changes(await self._runtime.replicas(), target)
@@ -138,7 +154,7 @@ class Lifecycle:
                 await self._runtime.resize(changes)
             except ResizeRefusedError as error:
                 self._tell("ResizeRefused", str(error))
-                return False
+                return str(error)
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
             self._on_change(
@@ -152,28 +168,87 @@ class Lifecycle:
                     change_id=change_id,
                 ).at(Step.DONE, self._clock.now())
             )
-            return True
+            return ""
 
     async def suspend(self) -> RescaleJournal | None:
         """Stop the job with a savepoint; `None` where none runs."""
         async with self._busy:
             await self._resume_unfinished()
-            status = self._store.load()
-            if status.job_id is None or status.suspended:
-                return None
-            progress = await self._jobs.progress(status.job_id)
-            if progress is None or progress.state not in LIVE_STATES:
-                return None
-            return await self._walk(
+            return await self._suspend()
+
+    async def _suspend(self) -> RescaleJournal | None:
+        status = self._store.load()
+        if status.job_id is None or status.suspended:
+            return None
+        progress = await self._jobs.progress(status.job_id)
+        if progress is None or progress.state not in LIVE_STATES:
+            return None
+        return await self._walk(
+            plan(
+                kind=Kind.SUSPEND,
+                reason="The job is to stop",
+                now=self._clock.now(),
+                source=status.deployments,
+                target={},
+                old_job=status.job_id,
+            )
+        )
+
+    async def _see_to_it(self) -> Health:
+        """Take one step towards what is asked, whatever was found."""
+        asked = self._directives()
+        self._use(self._store.load().revision or asked.revision)
+        await self._resume_unfinished()
+        status = self._store.load()
+        self._use(status.revision or asked.revision)
+        if asked.suspended and status.job_id is None:
+            return Health.SUSPENDED
+        await self._runtime.ensure_job_manager()
+        if asked.suspended:
+            return await self._keep_suspended(status)
+        if status.job_id is None or status.suspended:
+            await self._walk(
                 plan(
-                    kind=Kind.SUSPEND,
-                    reason="The job is to stop",
+                    kind=Kind.START,
+                    reason="The job is to run",
                     now=self._clock.now(),
                     source=status.deployments,
-                    target={},
+                    target=self._fit(status.deployments),
                     old_job=status.job_id,
+                    restore_path=status.restore_path or self._initial_savepoint,
+                    revision=self._wanted(status),
                 )
             )
+            return Health.RUNS
+        return await self._look(status.job_id)
+
+    async def _keep_suspended(self, status: AppStatus) -> Health:
+        """Stop the job with a savepoint where it runs, and see that no TaskManager is paid for."""
+        if status.job_id is not None and not status.suspended:
+            if await self._suspend() is None:
+                # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
+                newest = await self._runtime.newest_checkpoint(status.job_id)
+                kept = {"suspended": True, "restore_path": newest or status.restore_path}
+                await self._store.save(status.model_copy(update=kept))
+            self._tell("Suspended", f"The state is in {self._store.load().restore_path}")
+        alive = await self._runtime.replicas()
+        if alive:
+            await self._runtime.stop([replica.id for replica in alive])
+        return Health.SUSPENDED
+
+    def _use(self, revision: Revision | None) -> None:
+        if revision is not None:
+            self._runtime.use(revision)
+
+    def _wanted(self, status: AppStatus) -> Revision | None:
+        """Return what the job is to be made of; a revision that failed is not tried again."""
+        asked = self._directives().revision
+        failed = asked is not None and asked.id == status.refused_revision
+        return status.revision if failed else asked
+
+    def _fit(self, deployments: DeploymentMap) -> DeploymentMap:
+        """Return the deployments for the operators that the manifest has now."""
+        return {name: deployments.get(name, counts) for name, counts in self._initial.items()}
 
     async def _resume_unfinished(self) -> None:
         """Take a change that was left half-done to its end, before anything else is looked at.
@@ -213,11 +288,54 @@ class Lifecycle:
         if unclaimed:
             await self._runtime.stop(unclaimed)
             self._tell("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
-        return Health.RUNS if progress.running and not lost else Health.RESTARTING
+        if not progress.running or lost:
+            return Health.RESTARTING
+        await self._improve(alive)
+        return Health.RUNS
+
+    async def _improve(self, alive: tuple[Replica, ...]) -> None:
+        """Upgrade a job that runs, or take its replicas from where they cannot stay."""
+        status = self._store.load()
+        wanted, now = self._wanted(status), self._clock.now()
+        if status.revision is None and wanted is not None:
+            # A job of before revisions were kept: it is taken for what the manifest says.
+            await self._store.save(status.model_copy(update={"revision": wanted}))
+            return
+        if now < self._not_before:
+            return
+        doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
+        end = None
+        if wanted is not None and status.revision is not None and wanted.id != status.revision.id:
+            end = await self._walk(
+                plan(
+                    kind=Kind.UPGRADE,
+                    reason=f"The job is upgraded from revision {status.revision.id} to {wanted.id}",
+                    now=now,
+                    source=status.deployments,
+                    target=self._fit(status.deployments),
+                    old_job=status.job_id,
+                    revision=wanted,
+                )
+            )
+        elif doomed:
+            end = await self._walk(
+                plan(
+                    kind=Kind.RESCALE,
+                    reason=f"Replicas leave before they are lost: {_list_reasons(doomed)}",
+                    now=now,
+                    source=status.deployments,
+                    target=status.deployments,
+                    old_job=status.job_id,
+                    replace=tuple(sorted(doomed)),
+                )
+            )
+        if end is not None and end.step is not Step.DONE:
+            self._not_before = self._clock.now() + TRY_AGAIN
 
     async def _recover(self, job: str, cause: str) -> None:
         status = self._store.load()
         restore = await self._runtime.newest_checkpoint(job) or status.restore_path
+        wanted = self._wanted(status)
         self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
         await self._walk(
             plan(
@@ -225,9 +343,10 @@ class Lifecycle:
                 reason=cause,
                 now=self._clock.now(),
                 source=status.deployments,
-                target=status.deployments,
+                target=self._fit(status.deployments),
                 old_job=job,
                 restore_path=restore,
+                revision=None if wanted == status.revision else wanted,
             )
         )
 
@@ -247,9 +366,15 @@ class Lifecycle:
                 self._tell("RolledBack", end.failure or end.reason)
             case Step.ABANDONED:
                 self._tell("ChangeAbandoned", f"{end.failure}; the job was left as it is")
+                if end.pending:
+                    self._tell("PoolFull", f"{end.failure}; the next best is looked for")
             case _:
                 raise JobFailedError(end.failure or "The job did not come to run")
         return end
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def _list_reasons(doomed: Mapping[str, str]) -> str:
+    return "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))

@@ -115,6 +115,7 @@ class OperatorManager:
         budget: float,
         first: bool,
         interval: Interval,
+        full: Collection[str] = (),
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -125,6 +126,7 @@ class OperatorManager:
             budget: Seconds of response time granted by the AM.
             first: Whether a source feeds it, so that what waits there waits for it.
             interval: What is common to all operators.
+            full: Pools without room for more of its replicas.
         """
         self._belief = update(
             self._belief,
@@ -159,7 +161,7 @@ class OperatorManager:
             time=interval.now,
             time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
             interval=interval.length,
-            model=self.model,
+            model=_without_room(self.model, deployment, full),
             deployment=deployment,
             rate=measurement.arrival_rate,
             processed=measurement.processed_rate,
@@ -203,6 +205,20 @@ class OperatorManager:
         self._belief = OperatorBelief.from_dict(state["belief"])
         self._believed = None
         self._policy.load_state_dict(state["policy"])
+
+
+def _without_room(
+    model: OperatorModel, deployment: Deployment, full: Collection[str]
+) -> OperatorModel:
+    """Return the model in which full pools take no more than they hold now."""
+    if not full:
+        return model
+    held = deployment.per_pool(model.node_types)
+    types = tuple(
+        replace(each, pool_limit=held.get(each.pool, 0)) if each.pool in full else each
+        for each in model.node_types
+    )
+    return replace(model, node_types=types)
 
 
 def _transition(before: Observation, decision: Decision, after: Observation) -> Transition:

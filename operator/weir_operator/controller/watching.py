@@ -32,9 +32,8 @@ from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.output import Counted, measure_output
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.metrics.values import AppMeasurement
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.seam import Replica, Runtime
-from weir_operator.status import StatusStore
+from weir_operator.status import AppStatus, StatusStore
 from weir_operator.streamapp.operators import Operator
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
@@ -122,9 +121,12 @@ class Watcher:
         )
 
     def observe(
-        self, view: View, deployments: DeploymentMap, budgets: Mapping[str, float]
+        self, view: View, status: AppStatus, budgets: Mapping[str, float]
     ) -> dict[str, Observation]:
-        """Let every operator's manager take over what was measured, and return what it knows."""
+        """Let every operator's manager take over what was measured, and return what it knows.
+
+        Where a pool had no room for more of an operator's replicas, it may have no more there.
+        """
         app = view.sight.app
         if app is None:
             return {}
@@ -139,8 +141,13 @@ class Watcher:
                 measurement,
                 [replica for replica in view.replicas if replica.operator == name],
                 deployment=Deployment.from_named(
-                    deployments[name], self._managers[name].model.node_types
+                    status.deployments[name], self._managers[name].model.node_types
                 ),
+                full={
+                    each.pool
+                    for each in status.full
+                    if each.operator == name and each.until > view.now
+                },
                 budget=budgets.get(name, math.nan),
                 first=name in first,
                 interval=interval,

@@ -13,12 +13,17 @@ docs/decisions/0001.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import structlog
 
-from weir_operator.clock import Clock, wait_until
-from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
+from weir_operator.clock import Clock
+from weir_operator.errors import (
+    PermanentError,
+    PodsPendingError,
+    ResizeRefusedError,
+    TemporaryError,
+)
+from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.jobs import LIVE_STATES, Jobs, Progress, SavepointState
 from weir_operator.rescale.journal import (
@@ -27,15 +32,21 @@ from weir_operator.rescale.journal import (
     RescaleJournal,
     Step,
     new_id,
-    sort_savepoints,
 )
-from weir_operator.rescale.replicas import excess_replicas, missing_replicas, size_changes
-from weir_operator.runtime.seam import Runtime
-from weir_operator.status import FailedDeployment, StatusStore
+from weir_operator.rescale.patience import Patience
+from weir_operator.rescale.replicas import (
+    excess_replicas,
+    explain_absence,
+    missing_replicas,
+    size_changes,
+    stale_replicas,
+)
+from weir_operator.runtime.seam import Replica, Runtime
+from weir_operator.status import StatusStore
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
+_WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
 
 
 class Rescaler:
@@ -57,6 +68,8 @@ class Rescaler:
         self._store = store
         self._settings = settings
         self._clock = clock
+        patience = Patience(clock, limit=settings.submit_deadline)
+        self._until, self._retried = patience.until, patience.retried
 
     async def walk(self, journal: RescaleJournal) -> RescaleJournal:
         """Take the steps of `journal` from where it stands to an end, and return that end.
@@ -75,10 +88,15 @@ class Rescaler:
         while not journal.step.is_end:
             await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
+            revision = journal.made_of(self._store.load().revision)
+            if revision is not None:
+                self._runtime.use(revision)
             try:
                 # Whatever the step asks, somebody must be there to answer.
                 await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
+            except PodsPendingError as error:
+                journal = self._give_up(journal, str(error), pending=error.groups)
             except (TemporaryError, PermanentError) as error:
                 # Steps retry what may pass; what is left over ends the step, never the engine.
                 journal = self._give_up(journal, str(error))
@@ -89,21 +107,26 @@ class Rescaler:
         """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
-        alive = await self._runtime.replicas()
-        await self._runtime.start(missing_replicas(alive, journal.wanted))
+
+        async def remaining() -> list[Replica]:
+            alive = await self._runtime.replicas()
+            return [replica for replica in alive if replica.id not in journal.replaced]
+
+        await self._runtime.start(missing_replicas(await remaining(), journal.wanted))
 
         async def lacking() -> bool | None:
-            present = await self._runtime.replicas()
+            present = await remaining()
             if missing_replicas(present, journal.wanted):
                 raise PermanentError("A TaskManager ended while it started: see its log")
             ids = tuple(replica.id for replica in present)
             return True if not await self._jobs.unregistered(ids) else None
 
-        if await self._until(lacking, self._settings.start_deadline) is None:
-            raise TemporaryError(
-                f"TaskManagers did not register within {self._settings.start_deadline:g} s"
-            )
-        leave_job = journal.kind is Kind.RESCALE and journal.direction is Direction.FORWARD
+        limit = self._settings.start_deadline
+        if await self._until(lacking, limit) is None:
+            raise explain_absence(await remaining(), limit)
+        if journal.kind is Kind.UPGRADE:
+            return journal.at(Step.SUBMIT, self._clock.now())
+        leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
 
     async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
@@ -176,11 +199,14 @@ class Rescaler:
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
         restore = await self._runtime.newest_checkpoint(job) or journal.restore_path
+        if journal.kind is Kind.UPGRADE and journal.attempt == 0:
+            # What the new revision wrote is not for the old one to read.
+            restore = journal.restore_path
         now = self._clock.now()
         if journal.kind is Kind.START or journal.attempt >= self._settings.back_attempts:
             return journal.at(Step.FAILED, now, ran=ran, restore_path=restore)
         return journal.at(
-            Step.START,
+            Step.REMOVE if journal.kind is Kind.UPGRADE else Step.START,
             now,
             ran=ran,
             restore_path=restore,
@@ -190,17 +216,21 @@ class Rescaler:
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
         """End what is not wanted and give the rest its sizes."""
+        revision = journal.made_of(self._store.load().revision)
         alive = await self._runtime.replicas()
-        await self._runtime.stop(excess_replicas(alive, journal.wanted))
+        stale = stale_replicas(alive, revision.id if revision else "", journal.replaced)
+        stay = [replica for replica in alive if replica.id not in stale]
+        await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
         sizes = size_changes(await self._runtime.replicas(), journal.wanted)
         if sizes:
             try:
                 await self._runtime.resize(sizes)
             except ResizeRefusedError as error:
                 return self._give_up(journal, str(error))
-        if journal.direction is Direction.BACK and self._never_stopped(journal):
+        if journal.is_back and self._never_stopped(journal):
             return await self._abandon(journal)
-        return journal.at(Step.SUBMIT, self._clock.now())
+        step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
+        return journal.at(step, self._clock.now())
 
     async def _abandon(self, journal: RescaleJournal) -> RescaleJournal:
         """Leave the old job running; where the stop got through after all, start it again."""
@@ -221,14 +251,15 @@ class Rescaler:
         """Submit the job under the id in the journal, unless an earlier attempt got through."""
         if await self._runtime.ensure_job_manager():
             await self._retried(self._jobs.prepare)
+        spec = self._spec.of(journal.made_of(self._store.load().revision))
 
         async def submitted() -> bool | None:
             if await self._jobs.progress(journal.new_job) is None:
                 await self._jobs.submit(
                     journal.new_job,
-                    arguments=self._spec.program_arguments(journal.wanted),
-                    parallelism=self._spec.default_parallelism(journal.wanted),
-                    entry_class=self._spec.entry_class,
+                    arguments=spec.program_arguments(journal.wanted),
+                    parallelism=spec.default_parallelism(journal.wanted),
+                    entry_class=spec.entry_class,
                     restore_path=journal.restore_path,
                 )
             return True
@@ -262,11 +293,17 @@ class Rescaler:
         wrong = await self._retried(lambda: self._jobs.misplaced(job))
         if wrong is not None:
             return self._give_up(journal, wrong, ran=True)
-        forward = journal.direction is Direction.FORWARD
-        return journal.at(Step.DONE if forward else Step.ROLLED_BACK, self._clock.now(), ran=True)
+        return journal.at(
+            Step.ROLLED_BACK if journal.is_back else Step.DONE, self._clock.now(), ran=True
+        )
 
     def _give_up(
-        self, journal: RescaleJournal, failure: str, *, ran: bool = False
+        self,
+        journal: RescaleJournal,
+        failure: str,
+        *,
+        ran: bool = False,
+        pending: tuple[tuple[str, str], ...] = (),
     ) -> RescaleJournal:
         """Turn round, or on the way back try again; nothing has been forgotten."""
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
@@ -279,16 +316,26 @@ class Rescaler:
             return journal.at(step, now, failure=first, attempt=attempt)
         if journal.kind is Kind.SUSPEND:
             return journal.at(Step.FAILED, now, failure=first)
-        if journal.direction is Direction.FORWARD and journal.kind is Kind.RESCALE:
-            step = Step.REMOVE if self._never_stopped(journal) else Step.CANCEL
+        if not journal.is_back and journal.kind in _WITH_A_WAY_BACK:
             return journal.at(
-                step, now, failure=first, direction=Direction.BACK, ran=ran or journal.ran
+                Step.CANCEL if self._may_be_submitted(journal) else Step.REMOVE,
+                now,
+                failure=first,
+                direction=Direction.BACK,
+                ran=ran or journal.ran,
+                pending=pending,
+                new_job=new_id() if not self._may_be_submitted(journal) else journal.new_job,
             )
         # A start or recovery has no way back, and the way back has none either: the same again.
         return journal.at(Step.CANCEL, now, failure=first, ran=ran or journal.ran)
 
     def _never_stopped(self, journal: RescaleJournal) -> bool:
-        return journal.kind is Kind.RESCALE and str(Step.REMOVE) not in journal.times
+        return journal.kind in _WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
+
+    def _may_be_submitted(self, journal: RescaleJournal) -> bool:
+        """Whether the job may run under its new id; a rescale knows that from its stop on."""
+        first = Step.SUBMIT if journal.kind is Kind.UPGRADE else Step.REMOVE
+        return str(first) in journal.times
 
     async def _ended(self, job: str) -> None:
         async def gone() -> bool | None:
@@ -304,67 +351,16 @@ class Rescaler:
 
     async def _finish(self, journal: RescaleJournal) -> None:
         """Write what is true now, then clear what nobody needs any more."""
-        status = self._store.load()
-        changes: dict[str, object] = {"rescale": journal}
-        if journal.restore_path is not None:
-            changes["restore_path"] = journal.restore_path
-        if journal.step in (Step.DONE, Step.ROLLED_BACK):
-            changes["suspended"] = journal.kind is Kind.SUSPEND
-            if journal.kind is not Kind.SUSPEND:
-                changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
-        if journal.step in (Step.ROLLED_BACK, Step.ABANDONED):
-            until = self._clock.now() + self._settings.failed_for
-            failed = FailedDeployment(
-                deployment=journal.target, until=until, reason=journal.failure or journal.reason
-            )
-            changes["failed"] = (*status.failed[-9:], failed)
-        savepoints, superseded = sort_savepoints(
-            status.savepoints, journal, keep=self._settings.keep_savepoints
+        status, superseded = close_change(
+            self._store.load(), journal, self._settings, now=self._clock.now()
         )
-        changes["savepoints"] = savepoints
-        await self._store.save(status.model_copy(update=changes))
+        await self._store.save(status)
         for path in superseded:
             try:
                 await self._jobs.dispose(path)
             except (TemporaryError, PermanentError) as error:
                 # Clearing up is no reason to disturb a job that runs; the log names what is left.
                 log.warning("savepoint left behind", path=path, failure=str(error))
-
-    async def _until(
-        self,
-        probe: Callable[[], Awaitable[T | None]],
-        timeout: float,
-        *,
-        period: float = 0.05,
-    ) -> T | None:
-        """Return what `probe` gives; a temporary error counts as `not yet` until the time is up."""
-        last: TemporaryError | None = None
-
-        async def patient() -> T | None:
-            nonlocal last
-            try:
-                found = await probe()
-            except TemporaryError as error:
-                last = error
-                return None
-            last = None
-            return found
-
-        found = await wait_until(patient, clock=self._clock, timeout=timeout, period=period)
-        if found is None and last is not None:
-            raise last
-        return found
-
-    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer of `call`, asked again while it fails in a way that may pass."""
-
-        async def boxed() -> tuple[T] | None:
-            return (await call(),)
-
-        found = await self._until(boxed, self._settings.submit_deadline)
-        if found is None:  # unreachable: a box is never None, and errors are raised
-            raise TemporaryError("No answer")
-        return found[0]
 
 
 def _required(job: str | None) -> str:

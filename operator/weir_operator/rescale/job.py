@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir_operator.rescale.replicas import parallelism
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Deployments
 
 
@@ -22,6 +23,18 @@ class JobSpec:
     max_parallelism: int
     whole_job: str | None = None
     """Name of the single operator of a job that was not written for Weir."""
+
+    def of(self, revision: Revision | None) -> JobSpec:
+        """Return how the job is submitted at a revision; `None` is as the manifest has it now."""
+        if revision is None:
+            return self
+        return replace(
+            self,
+            entry_class=revision.entry_class,
+            arguments=revision.arguments,
+            parallelism_arguments=revision.parallelism_arguments,
+            whole_job=revision.whole_job,
+        )
 
     def program_arguments(self, deployments: Deployments) -> tuple[str, ...]:
         """Return the arguments with which the job runs at these deployments."""
@@ -55,5 +68,7 @@ class RescaleSettings:
     keep_savepoints: int = 3
     failed_for: float = 1800.0
     """Seconds for which a deployment that did not hold is not tried again."""
+    full_for: float = 600.0
+    """Seconds for which a pool without room counts as full."""
     back_attempts: int = 5
     """Submissions on the way back before the change ends as failed, to be recovered later."""

@@ -10,6 +10,12 @@ new job) are chosen and written first, so that a request whose answer was lost i
       +--> REMOVE -> ABANDONED                  (direction BACK)                 -> ROLLED_BACK
 
 A first start has no STOP, a suspension ends after it, a recovery of a lost job begins at START.
+An upgrade cannot start new TaskManagers beside the old job, whose JobManager they do not fit:
+
+    STOP -> REMOVE -> START -> SUBMIT -> VERIFY -> DONE
+              |         |        |         |
+              +---------+        +---------+--> CANCEL -> REMOVE -> START -> SUBMIT -> VERIFY
+              +--> REMOVE -> START -> ...       (direction BACK, old revision)    -> ROLLED_BACK
 """
 
 from __future__ import annotations
@@ -18,6 +24,8 @@ import uuid
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from weir_operator.runtime.revision import Revision
 
 DeploymentMap = dict[str, dict[str, int]]
 """Replicas per operator and node type, as `runtime.seam.Deployments`, in a form JSON knows."""
@@ -32,6 +40,8 @@ class Kind(StrEnum):
     """In place, without a step: recorded, never walked."""
     RECOVER = "Recover"
     SUSPEND = "Suspend"
+    UPGRADE = "Upgrade"
+    """To another revision, by a savepoint."""
 
 
 class Step(StrEnum):
@@ -93,6 +103,12 @@ class RescaleJournal(BaseModel):
     """Submissions in this direction so far."""
     failure: str | None = None
     """Why the target was given up, one sentence."""
+    replace: tuple[str, ...] = ()
+    """Replicas that go although their place is wanted: others take it before."""
+    revision: Revision | None = None
+    """What the job is to be made of; `None` as before. Not kept once the change has ended."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """(operator, pool) whose replicas found no place in time."""
     times: dict[str, float] = Field(default_factory=dict)
     """Unix time at which each step was reached, `Back` before the name on the way back."""
 
@@ -100,6 +116,23 @@ class RescaleJournal(BaseModel):
     def wanted(self) -> DeploymentMap:
         """The deployment that the present direction leads to."""
         return self.target if self.direction is Direction.FORWARD else self.source
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it is on the way back."""
+        return self.direction is Direction.BACK
+
+    def made_of(self, running: Revision | None) -> Revision | None:
+        """Return what processes are to be made of at this step; `running` is what they were."""
+        if self.revision is None:
+            return running
+        before = self.step is Step.STOP or self.is_back
+        return running if self.kind is Kind.UPGRADE and before else self.revision
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Replicas whose place others take; on the way back they may stay."""
+        return () if self.is_back else self.replace
 
     def at(self, step: Step, now: float, **changes: object) -> RescaleJournal:
         """Return the journal as it is to be written before `step` is taken."""
@@ -125,6 +158,8 @@ def plan(
     old_job: str | None,
     restore_path: str | None = None,
     change_id: str | None = None,
+    replace: tuple[str, ...] = (),
+    revision: Revision | None = None,
 ) -> RescaleJournal:
     """Return the journal of a change that is about to begin."""
     journal = RescaleJournal(
@@ -139,21 +174,7 @@ def plan(
         trigger=new_id(),
         step=Step.STOP,
         restore_path=restore_path,
+        replace=replace,
+        revision=revision,
     )
-    return journal.at(Step.STOP if kind is Kind.SUSPEND else Step.START, now)
-
-
-def sort_savepoints(
-    known: tuple[str, ...], journal: RescaleJournal, *, keep: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (kept, superseded) savepoints, oldest first, once `journal` has ended.
-
-    Only a job that runs supersedes a savepoint, and the one it started from is always kept.
-    """
-    path = journal.restore_path
-    if path is not None and "/chk-" not in path and path not in known:
-        known = (*known, path)
-    runs = journal.step in (Step.DONE, Step.ROLLED_BACK) and journal.kind is not Kind.SUSPEND
-    if not runs or len(known) <= max(1, keep):
-        return known, ()
-    return known[-max(1, keep) :], known[: -max(1, keep)]
+    return journal.at(Step.STOP if kind in (Kind.SUSPEND, Kind.UPGRADE) else Step.START, now)

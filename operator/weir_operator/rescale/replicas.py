@@ -7,20 +7,28 @@ the others between stop and submission.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from weir_operator.errors import PodsPendingError, TemporaryError
 from weir_operator.runtime.seam import Deployments, Replica, ReplicaSpec
 
 
 def missing_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[ReplicaSpec, ...]:
-    """Return what must be started; per (operator, pool) only counts matter, sizes follow later."""
-    have = Counter((replica.operator, replica.pool) for replica in alive)
+    """Return what must be started, at sizes that nobody has yet.
+
+    Per (operator, pool) only counts matter: what is alive at another size is resized later.
+    """
+    groups = _by_group(alive)
     specs: list[ReplicaSpec] = []
     for (operator, pool), sizes in _sizes_by_group(wanted).items():
-        lacking = len(sizes) - have[operator, pool]
+        present = groups.get((operator, pool), [])
+        lacking = len(sizes) - len(present)
+        if lacking <= 0:
+            continue
+        taken = Counter(r.size for r in present if r.id in _matched(present, sizes))
+        open_sizes = list((Counter(sizes) - taken).elements())
         specs += [
-            ReplicaSpec(operator=operator, pool=pool, size=size)
-            for size in (sizes[-lacking:] if lacking > 0 else ())
+            ReplicaSpec(operator=operator, pool=pool, size=size) for size in open_sizes[-lacking:]
         ]
     return tuple(specs)
 
@@ -42,6 +50,20 @@ def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str,
     return tuple(excess)
 
 
+def stale_replicas(
+    alive: Iterable[Replica], revision: str, replaced: Collection[str]
+) -> tuple[str, ...]:
+    """Return the ids of what is to go whatever is wanted: replaced, or of another revision.
+
+    An empty id, on either side, fits any other.
+    """
+    return tuple(
+        replica.id
+        for replica in alive
+        if replica.id in replaced or (revision and replica.revision not in ("", revision))
+    )
+
+
 def size_changes(alive: Iterable[Replica], wanted: Deployments) -> dict[str, str]:
     """Return the new size per replica id; replicas whose size is wanted keep it."""
     groups = _sizes_by_group(wanted)
@@ -53,6 +75,18 @@ def size_changes(alive: Iterable[Replica], wanted: Deployments) -> dict[str, str
         others = [replica.id for replica in replicas if replica.id not in matched]
         changes |= dict(zip(others, sorted(open_sizes.elements()), strict=False))
     return changes
+
+
+def explain_absence(remaining: Sequence[Replica], limit: float) -> TemporaryError:
+    """Return why TaskManagers did not register in time: for want of a place, or of themselves."""
+    pending = [replica for replica in remaining if replica.pending]
+    if not pending:
+        return TemporaryError(f"TaskManagers did not register within {limit:g} s")
+    groups = tuple(sorted({(each.operator, each.pool) for each in pending}))
+    places = ", ".join(f"{operator} in pool {pool}" for operator, pool in groups)
+    return PodsPendingError(
+        f"No place was found within {limit:g} s for {places}: {pending[0].pending}", groups
+    )
 
 
 def deployments_of(alive: Iterable[Replica]) -> dict[str, dict[str, int]]:

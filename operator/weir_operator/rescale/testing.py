@@ -59,6 +59,14 @@ class FakeWorld:
         self.disposed: list[str] = []
         self.deaf_pools: set[str] = set()
         """Pools whose TaskManagers never register."""
+        self.full_pools: dict[str, int] = {}
+        """Pools with so many places: further TaskManagers stay pending."""
+        self.doomed: dict[str, str] = {}
+        """Why a TaskManager is about to go, by id."""
+        self.broken_revisions: set[str] = set()
+        """Ids of revisions at which the job does not come to run."""
+        self.deaf_revisions: set[str] = set()
+        """Ids of revisions whose JobManager does not start."""
         self.broken_totals: set[int] = set()
         """Total replicas at which the job does not come to run."""
         self.savepoints_hang = False
@@ -78,12 +86,21 @@ class FakeWorld:
         self.revision = revision.id
 
     async def ensure_job_manager(self) -> bool:
-        """Answer that it runs."""
+        """Answer that it runs, unless its revision does not."""
+        if self.revision in self.deaf_revisions:
+            raise TemporaryError("The JobManager did not start: its image cannot be pulled")
         return False
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return what is alive."""
-        return tuple(self.alive[key] for key in sorted(self.alive))
+        return tuple(
+            replace(
+                self.alive[key],
+                pending="0/3 nodes are available" if self._is_pending(key) else "",
+                doomed=self.doomed.get(key, ""),
+            )
+            for key in sorted(self.alive)
+        )
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start at once."""
@@ -97,6 +114,7 @@ class FakeWorld:
                 size=spec.size,
                 started=self.clock.now() + self._next / 1000,
                 metrics_url="http://fake/metrics",
+                revision=self.revision,
             )
             self.alive[replica.id] = replica
             ids.append(replica.id)
@@ -178,7 +196,8 @@ class FakeWorld:
             raise AssertionError(f"submitted {job_id} beside {live}")
         position = self.positions[restore_path] if restore_path else 0
         total = sum(sum(counts.values()) for counts in deployments_of(self.alive.values()).values())
-        state = "FAILED" if total in self.broken_totals else "RUNNING"
+        broken = total in self.broken_totals or self.revision in self.broken_revisions
+        state = "FAILED" if broken else "RUNNING"
         self.jobs[job_id] = FakeJob(state=state, position=position, arguments=arguments)
 
     async def failure(self, job_id: str) -> str:
@@ -192,7 +211,9 @@ class FakeWorld:
 
     async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of deaf pools."""
-        return tuple(key for key in ids if self.alive[key].pool in self.deaf_pools)
+        return tuple(
+            key for key in ids if self.alive[key].pool in self.deaf_pools or self._is_pending(key)
+        )
 
     async def misplaced(self, job_id: str) -> str | None:
         """Find everything in place."""
@@ -225,6 +246,17 @@ class FakeWorld:
     def running(self) -> list[str]:
         """Return the jobs that run."""
         return [key for key, job in self.jobs.items() if job.state == "RUNNING"]
+
+    def _is_pending(self, key: str) -> bool:
+        """Whether those of its pool that were started before it have taken all places."""
+        pool = self.alive[key].pool
+        places = self.full_pools.get(pool)
+        if places is None:
+            return False
+        same = sorted(
+            (each for each in self.alive.values() if each.pool == pool), key=lambda r: r.started
+        )
+        return key in [each.id for each in same[places:]]
 
     def _answer(self) -> None:
         if self.refuse_calls:

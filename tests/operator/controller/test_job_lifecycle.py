@@ -2,6 +2,7 @@
 
 import pytest
 
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.lifecycle import Health, Lifecycle
 from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.rescale.engine import Rescaler
@@ -9,6 +10,16 @@ from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.models import State
+
+SUSPENDED = Directives(state=State.SUSPENDED)
+
+
+def asking_for(*arguments):
+    names = {"match": "--weir.parallelism.match"}
+    return Directives(revision=Revision(arguments=arguments, parallelism_arguments=names))
+
 
 ONE = {"match": {"small/250m": 1}}
 TWO = {"match": {"small/250m": 2}}
@@ -23,8 +34,9 @@ class Stage:
         self.store = MemoryStatusStore()
         self.events = []
         self.changes = []
+        self.directives = Directives()
 
-    def lifecycle(self):
+    def lifecycle(self, initial=ONE):
         jobs = JobsOf(self.world)
         rescaler = Rescaler(
             runtime=self.world,
@@ -44,11 +56,12 @@ class Stage:
             jobs=jobs,
             rescaler=rescaler,
             store=self.store,
-            initial=ONE,
+            initial=initial,
             initial_savepoint=None,
             clock=self.clock,
             on_event=self.events.append,
             on_change=self.changes.append,
+            directives=lambda: self.directives,
         )
 
     async def running(self):
@@ -173,9 +186,9 @@ async def test_sizes_change_in_place_without_a_restart(stage):
     lifecycle = await stage.running()
     [job] = stage.world.running()
 
-    granted = await lifecycle.resize({"match": {"small/500m": 1}})
+    refused = await lifecycle.resize({"match": {"small/500m": 1}})
 
-    assert granted
+    assert refused == ""
     assert stage.world.running() == [job]
     assert deployments_of(stage.world.alive.values()) == {"match": {"small/500m": 1}}
     assert stage.store.load().deployments == {"match": {"small/500m": 1}}
@@ -185,9 +198,9 @@ async def test_a_refused_size_changes_nothing_and_is_told(stage):
     lifecycle = await stage.running()
     stage.world.refuse_sizes = True
 
-    granted = await lifecycle.resize({"match": {"small/500m": 1}})
+    refused = await lifecycle.resize({"match": {"small/500m": 1}})
 
-    assert not granted
+    assert refused == "The node is full"
     assert stage.store.load().deployments == ONE
     assert "ResizeRefused" in stage.reasons
 
@@ -241,3 +254,170 @@ def fail_at(store, step):
         await save(status)
 
     return refuse
+
+
+async def test_a_job_that_is_to_be_suspended_stops_with_a_savepoint_and_frees_its_replicas(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+
+    health = await lifecycle.heal()
+    await lifecycle.heal()
+
+    status = stage.store.load()
+    assert health is Health.SUSPENDED
+    assert status.suspended
+    assert status.deployments == ONE
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+    assert stage.reasons.count("Suspended") == 1
+
+
+async def test_a_suspended_job_that_is_to_run_goes_on_from_its_savepoint(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+    await lifecycle.heal()
+    stage.directives = Directives()
+
+    await lifecycle.heal()
+
+    assert not stage.store.load().suspended
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert stage.exact()
+
+
+async def test_a_controller_that_starts_leaves_a_suspended_job_suspended(stage):
+    await stage.running()
+    stage.directives = SUSPENDED
+    await stage.lifecycle().bring_up()
+
+    await stage.lifecycle().bring_up()
+
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+
+
+async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(stage):
+    stage.directives = SUSPENDED
+    lifecycle = stage.lifecycle()
+    await lifecycle.bring_up()
+
+    assert stage.store.load().job_id is None
+
+    stage.directives = Directives()
+    await lifecycle.heal()
+
+    assert len(stage.world.running()) == 1
+
+
+async def test_a_job_that_had_ended_is_suspended_at_its_newest_checkpoint(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.checkpoint()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = SUSPENDED
+
+    await lifecycle.heal()
+
+    assert stage.store.load().suspended
+    assert stage.store.load().restore_path == f"file:/checkpoints/{job}/chk-1"
+
+
+async def test_another_revision_is_an_upgrade_by_savepoint(stage):
+    stage.directives = asking_for("--window", "5m")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("--window", "9m")
+
+    await lifecycle.heal()
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:2] == ("--window", "9m")
+    assert stage.reasons.count("UpgradeDone") == 1
+    assert stage.exact()
+
+
+async def test_a_revision_that_failed_is_not_tried_again_until_another_one_comes(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("2")
+    stage.world.broken_revisions = {stage.directives.revision.id}
+    await lifecycle.heal()
+    stage.clock.time += 3600
+    await lifecycle.heal()
+    stage.directives = asking_for("3")
+    stage.clock.time += 3600
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.reasons.count("RolledBack") == 1
+    assert stage.world.jobs[job].arguments[:1] == ("3",)
+
+
+async def test_a_job_of_before_revisions_were_kept_is_not_restarted(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.directives = asking_for("1")
+
+    await lifecycle.heal()
+
+    assert stage.world.running() == [job]
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_a_job_that_is_down_is_recovered_with_the_revision_that_is_asked_for(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = asking_for("2")
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:1] == ("2",)
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_an_operator_that_an_upgrade_adds_starts_at_its_initial_deployment(stage):
+    stage.directives = asking_for("1")
+    await stage.running()
+    names = {"match": "--weir.parallelism.match", "count": "--weir.parallelism.count"}
+    stage.directives = Directives(revision=Revision(parallelism_arguments=names))
+    lifecycle = stage.lifecycle(initial=ONE | {"count": {"large/1": 2}})
+
+    await lifecycle.heal()
+
+    assert stage.store.load().deployments == ONE | {"count": {"large/1": 2}}
+
+
+async def test_a_replica_about_to_go_is_replaced_before_it_is_lost(stage):
+    lifecycle = await stage.running()
+    [doomed] = stage.world.alive
+    stage.world.doomed = {doomed: "its node is drained"}
+
+    await lifecycle.heal()
+
+    assert doomed not in stage.world.alive
+    assert deployments_of(stage.world.alive.values()) == ONE
+    [end] = [each for each in stage.changes if each.kind is Kind.RESCALE and each.step.is_end]
+    assert end.reason == f"Replicas leave before they are lost: {doomed} (its node is drained)"
+    assert stage.exact()
+
+
+async def test_a_replacement_without_a_place_is_tried_again_only_after_a_while(stage):
+    lifecycle = await stage.running()
+    [doomed] = stage.world.alive
+    stage.world.doomed = {doomed: "its node is drained"}
+    stage.world.full_pools = {"small": 1}
+    await lifecycle.heal()
+
+    await lifecycle.heal()
+
+    assert stage.reasons.count("ChangeAbandoned") == 1
+
+    stage.world.full_pools = {}
+    stage.clock.time += 60
+    await lifecycle.heal()
+
+    assert doomed not in stage.world.alive

@@ -6,8 +6,9 @@ from weir_operator.controller.directives import Pause
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.seam import Window
+from weir_operator.rescale.journal import Step
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
-from weir_operator.streamapp.models import Mode
+from weir_operator.streamapp.models import Mode, State
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.application_manager.restart_budget import RestartBudget
 
@@ -208,3 +209,68 @@ async def test_what_binds_an_operator_is_said(stage_of):
     ticks = await stage.ticks(3)
 
     assert "maxReplicas = 1 binds" in ticks[-1].verdicts["match"]
+
+
+ONE_LARGE = [
+    {"name": "gen", "fixed": ONE},
+    {"name": "match", "maxReplicas": 1, "initial": {"large/1": 1}, "pools": ["large"]},
+    {"name": "count", "fixed": ONE},
+    {"name": "out", "fixed": ONE},
+]
+
+
+async def test_sizes_that_a_node_refuses_in_place_become_a_restart_with_the_reason(stage_of):
+    stage = await stage_of(operators=ONE_LARGE).started()
+    [before] = [key for key, each in stage.world.alive.items() if each.operator == "match"]
+    stage.world.refuse_sizes = True
+    stage.put_under(75, busy=0.95, latency=2.0)
+
+    await stage.ticks(1)
+
+    [change] = stage.ends("Rescale")
+    assert stage.store.load().deployments["match"] == {"large/2": 1}
+    assert before not in stage.world.alive
+    assert "restarted because the sizes were refused in place (The node is full)" in change.reason
+    assert len(stage.store.load().restart_tokens["restarts"]) == 1
+
+
+async def test_a_refused_size_waits_where_no_restart_is_left(stage_of):
+    stage = await stage_of(
+        operators=ONE_LARGE, applicationManager={"restartBudget": {"size": 1, "refillEvery": "1h"}}
+    ).started()
+    spent = RestartBudget(size=1).fill(stage.clock.now())
+    tokens = spent.take(RestartBudget(size=1), stage.clock.now()).to_dict()
+    await stage.store.save(stage.store.load().model_copy(update={"restart_tokens": tokens}))
+    stage.world.refuse_sizes = True
+    stage.put_under(75, busy=0.95, latency=2.0)
+
+    await stage.ticks(4)
+
+    assert stage.ends("Rescale") == []
+    assert stage.reasons.count("ResizeRefused") == 1
+    assert stage.reasons.count("ResizeWaits") == 1
+
+
+async def test_a_pool_without_room_is_avoided_for_a_while_and_the_next_best_is_taken(stage_of):
+    stage = await overloaded(stage_of())
+    stage.world.full_pools = {"large": 0}
+    await stage.ticks(1)
+    [abandoned] = stage.ends("Rescale")
+
+    ticks = await stage.ticks(2)
+
+    assert abandoned.step is Step.ABANDONED
+    assert "PoolFull" in stage.reasons
+    assert {each.pool for each in ticks[0].full} == {"large"}
+    match = stage.store.load().deployments["match"]
+    assert {node_type.split("/")[0] for node_type in match} == {"small"}
+    assert sum(match.values()) > 1
+
+
+async def test_a_suspended_app_decides_nothing(stage_of):
+    stage = await stage_of().started()
+    stage.ask(state=State.SUSPENDED)
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.held == "spec.state is Suspended"

@@ -1,0 +1,125 @@
+"""Replicas that are to go are replaced first; those that find no place end the change."""
+
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
+from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.runtime.seam import Replica
+
+TWO = {"match": {"small/250m": 2}}
+
+
+class Bench:
+    """A job on two replicas."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.world = FakeWorld(self.clock)
+        self.store = MemoryStatusStore()
+
+    async def change(self, target, kind=Kind.RESCALE, **more):
+        status = self.store.load()
+        engine = Rescaler(
+            runtime=self.world,
+            jobs=JobsOf(self.world),
+            spec=JobSpec(
+                entry_class=None,
+                arguments=(),
+                parallelism_arguments={"match": "--weir.parallelism.match"},
+                max_parallelism=720,
+            ),
+            store=self.store,
+            settings=RescaleSettings(),
+            clock=self.clock,
+        )
+        journal = plan(
+            kind=kind,
+            reason="a test",
+            now=self.clock.now(),
+            source=status.deployments,
+            target=target,
+            old_job=status.job_id,
+            **more,
+        )
+        return await engine.walk(journal)
+
+    async def started(self):
+        await self.change(TWO, Kind.START)
+        self.world.process(100)
+        return self
+
+    def exact(self):
+        self.world.process(10)
+        return self.world.lost_and_doubled() == (0, 0)
+
+
+def a_replica(key, size="250m", revision=""):
+    return Replica(
+        id=key,
+        operator="match",
+        pool="small",
+        size=size,
+        started=0.0,
+        metrics_url="",
+        revision=revision,
+    )
+
+
+async def test_a_replaced_replica_goes_only_after_another_has_its_place():
+    bench = await Bench().started()
+    first, second = sorted(bench.world.alive)
+
+    end = await bench.change(TWO, replace=(first,))
+
+    assert end.step is Step.DONE
+    assert first not in bench.world.alive
+    assert second in bench.world.alive
+    assert deployments_of(bench.world.alive.values()) == TWO
+    assert bench.exact()
+
+
+async def test_a_replacement_that_finds_no_place_leaves_everything_as_it_was():
+    bench = await Bench().started()
+    before = sorted(bench.world.alive)
+    bench.world.full_pools = {"small": 2}
+
+    end = await bench.change(TWO, replace=(before[0],))
+
+    assert end.step is Step.ABANDONED
+    assert sorted(bench.world.alive) == before
+    assert bench.store.load().failed == ()
+    assert bench.exact()
+
+
+async def test_replicas_without_a_place_end_the_change_and_name_operator_and_pool():
+    bench = await Bench().started()
+    bench.world.full_pools = {"large": 0}
+
+    end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    [full] = bench.store.load().full
+    assert end.step is Step.ABANDONED
+    assert end.pending == (("match", "large"),)
+    assert (full.operator, full.pool) == ("match", "large")
+    assert "No place was found within 60 s for match in pool large: 0/3 nodes" in full.reason
+    assert full.until == bench.clock.now() + RescaleSettings().full_for
+    assert bench.store.load().failed == ()
+    assert deployments_of(bench.world.alive.values()) == TWO
+    assert bench.exact()
+
+
+def test_what_is_missing_is_started_at_the_sizes_that_nobody_has():
+    alive = [a_replica("a", size="500m")]
+    wanted = {"match": {"small/250m": 1, "small/500m": 1}}
+
+    [spec] = missing_replicas(alive, wanted)
+
+    assert spec.size == "250m"
+
+
+def test_replicas_of_another_revision_are_stale_and_those_of_none_are_not():
+    alive = [a_replica("a", revision="old"), a_replica("b", revision="new"), a_replica("c")]
+
+    assert stale_replicas(alive, "new", ()) == ("a",)
+    assert stale_replicas(alive, "", ("b",)) == ("b",)
