@@ -29,9 +29,16 @@ from weir_operator.cluster.adopted_view import (
     SEEN_FIRST,
     AdoptedJob,
     adopted_app,
+    other_max_parallelism,
     unknown_operators,
 )
 from weir_operator.cluster.adopted_watch import JobWatch
+from weir_operator.cluster.other_autoscalers import (
+    REASON,
+    find_other_autoscalers,
+    foreign_workloads,
+    read_scalers,
+)
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
 from weir_operator.controller.records import Event, RecordStore
@@ -135,6 +142,8 @@ class AdoptedApp:
             return
         app = adopted_app(self._app, job)
         self._tell("UnknownOperators", unknown_operators(self._app, job))
+        self._tell("MaxParallelismDiffers", other_max_parallelism(self._app, job))
+        await self._look_for_others()
         runtime = AdoptedRuntime(self._watch)
         around = self._around
         steering: Steering | None = None
@@ -164,6 +173,19 @@ class AdoptedApp:
         self._told, self._learned, self._went_on = "", 0, False
         around.on_found(self._terms(app, job))
         await steering.controller.run(stop)
+
+    async def _look_for_others(self) -> None:
+        """Tell who else scales the job; advice disturbs nobody, so it goes on."""
+        reference = self._watch.reference
+        if reference is None:
+            return
+        for other in find_other_autoscalers(
+            self._app,
+            workloads=foreign_workloads(self._app),
+            scalers=await read_scalers(self._around.api, reference.namespace),
+            configuration=reference.configuration,
+        ):
+            self._tell(REASON, other.sentence)
 
     def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
         settings = replace(

@@ -191,6 +191,17 @@ def unknown_operators(app: StreamApp, job: AdoptedJob) -> str:
     )
 
 
+def other_max_parallelism(app: StreamApp, job: AdoptedJob) -> str:
+    """Return a sentence where the manifest has another max parallelism; empty where the same."""
+    if app.spec.flink.max_parallelism == job.max_parallelism:
+        return ""
+    return (
+        f"spec.flink.maxParallelism: expected {job.max_parallelism}, as job {job.name!r} has it, "
+        f"got {app.spec.flink.max_parallelism}; advice does not mind, but a savepoint of the job "
+        f"can be taken over only with {job.max_parallelism}"
+    )
+
+
 def name_vertices(job: Job) -> tuple[str, ...]:
     """Return a name for every vertex that can be an operator's, in their order, each once."""
     seen: Counter[str] = Counter()

@@ -1,13 +1,16 @@
-"""A Flink cluster as people have it, started without Weir."""
+"""Flink clusters as people have them: a real one, started without Weir, and recorded answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
@@ -21,6 +24,7 @@ from weir_operator.runtime.ports import LOOPBACK, free_ports
 from weir_operator.runtime.processes import ProcessIdentity
 
 JOB = "5" * 32
+RECORDED = Path(__file__).parent / "recorded"
 _MEMORY = {
     "taskmanager.memory.framework.off-heap.size": "50331648b",
     "taskmanager.memory.network.max": "16777216b",
@@ -32,6 +36,41 @@ _MEMORY = {
     "taskmanager.memory.task.off-heap.size": "0b",
 }
 """What Flink's own scripts would work out."""
+
+
+class RecordedFlink:
+    """A JobManager that answers as one of Flink 2.3 did; a test may change what it says."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.answers = {"/jobs/overview": "jobs", "/taskmanagers": "taskmanagers"}
+        self.answers[f"/jobs/{JOB}"] = "job"
+        for vertex, name in (
+            ("bc764cd8ddf7a0cff126f51c16239658", "source"),
+            ("0a448493b4782967b150582570326227", "score"),
+            ("ea632d67b7d595e5b851708ae9ad79d6", "sink"),
+        ):
+            self.answers[f"/jobs/{JOB}/vertices/{vertex}"] = f"vertex-{name}"
+        self.replacing: dict[str, str] = {}
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.method)
+        text = (RECORDED / f"{self.answers[request.path]}.json").read_text()
+        for old, new in self.replacing.items():
+            text = text.replace(old, new)
+        return web.Response(text=text, content_type="application/json")
+
+
+@pytest_asyncio.fixture
+async def flink() -> AsyncIterator[RecordedFlink]:
+    """A JobManager that only answers."""
+    recorded = RecordedFlink()
+    server = web.Application()
+    server.router.add_route("*", "/{path:.*}", recorded.answer)
+    async with TestServer(server, host="127.0.0.1") as started:
+        recorded.port = started.port or 0
+        yield recorded
 
 
 @dataclass

@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from weir_operator.cluster.adopted_advice import advise, cost_of_pods, share_cost
 from weir_operator.cluster.adopted_flink import AdoptedFlink
@@ -46,40 +44,6 @@ APP = a_stream_app(
         {"name": "large", "nodeSelector": {"weir.dev/pool": "large"}, "price": 0.10},
     ],
 )
-
-
-class RecordedFlink:
-    """A JobManager that answers as one of Flink 2.3 did; a test may change what it says."""
-
-    def __init__(self):
-        self.port = 0
-        self.answers = {"/jobs/overview": "jobs", "/taskmanagers": "taskmanagers"}
-        self.answers[f"/jobs/{JOB}"] = "job"
-        for vertex, name in (
-            ("bc764cd8ddf7a0cff126f51c16239658", "source"),
-            ("0a448493b4782967b150582570326227", "score"),
-            ("ea632d67b7d595e5b851708ae9ad79d6", "sink"),
-        ):
-            self.answers[f"/jobs/{JOB}/vertices/{vertex}"] = f"vertex-{name}"
-        self.replacing = {}
-        self.asked = []
-
-    async def answer(self, request):
-        self.asked.append(request.method)
-        text = (RECORDED / f"{self.answers[request.path]}.json").read_text()
-        for old, new in self.replacing.items():
-            text = text.replace(old, new)
-        return web.Response(text=text, content_type="application/json")
-
-
-@pytest.fixture
-async def flink():
-    recorded = RecordedFlink()
-    server = web.Application()
-    server.router.add_route("*", "/{path:.*}", recorded.answer)
-    async with TestServer(server, host="127.0.0.1") as started:
-        recorded.port = started.port or 0
-        yield recorded
 
 
 @pytest.fixture
