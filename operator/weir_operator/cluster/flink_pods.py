@@ -198,8 +198,12 @@ class FlinkPods:
 
     @property
     def cluster_id(self) -> str:
-        """Prefix of the ConfigMaps that Flink makes; it allows 45 characters."""
-        return fitting(self.name, longest=45)
+        """Prefix of the ConfigMaps that Flink makes; it allows 45 characters.
+
+        Not the name alone: a FlinkDeployment of this name, from which the job may be moving over,
+        keeps its own recovery data under that.
+        """
+        return fitting(f"weir-{self.name}", longest=45)
 
     def workload(self, operator: str, pool: str) -> str:
         """Return the name of the ReplicaSet of an operator in a pool."""

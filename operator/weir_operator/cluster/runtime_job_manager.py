@@ -59,21 +59,22 @@ class JobManagerPod:
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             _check_owner(found, pods)
+        if found is None and pods.survives:
+            # What an earlier StreamApp of this name left points to jobs of its own.
+            await self._objects.forget_recovery()
         if found is None or self._applied is not pods:
-            if found is None and pods.survives:
-                # What an earlier StreamApp of this name left points to jobs of its own.
-                await self._objects.forget_recovery()
-            await self._apply(pods)
-            self._applied = pods
-            outdated = found is not None and found["metadata"]["labels"][REVISION] != pods.revision
-            if outdated:
+            await self._surround(pods)
+            # One that runs is left as it is, unless the job is upgraded: a newer Weir, or more
+            # memory for the JobManager, is no reason to restart everybody's jobs.
+            if found is None or found["metadata"]["labels"].get(REVISION) != pods.revision:
+                await self._make(pods)
                 await self._wait_for_rollout(pods)
+            self._applied = pods
         await self._wait_for_answer(pods)
         return found is None or await self._lost_its_session(pods)
 
-    async def _apply(self, pods: FlinkPods) -> None:
-        labels = pods.labels(manifests.JOB_MANAGER)
-        files = config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+    async def _surround(self, pods: FlinkPods) -> None:
+        """Apply what the Deployment stands on, and learn the Service's address."""
         await self._objects.apply(
             manifests.service_account(pods),
             manifests.role(pods),
@@ -81,12 +82,15 @@ class JobManagerPod:
             manifests.network_policy(pods),
             manifests.service(pods),
             manifests.disruption_budget(pods),
-            files,
-            manifests.job_manager(pods, files["metadata"]["name"]),
         )
         made = await self._objects.api.get(self._objects.path("Service", pods.job_manager))
         # By address, so that nothing waits for a name; it stays as long as the Service does.
         self._address = made["spec"]["clusterIP"]
+
+    async def _make(self, pods: FlinkPods) -> None:
+        labels = pods.labels(manifests.JOB_MANAGER)
+        files = config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+        await self._objects.apply(files, manifests.job_manager(pods, files["metadata"]["name"]))
 
     async def _wait_for_rollout(self, pods: FlinkPods) -> None:
         """Wait until no pod of an earlier revision is left, which could still answer."""

@@ -31,7 +31,7 @@ class AppObjects:
         self.api = api
         self._namespace = pods.namespace
         self._selector = {APP: pods.name, MANAGED_BY: "weir"}
-        self._recovery = {"app": pods.cluster_id, "configmap-type": "high-availability"}
+        self._recovery = {"app": pods.cluster_id, "type": "flink-native-kubernetes"}
 
     def path(self, kind: str, name: str = "", *, group: str = "v1") -> str:
         """Return where a kind's collection is, or one object of it."""

@@ -1,0 +1,105 @@
+"""The Kubernetes runtime under the engine that walks every change, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.trips_cluster import read_proof
+from tests.cluster.trips_on_kubernetes import TripsOnKubernetes, trips_app
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.pod_states import cpu_of
+from weir_operator.errors import ResizeRefusedError
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.rescale.journal import Step
+
+pytestmark = pytest.mark.cluster
+
+FIXED = {"source": {"small/250m": 1}, "sink": {"small/250m": 1}}
+SMALL = {**FIXED, "match": {"large/1": 1}, "aggregate": {"small/250m": 1}}
+BOTH_POOLS = {**FIXED, "match": {"large/1": 1, "small/250m": 1}, "aggregate": {"small/250m": 1}}
+RESIZED = {**FIXED, "match": {"large/2": 1}, "aggregate": {"small/250m": 1}}
+
+
+async def pods(place, component):
+    path = f"/api/v1/namespaces/{place.namespace}/pods"
+    return await place.api.list(path, labels=f"weir.dev/component={component}")
+
+
+async def restarts(place):
+    return [
+        status["restartCount"]
+        for pod in await pods(place, "taskmanager")
+        for status in pod["status"]["containerStatuses"]
+    ]
+
+
+async def until(probe):
+    async def boxed():
+        return True if await probe() else None
+
+    return await wait_until(boxed, clock=SystemClock(), timeout=60.0, period=0.5)
+
+
+async def checkpoints(trips):
+    job = trips.store.load().job_id
+    async with FlinkRest(trips.runtime.rest_url) as rest:
+        found = await rest.checkpoints(job)
+    return found.completed if found else 0
+
+
+@pytest.mark.timeout(600)
+async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
+    async with TripsOnKubernetes(place, trips_app(place), SMALL) as trips:
+        await trips.lifecycle.bring_up()
+        assert trips.store.load().deployments == SMALL
+
+        end = await trips.lifecycle.change(BOTH_POOLS, "a second pool")
+        assert end.step is Step.DONE, end.failure
+        nodes = {pod["spec"]["nodeName"] for pod in await pods(place, "taskmanager")}
+        assert nodes == {"small", "large"}
+
+        end = await trips.lifecycle.change(SMALL, "one pool less")
+        assert end.step is Step.DONE, end.failure
+        pools = [each.pool for each in await trips.runtime.replicas() if each.operator == "match"]
+        assert pools == ["large"]
+
+        match = next(each for each in await trips.runtime.replicas() if each.operator == "match")
+        job = trips.store.load().job_id
+        assert job is not None
+        refusal = await trips.lifecycle.resize(RESIZED)
+        assert refusal == ""
+        resized = await place.api.get(f"/api/v1/namespaces/{place.namespace}/pods/{match.id}")
+        assert cpu_of(resized) == "2"
+        assert set(await restarts(place)) == {0}
+        assert trips.store.load().job_id == job
+
+        with pytest.raises(ResizeRefusedError, match="Infeasible"):
+            await trips.runtime.resize({match.id: "64"})
+        assert [each.size for each in await trips.runtime.replicas() if each.id == match.id] == [
+            "2"
+        ]
+
+        async def has_checkpoint():
+            return await checkpoints(trips) >= 2
+
+        assert await until(has_checkpoint)
+        (job_manager,) = await pods(place, "jobmanager")
+        name = job_manager["metadata"]["name"]
+        await place.api.delete(f"/api/v1/namespaces/{place.namespace}/pods/{name}", grace=0)
+        await trips.until_running(job)
+        assert trips.store.load().job_id == job
+        assert not [event for event in trips.events if event.reason == "JobLost"]
+
+        await trips.lifecycle.suspend()
+        proof = read_proof(place.state / "out")
+        await trips.runtime.close()
+
+    assert (proof.lost, proof.doubled, proof.sequence_errors) == (0, 0, 0)
+    assert proof.emitted > 0
+    assert json.loads((place.state / "status.json").read_text())["suspended"]
+    for kind in ("pods", "services", "configmaps", "serviceaccounts"):
+        left = await place.api.list(f"/api/v1/namespaces/{place.namespace}/{kind}")
+        names = {each["metadata"]["name"] for each in left}
+        assert names <= {"owner", "kube-root-ca.crt", "default"}, kind
