@@ -190,6 +190,7 @@ class Notebook:
             facts = replace(
                 facts,
                 deployments={} if status.suspended else status.deployments,
+                suspended=(status.restore_path or "") if status.suspended else None,
                 restarts=tuple(status.restart_tokens.get("restarts", ())),
             )
         self._writer.note(facts)

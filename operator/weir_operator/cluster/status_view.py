@@ -57,6 +57,8 @@ class Facts:
     """The last one."""
     model: Aspect | None = None
     """What the last tick that decided knew of the operators' models."""
+    suspended: str | None = None
+    """Where the state of a job lies that is stopped on purpose; `None` where it is not."""
     mode: Mode = Mode.AUTO
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
@@ -116,6 +118,9 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
     """
     tick, settings = facts.tick, facts.settings
     ready = facts.ready
+    if facts.suspended is not None:
+        sentence = f"The job is stopped on purpose; its state is in {facts.suspended}"
+        ready = Aspect("Ready", "False", "Suspended", sentence)
     if facts.mistake:
         sentence = f"{facts.mistake}; a job that runs is left as it is"
         ready = Aspect("Ready", "False", "InvalidSpec", sentence)

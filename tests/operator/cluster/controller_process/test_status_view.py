@@ -1,0 +1,216 @@
+"""What people read of a StreamApp, and when it is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from weir_operator.cluster.conditions import Aspect
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.status_store import StatusDoor
+from weir_operator.cluster.status_view import (
+    Facts,
+    first_facts,
+    render_status,
+    say_per_second,
+    say_seconds,
+    see_change,
+)
+from weir_operator.cluster.status_writer import REFRESH, StatusWriter
+from weir_operator.cluster.testing import MemoryApi
+from weir_operator.controller.guards import Cause, Guard
+from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.streamapp.managers import Allowed
+from weir_operator.streamapp.status import StreamAppStatus
+from weir_operator.streamapp.testing import a_stream_app
+
+PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
+RUNS = Aspect("Ready", "True", "JobRunning", "The job runs")
+
+
+@pytest.fixture
+def facts():
+    pools = [{"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": 0.04}]
+    app = a_stream_app(nodePools=pools, operators=[{"name": "match"}])
+    return replace(first_facts(3, app), ready=RUNS, deployments={"match": {"small/500m": 2}})
+
+
+def condition(status, kind):
+    [found] = [each for each in status.conditions if each.type == kind]
+    return found
+
+
+def test_columns_tell_replicas_bound_and_cost(facts):
+    status = render_status(facts, StreamAppStatus(), now=0.0)
+
+    assert status.replicas == 2
+    assert status.objective == "200ms mean"
+    # Two replicas of half a core and the JobManager's half core, at 0.04 per core and hour.
+    assert status.cost_per_hour == "0.06"
+    assert status.observed_generation == 3
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes(facts):
+    first = render_status(facts, StreamAppStatus(), now=0.0)
+    same = render_status(replace(facts, ready=replace_reason(RUNS)), first, now=60.0)
+    other = render_status(replace(facts, mistake="wrong"), same, now=120.0)
+
+    times = [condition(each, "Ready").last_transition_time for each in (first, same, other)]
+
+    assert times == ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "1970-01-01T00:02:00Z"]
+
+
+def replace_reason(aspect):
+    return Aspect(aspect.type, aspect.status, "StillRunning", aspect.message)
+
+
+def test_a_mistake_in_the_spec_says_that_the_job_is_left_alone(facts):
+    ready = condition(
+        render_status(replace(facts, mistake="no such policy"), StreamAppStatus(), now=0.0), "Ready"
+    )
+
+    assert (ready.status, ready.reason) == ("False", "InvalidSpec")
+    assert "no such policy" in ready.message
+    assert "left as it is" in ready.message
+
+
+def test_a_suspended_job_says_where_its_state_is(facts):
+    stopped = replace(facts, suspended="s3://states/1", deployments={})
+
+    status = render_status(stopped, StreamAppStatus(), now=0.0)
+
+    assert condition(status, "Ready").reason == "Suspended"
+    assert "s3://states/1" in condition(status, "Ready").message
+    assert status.replicas == 0
+
+
+def test_an_open_window_is_named_and_pauses(facts):
+    guard = Guard(
+        cause=Cause.WINDOW, name="peak", allows=Allowed.SCALE_OUT, reason="the period is open"
+    )
+
+    status = render_status(replace(facts, guards=(guard,)), StreamAppStatus(), now=0.0)
+
+    assert status.window == "peak"
+    assert condition(status, "Paused").status == "True"
+
+
+def a_change(step, **more):
+    change = plan(kind=Kind.RESCALE, reason="load", now=0.0, source={}, target={}, old_job="j")
+    return change.at(step, 4.0, **more)
+
+
+def test_a_change_under_way_is_progress_and_one_that_was_rolled_back_degrades(facts):
+    running = render_status(see_change(facts, a_change(Step.VERIFY)), StreamAppStatus(), now=0.0)
+    undone = render_status(
+        see_change(facts, a_change(Step.ROLLED_BACK, failure="it broke")), running, now=0.0
+    )
+
+    assert condition(running, "Progressing").reason == "Verifying"
+    assert condition(running, "Degraded").status == "False"
+    assert condition(undone, "Progressing").status == "False"
+    assert condition(undone, "Degraded").message == "it broke"
+    assert undone.last_action == "Rescaled (RolledBack) in 4.0 s: load"
+
+
+def test_a_status_stays_small_whatever_the_sentences_are(facts):
+    loud = replace(facts, ready=replace_message("x" * 10_000), mistake="y" * 10_000)
+
+    status = render_status(loud, StreamAppStatus(), now=0.0)
+
+    assert len(status.model_dump_json()) < 5000
+
+
+def replace_message(text):
+    return Aspect("Ready", "True", "JobRunning", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0/s"), (0.01234, "0.0123/s"), (12.34, "12.3/s"), (1234.5, "1234/s"), (math.nan, None)],
+)
+def test_rates_have_three_digits_and_no_exponent(value, text):
+    assert say_per_second(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0452, "45.2ms"), (1.234, "1.23s"), (math.inf, None), (math.nan, None)]
+)
+def test_times_have_a_unit_that_suits_them(value, text):
+    assert say_seconds(value) == text
+
+
+class Desk:
+    """A writer over an API server in memory."""
+
+    def __init__(self, facts):
+        self.api = MemoryApi()
+        meta = {"namespace": "streams", "name": "trips", "uid": "u1"}
+        self.api.put(PATH, {"metadata": meta, "spec": {}})
+        self.clock = FakeClock()
+        self.facts = facts
+        self.written = []
+
+    async def open(self):
+        door = StatusDoor(self.api, Resource.of(self.api.objects[PATH]), AlwaysOpen())
+        await door.open()
+        self.writer = StatusWriter(
+            door, self.facts, clock=self.clock, on_written=self.written.append
+        )
+        await self.writer.flush()
+        return self
+
+    async def note(self, facts: Facts):
+        self.writer.note(facts)
+        await self.writer.flush()
+
+
+class AlwaysOpen:
+    term = "one/1"
+
+    def check(self):
+        """Let everybody act."""
+
+
+async def test_what_a_person_would_act_on_is_written_at_once(facts):
+    desk = await Desk(facts).open()
+
+    await desk.note(replace(facts, deployments={"match": {"small/1": 1}}))
+
+    assert len(desk.written) == 2
+    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
+
+
+async def test_a_sentence_that_only_repeats_figures_waits(facts):
+    desk = await Desk(facts).open()
+    reworded = replace(facts, ready=replace_message("The job has run for 61 s"))
+
+    await desk.note(reworded)
+    early = len(desk.written)
+    desk.clock.time += REFRESH
+    await desk.note(reworded)
+
+    assert (early, len(desk.written)) == (1, 2)
+
+
+async def test_nothing_is_written_where_nothing_changed(facts):
+    desk = await Desk(facts).open()
+    desk.clock.time += 10 * REFRESH
+
+    await desk.note(facts)
+
+    assert len(desk.written) == 1
+
+
+async def test_what_is_not_known_any_more_leaves_the_status(facts):
+    desk = await Desk(replace(facts, advice="would save 3 a day")).open()
+    told = desk.api.objects[PATH]["status"]["advice"]
+    desk.clock.time += REFRESH
+
+    await desk.note(facts)
+
+    assert told == "would save 3 a day"
+    assert "advice" not in desk.api.objects[PATH]["status"]
