@@ -1,0 +1,273 @@
+"""The objects of a StreamApp's Flink, made on a real API server by somebody with no more rights
+than the controller's rules give.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.control_plane import GUEST
+from weir_operator.cluster import manifests
+from weir_operator.cluster.api import RefusedByKubernetesError
+from weir_operator.cluster.flink_pods import FlinkPods
+from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
+from weir_operator.cluster.runtime_objects import AppObjects
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.testing import a_manifest
+
+pytestmark = pytest.mark.kubernetes_api
+
+POOLS = [
+    {"name": "small", "sizes": ["250m", "500m"], "price": 0.04},
+    {
+        "name": "large",
+        "sizes": ["1", "2"],
+        "memory": "2Gi",
+        "price": 0.05,
+        "nodeSelector": {"weir.dev/pool": "large"},
+        "tolerations": [
+            {"key": "dedicated", "value": "streams", "effect": "NoSchedule"},
+            {"operator": "Exists", "effect": "PreferNoSchedule"},
+        ],
+    },
+]
+TEMPLATE = {
+    "metadata": {"labels": {"team": "rides"}, "annotations": {"example.com/scrape": "no"}},
+    "spec": {
+        "volumes": [{"name": "keys", "secret": {"secretName": "trips-keys"}}],
+        "priorityClassName": "streams",
+    },
+}
+
+
+@pytest.fixture
+async def guest(kube, connected):
+    """The door for a user with the controller's rules and no others."""
+    await kube.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kube.namespace}/roles",
+        {"metadata": {"name": "controller"}, "rules": list(manifests.CONTROLLER_RULES)},
+    )
+    await kube.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kube.namespace}/rolebindings",
+        {
+            "metadata": {"name": "controller"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": "controller",
+            },
+            "subjects": [
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}
+            ],
+        },
+    )
+    return await connected(GUEST)
+
+
+@pytest.fixture
+def pods_of(kube):
+    """Make what a StreamApp's pods are; the StreamApp exists."""
+
+    async def make(**flink):
+        manifest = a_manifest(
+            flink={"image": "example/trips:1.4", "storage": {"claim": "trips-state"}} | flink,
+            nodePools=POOLS,
+            operators=[{"name": "match", "managedMemory": "128Mi"}, {"name": "sink"}],
+        )
+        manifest["metadata"]["namespace"] = kube.namespace
+        made = await kube.create(kube.stream_apps, manifest)
+        assert made.status == 201, made.message
+        return FlinkPods.of(
+            parse_manifest(manifest),
+            uid=made.body["metadata"]["uid"],
+            controller_namespace="weir-system",
+        )
+
+    return make
+
+
+def objects_of(pods):
+    """Return everything that a running StreamApp has, in the order it is made."""
+    files = config_map(
+        pods, pods.job_manager, pods.labels(manifests.JOB_MANAGER), job_manager_files(pods)
+    )
+    found = [
+        manifests.service_account(pods),
+        manifests.role(pods),
+        manifests.role_binding(pods),
+        manifests.network_policy(pods),
+        manifests.service(pods),
+        manifests.disruption_budget(pods),
+        files,
+        manifests.job_manager(pods, files["metadata"]["name"]),
+    ]
+    for operator, pool, size in (("match", "large", "1"), ("sink", "small", "250m")):
+        files = config_map(
+            pods,
+            pods.workload(operator, pool),
+            pods.labels(manifests.TASK_MANAGER, operator=operator, pool=pool),
+            task_manager_files(pods, operator, pool),
+        )
+        workload = manifests.task_managers(
+            pods, operator, pool, size=size, replicas=2, config_map=files["metadata"]["name"]
+        )
+        found += [files, workload]
+    return found
+
+
+async def versions(kube, objects, made):
+    """Return the resourceVersion of each object."""
+    return [
+        (await kube.get(objects.path_of(each))).body["metadata"]["resourceVersion"] for each in made
+    ]
+
+
+async def test_the_controllers_rules_are_enough_to_make_everything(kube, guest, pods_of):
+    pods = await pods_of(podTemplate=TEMPLATE)
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+
+    await objects.apply(*wanted)
+
+    for each in wanted:
+        found = await kube.get(objects.path_of(each))
+        assert found.status == 200, (each["kind"], found.message)
+        (owner,) = found.body["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("StreamApp", pods.owner.uid)
+
+
+async def test_applying_what_is_there_already_changes_nothing(kube, guest, pods_of):
+    """Else each pass would start a rollout, or at least a storm of watches."""
+    pods = await pods_of(podTemplate=TEMPLATE)
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+    before = await versions(kube, objects, wanted)
+
+    await objects.apply(*wanted)
+
+    assert await versions(kube, objects, wanted) == before
+
+
+async def test_what_the_pod_template_asks_for_reaches_every_pod(kube, guest, pods_of):
+    pods = await pods_of(podTemplate=TEMPLATE)
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+
+    await objects.apply(*wanted)
+
+    workloads = [each for each in wanted if each["kind"] in ("Deployment", "ReplicaSet")]
+    assert len(workloads) == 3
+    for each in workloads:
+        template = (await kube.get(objects.path_of(each))).body["spec"]["template"]
+        assert template["metadata"]["labels"]["team"] == "rides"
+        assert template["metadata"]["annotations"]["example.com/scrape"] == "no"
+        assert template["spec"]["priorityClassName"] == "streams"
+        assert "keys" in [volume["name"] for volume in template["spec"]["volumes"]]
+
+
+async def test_a_pools_replicas_tolerate_its_taints_and_look_for_its_nodes(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+
+    path = objects.path("ReplicaSet", pods.workload("match", "large"), group="apps/v1")
+    spec = (await kube.get(path)).body["spec"]["template"]["spec"]
+
+    assert spec["nodeSelector"] == {"weir.dev/pool": "large"}
+    assert {
+        "key": "dedicated",
+        "operator": "Equal",
+        "value": "streams",
+        "effect": "NoSchedule",
+    } in (spec["tolerations"])
+
+
+async def test_pods_are_let_in_where_pod_security_is_restricted(kube, guest, pods_of):
+    pods = await pods_of()
+    wanted = objects_of(pods)
+    await kube.merge(
+        f"/api/v1/namespaces/{kube.namespace}",
+        {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
+    )
+
+    for each in wanted:
+        if each["kind"] not in ("Deployment", "ReplicaSet"):
+            continue
+        template = each["spec"]["template"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": template["metadata"] | {"name": each["metadata"]["name"]},
+            "spec": template["spec"],
+        }
+        answer = await kube.create(f"/api/v1/namespaces/{kube.namespace}/pods", pod)
+        assert answer.status == 201, answer.message
+
+
+async def test_a_pod_can_be_given_another_size_with_the_controllers_rules(kube, guest, pods_of):
+    pods = await pods_of()
+    (workload,) = [
+        each
+        for each in objects_of(pods)
+        if each["metadata"]["name"] == pods.workload("sink", "small")
+    ]
+    collection = f"/api/v1/namespaces/{kube.namespace}/pods"
+    template = workload["spec"]["template"]
+    made = await kube.create(
+        collection,
+        {"metadata": template["metadata"] | {"name": "sink-1"}, "spec": template["spec"]},
+    )
+    assert made.status == 201, made.message
+    (container,) = made.body["spec"]["containers"]
+    cpu = {"cpu": "500m"}
+
+    await guest.patch(
+        f"{collection}/sink-1/resize",
+        {
+            "spec": {
+                "containers": [
+                    {"name": container["name"], "resources": {"requests": cpu, "limits": cpu}}
+                ]
+            }
+        },
+        content_type="application/strategic-merge-patch+json",
+    )
+
+    (container,) = (await kube.get(f"{collection}/sink-1")).body["spec"]["containers"]
+    assert container["resources"]["requests"]["cpu"] == "500m"
+    assert container["resources"]["limits"]["cpu"] == "500m"
+
+
+async def test_everything_is_deleted_and_what_is_not_weirs_stays(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+    config_maps = f"/api/v1/namespaces/{kube.namespace}/configmaps"
+    await kube.create(config_maps, {"metadata": {"name": "somebody-elses"}})
+
+    await objects.delete_all(timeout=5.0)
+
+    for each in wanted:
+        assert (await kube.get(objects.path_of(each))).status == 404, each["kind"]
+    assert (await kube.get(f"{config_maps}/somebody-elses")).status == 200
+
+
+async def test_old_files_go_and_those_in_use_stay(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+    old = config_map(
+        pods, pods.job_manager, pods.labels(manifests.JOB_MANAGER), {"start.sh": "exit 1"}
+    )
+    await objects.apply(old)
+
+    await objects.prune_config_maps()
+
+    assert (await kube.get(objects.path_of(old))).status == 404
+    for each in wanted:
+        assert (await kube.get(objects.path_of(each))).status == 200, each["metadata"]["name"]
+
+
+async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, guest):
+    for path in ("/api/v1/namespaces/kube-system/pods",
+                 f"/api/v1/namespaces/{kube.namespace}/secrets"):  # fmt: skip
+        with pytest.raises(RefusedByKubernetesError, match="cannot list"):
+            await guest.list(path)
