@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
 
 from weir_operator.errors import PermanentError
 
@@ -118,4 +121,11 @@ class _Sizes:
         """Return a fraction of a whole within bounds; the defaults of these are in MiB."""
         text = self.configuration.get(f"{_PREFIX}{name}.fraction")
         least, most = self.get(f"{name}.min", low * _MIB), self.get(f"{name}.max", high * _MIB)
-        return min(max(int(of * (float(text) if text else fraction)), least), most)
+        try:
+            # Flink's fractions are of single precision: its 0.1 is a bit more than ours.
+            exact = Decimal(repr(float(np.float32(text if text else fraction))))
+        except ValueError as error:
+            raise PermanentError(
+                f"{_PREFIX}{name}.fraction: expected a share such as 0.1, got {text!r}"
+            ) from error
+        return min(max(int(of * exact), least), most)
