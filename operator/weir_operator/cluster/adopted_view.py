@@ -16,10 +16,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.answers import Job, Subtask
+from weir_operator.flink.answers import FINISHED, Job, Subtask
 from weir_operator.flink.topology import Topology, group_vertices
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.seam import Replica
@@ -115,7 +115,7 @@ def view_job(
     """
     named = dict(zip((v.id for v in job.vertices), name_vertices(job), strict=True))
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
-    replicas = []
+    replicas, drained = [], set()
     for vertex in job.vertices:
         for subtask in subtasks[vertex.id]:
             place = places.get(subtask.task_manager or "")
@@ -124,10 +124,13 @@ def view_job(
                     f"Subtask {subtask.index} of {vertex.name!r} runs on no TaskManager that is "
                     f"known ({subtask.status}); the job may be restarting"
                 )
+            replica = replica_id(named[vertex.id], str(subtask.index))
+            if subtask.status == FINISHED:
+                drained.add(replica)
             size = size_of(min(place.cores, WHOLE_CORE))
             replicas.append(
                 Replica(
-                    id=replica_id(named[vertex.id], str(subtask.index)),
+                    id=replica,
                     operator=named[vertex.id],
                     pool=place.pool,
                     size=written[place.pool].get(Cpu(size).cores, size),
@@ -138,7 +141,7 @@ def view_job(
     return AdoptedJob(
         id=job.id,
         name=job.name,
-        topology=group_vertices(job, named),
+        topology=replace(group_vertices(job, named), drained=frozenset(drained)),
         replicas=tuple(replicas),
         max_parallelism=min(vertex.max_parallelism for vertex in job.vertices),
         places=places,

@@ -66,7 +66,11 @@ def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> J
         operators={
             name: OperatorLayout(
                 replicas=tuple(
-                    PlacedReplica(tm_id=replica.id, node_type=replica.node_type)
+                    PlacedReplica(
+                        tm_id=replica.id,
+                        node_type=replica.node_type,
+                        drained=replica.id in topology.drained,
+                    )
                     for replica in replicas
                     if replica.operator == name
                 ),

@@ -30,6 +30,7 @@ from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import Topology
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.output import Counted, measure_output
+from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.seam import Replica, Runtime
@@ -55,6 +56,16 @@ class View:
     """The job's graph; `None` before it was ever known."""
     settled: bool
     """Whether the run is old enough for its samples to tell of more than its restart."""
+
+    @property
+    def reason_to_hold(self) -> str:
+        """Why nothing is to be decided on what was seen, one sentence; empty where it is."""
+        if self.sight.app is None:
+            return "It is not known yet where the tasks run"
+        if not self.settled:
+            return "The job has just been restarted"
+        holding = [problem.sentence for problem in self.sight.problems if problem.kind.holds]
+        return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
 
 
 class Watcher:
@@ -84,6 +95,7 @@ class Watcher:
         self._clock = clock
         self._topology: Topology | None = None
         self._topology_of: str | None = None
+        self._silent = False
         self._run_since = math.inf
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
@@ -111,6 +123,7 @@ class Watcher:
         )
         if sight.app is not None:
             self._previous = sight.app
+        self._silent = any(each.kind is ProblemKind.PARTIAL for each in sight.problems)
         return View(
             start=start,
             now=now,
@@ -169,15 +182,18 @@ class Watcher:
         status = self._store.load()
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:
             return None
-        if self._topology is None or self._topology_of != status.job_id:
+        known = self._topology_of == status.job_id
+        # A replica that fell silent may have come to its end, which only Flink can tell.
+        if self._topology is None or not known or self._silent:
             try:
-                topology = await self._jobs.topology(status.job_id)
+                self._topology = await self._jobs.topology(status.job_id)
             except (TemporaryError, PermanentError) as error:
                 log.info("no layout yet", reason=str(error))
                 return None
-            self._topology, self._topology_of = topology, status.job_id
+        if not known:
+            self._topology_of = status.job_id
             self._run_since = self._clock.now()
-            self._see_edges(topology)
+            self._see_edges(self._topology)
         return layout_of(status.job_id, self._topology, replicas)
 
     def _see_edges(self, topology: Topology) -> None:

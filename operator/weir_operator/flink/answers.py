@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+FINISHED = "FINISHED"
+"""Status of a subtask that has come to its own end."""
+
 
 class JobState(StrEnum):
     """State of a job, as Flink names it."""
@@ -56,8 +59,8 @@ class Vertex:
 
     @property
     def is_running(self) -> bool:
-        """Whether every subtask runs."""
-        return self.tasks.get("RUNNING", 0) == self.parallelism
+        """Whether every subtask runs, or has come to its own end (a source without splits)."""
+        return self.tasks.get("RUNNING", 0) + self.tasks.get(FINISHED, 0) == self.parallelism
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,11 +7,11 @@ vertex that runs on the TaskManagers of several operators was not pinned by the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.answers import Job, Subtask, Vertex
+from weir_operator.flink.answers import FINISHED, Job, Subtask, Vertex
 from weir_operator.flink.rest import FlinkRest
 
 KEYED = "HASH"
@@ -47,6 +47,9 @@ class Topology:
     """Operators with a vertex that nothing flows into."""
     sinks: tuple[str, ...]
     """Operators with a vertex that nothing flows out of."""
+    drained: frozenset[str] = frozenset()
+    """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
+    source without splits does."""
 
     def keyed_into(self, operator: str) -> bool:
         """Return whether records reach the operator by key."""
@@ -123,7 +126,7 @@ async def waiting(rest: FlinkRest, job_id: str) -> str | None:
 
 def build_topology(
     job: Job,
-    subtasks: Mapping[str, Iterable[Subtask]],
+    subtasks: Mapping[str, Sequence[Subtask]],
     operator_of_task_manager: Mapping[str, str],
 ) -> Topology:
     """Return the operators of a job, from what Flink said of it.
@@ -141,7 +144,15 @@ def build_topology(
         vertex.id: _operator_of(vertex, subtasks[vertex.id], operator_of_task_manager)
         for vertex in job.vertices
     }
-    return group_vertices(job, operator_of)
+    topology = group_vertices(job, operator_of)
+    entries = [vertices[0].id for vertices in topology.vertices.values()]
+    drained = frozenset(
+        task.task_manager
+        for entry in entries
+        for task in subtasks[entry]
+        if task.status == FINISHED and task.task_manager is not None
+    )
+    return replace(topology, drained=drained)
 
 
 def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:

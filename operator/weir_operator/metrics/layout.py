@@ -21,6 +21,9 @@ class PlacedReplica:
     """`taskmanager.resource-id` as the runtime writes it, not as Flink mangles it."""
     node_type: str
     """Name of its node type now, `pool/size`; a resize changes it, the series know only pools."""
+    drained: bool = False
+    """Its task that takes records in has come to its own end, and Flink says so: that it sends no
+    samples is no fault, and it takes in nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

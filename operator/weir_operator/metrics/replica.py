@@ -26,6 +26,8 @@ from weir_operator.metrics.scope import Scope, newest_sample, of_vertices
 from weir_operator.metrics.seam import Series
 from weir_operator.metrics.values import ReplicaMeasurement, ServiceFrom
 
+DRAINED = Rise(0.0, math.inf)
+"""What a replica takes in whose tasks have come to their end: nothing, ever after."""
 US = 1e-6
 MS = 1e-3
 
@@ -35,8 +37,9 @@ def measure_replica(
 ) -> ReplicaMeasurement:
     """Measure one replica; everything is NaN where its TaskManager sent nothing."""
     is_source = not operator.upstream
-    intake = _intake(operator, scope)
+    intake = DRAINED if replica.drained else _intake(operator, scope)
     busy = _busiest(map(settled_rise, scope.get(names.BUSY_MS, ())))
+    idle = replica.drained and busy is UNKNOWN
     service = _service(scope, busy, intake)
     # A legacy source reports NaN for its busy time all its life: that is a missing metric there.
     required = [name for name in names.REQUIRED if not (is_source and name == names.BUSY_MS)]
@@ -46,8 +49,10 @@ def measure_replica(
         last_sample=newest_sample(scope),
         span=intake.seconds,
         processed_rate=intake.rate,
-        emitted_rate=_total(of_vertices(scope.get(names.RECORDS_OUT, ()), operator.exit_vertices)),
-        utilisation=busy.rate * MS,
+        emitted_rate=0.0
+        if idle
+        else _total(of_vertices(scope.get(names.RECORDS_OUT, ()), operator.exit_vertices)),
+        utilisation=0.0 if idle else busy.rate * MS,
         back_pressure=_busiest(map(settled_rise, scope.get(names.BACK_PRESSURED_MS, ()))).rate * MS,
         service_mean=service.mean,
         service_variance=service.variance,

@@ -95,15 +95,21 @@ def mean_age(scopes: list[Scope]) -> float:
     )
 
 
-def marker_age(scopes: list[Scope]) -> float:
-    """Return the median time of latency markers from source to entry, seconds, over replicas."""
+def marker_age(scopes: list[Scope], pick: Callable[[list[float]], float] = min) -> float:
+    """Return the median time of latency markers from the source, seconds, over replicas.
+
+    Args:
+        scopes: Series of all replicas of an operator.
+        pick: Which of its functions is meant: the least age is that at its entry, the greatest that
+            at its last function, which in an operator of several vertices lies far behind.
+    """
     medians: dict[str, list[float]] = {}
     for scope in scopes:
         for series in scope.get(names.LATENCY_MARKER, ()):
             if series.labels.get("quantile") == names.MARKER_QUANTILE:
                 medians.setdefault(_function(series), []).append(last_value(series))
     known = [age for age in map(mean, medians.values()) if not math.isnan(age)]
-    return min(known, default=math.nan) * MS
+    return (pick(known) if known else math.nan) * MS
 
 
 def _weighted(ages: Mapping[str, float], emitted: Mapping[str, float]) -> float:

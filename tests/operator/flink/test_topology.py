@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,22 @@ def test_a_job_that_uses_all_operators_leaves_none_idle():
     topology = build_topology(a_job(["map"], []), {"map": on("a")}, {"a": "in"})
 
     assert idle_operators(topology, ["in", "in"]) is None
+
+
+def test_a_task_manager_whose_subtask_of_the_first_vertex_has_ended_is_drained():
+    job = a_job(["read", "parse"], [("read", "parse", "FORWARD")])
+    reads, parses = on("a", "b"), on("a", "b")
+    ended = replace(reads[1], status="FINISHED")
+
+    topology = build_topology(
+        job, {"read": (reads[0], ended), "parse": parses}, {"a": "job", "b": "job"}
+    )
+
+    assert topology.drained == {"b"}
+
+
+def test_a_vertex_runs_though_one_of_its_subtasks_has_come_to_its_own_end():
+    [vertex] = a_job(["read"], []).vertices
+
+    assert replace(vertex, parallelism=2, tasks={"RUNNING": 1, "FINISHED": 1}).is_running
+    assert not replace(vertex, parallelism=2, tasks={"RUNNING": 1, "SCHEDULED": 1}).is_running
