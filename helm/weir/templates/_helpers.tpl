@@ -1,0 +1,100 @@
+{{/* Name of all objects. */}}
+{{- define "weir.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains "weir" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-weir" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of objects that belong to no namespace: two releases must not meet. */}}
+{{- define "weir.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "weir.fullname" .) -}}
+{{- end -}}
+
+{{/* Labels by which the pods are found. The controller names its own pods to Flink's NetworkPolicies
+by app.kubernetes.io/name: it cannot be changed. */}}
+{{- define "weir.selectorLabels" -}}
+app.kubernetes.io/name: weir
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/component: controller
+{{- end -}}
+
+{{/* Labels of all objects. */}}
+{{- define "weir.labels" -}}
+{{ include "weir.selectorLabels" . }}
+app.kubernetes.io/part-of: weir
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end -}}
+
+{{/* The image; a digest decides over the tag. */}}
+{{- define "weir.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}{{ with .tag }}:{{ . }}{{ end }}@{{ .digest }}
+{{- else -}}{{ .repository }}:{{ $tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "weir.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.claimName" -}}
+{{- .Values.state.existingClaim | default (printf "%s-state" (include "weir.fullname" .)) -}}
+{{- end -}}
+
+{{/* What a pod must say of itself where pod security is `restricted`. */}}
+{{- define "weir.podSecurityContext" -}}
+runAsNonRoot: true
+{{- with .Values.security }}
+{{- if not (kindIs "invalid" .runAsUser) }}
+runAsUser: {{ .runAsUser | int64 }}
+{{- end }}
+{{- if not (kindIs "invalid" .runAsGroup) }}
+runAsGroup: {{ .runAsGroup | int64 }}
+{{- end }}
+{{- if not (kindIs "invalid" .fsGroup) }}
+fsGroup: {{ .fsGroup | int64 }}
+fsGroupChangePolicy: OnRootMismatch
+{{- end }}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "weir.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* What no schema can say, one sentence each. */}}
+{{- define "weir.validate" -}}
+{{- with .Values -}}
+{{- if and (gt (int .replicas) 1) .state.enabled (not .state.existingClaim) (not (has "ReadWriteMany" .state.accessModes)) -}}
+{{- fail (printf "replicas: %d controllers cannot share a state that one node mounts: set state.accessModes to [ReadWriteMany], or state.enabled to false" (int .replicas)) -}}
+{{- end -}}
+{{- if and .prometheus.tokenFile .prometheus.tokenSecret.name -}}
+{{- fail "prometheus.tokenFile: expected one token, got tokenSecret.name too: remove one of them" -}}
+{{- end -}}
+{{- if and (not .prometheus.url) (or .prometheus.tokenFile .prometheus.tokenSecret.name .prometheus.caConfigMap.name .prometheus.labels) -}}
+{{- fail "prometheus.url: expected the server that the other values of prometheus are for, got none: set it" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Port that a URL asks for. */}}
+{{- define "weir.urlPort" -}}
+{{- $url := urlParse . -}}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $port | default (eq $url.scheme "https" | ternary "443" "80") -}}
+{{- end -}}

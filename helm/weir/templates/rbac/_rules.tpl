@@ -1,0 +1,60 @@
+{{/* What Weir may do where its StreamApps are. Secrets are not among it: pods name them, Weir never
+reads one. */}}
+{{- define "weir.rules" -}}
+# StreamApps: seen, finalized, and one made as canary in Weir's own namespace.
+- apiGroups: [weir.dev]
+  resources: [streamapps]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [weir.dev]
+  resources: [streamapps/status]
+  verbs: [get, patch, update]
+- apiGroups: [weir.dev]
+  resources: [streamapps/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+# Flink's pods. Their ReplicaSets make them; Weir resizes, marks and removes.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, patch, delete]
+- apiGroups: [""]
+  resources: [pods/resize]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: [get, list, create, patch, delete]
+# Also what Flink's own pods need for their leader election: nobody can grant more than they hold.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, update, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments, replicasets]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, create, patch, delete]
+# Jobs that somebody else runs, and other autoscalers at the same job: only looked at.
+- apiGroups: [flink.apache.org]
+  resources: [flinkdeployments]
+  verbs: [get, list]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [list]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [list]
+{{- end -}}
+
+{{/* Whom roles are bound to. */}}
+{{- define "weir.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "weir.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
