@@ -23,7 +23,7 @@ _HEADER = "# Written by `weir crd` from the models in weir_operator.streamapp; d
 
 _KEPT = (
     "type", "description", "enum", "pattern", "minLength", "maxLength", "minimum",
-    "maximum", "minItems", "maxItems", "minProperties", "maxProperties", "required", "allOf",
+    "maximum", "minItems", "maxItems", "minProperties", "maxProperties", "required", "allOf", "not",
 )  # fmt: skip
 """Keywords that mean the same in JSON schema and in a CRD, in the order they are written."""
 

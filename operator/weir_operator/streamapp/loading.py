@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
 from weir_operator.streamapp.rules import judge
+from weir_operator.streamapp.schema import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.section import Mistake
 from weir_operator.streamapp.sentences import sentence, sentences
 
@@ -77,6 +78,7 @@ def parse_manifest(manifest: object) -> StreamApp:
         )
     _check_kind(manifest)
     own = {key: value for key, value in manifest.items() if key != "status"}
+    own = without_null(own, inlined_schema(StreamApp))
     # By way of JSON, the language of the API server: no dates, only text as keys, and pydantic's
     # strictness is then JSON's (a text is an enum's value, a list is a tuple).
     text = json.dumps(own, default=str)
@@ -86,6 +88,26 @@ def parse_manifest(manifest: object) -> StreamApp:
         found = sentences(error) + _judge_right_sections(json.loads(text).get("spec"))
         # Where all sections are right, pydantic has already told what the rules found.
         raise InvalidStreamAppError(tuple(dict.fromkeys(found))) from error
+
+
+def without_null(value: Any, schema: Schema) -> Any:
+    """Return plain values without fields that are null: as for the API server, they are not there.
+
+    What is inside a field that takes anything (a pod template, a policy's settings) is kept, and so
+    is null where it is the default itself.
+    """
+    if isinstance(value, list):
+        return [without_null(each, schema.get("items", {})) for each in value]
+    if not isinstance(value, dict) or not (
+        schema.get("properties") or schema.get("additionalProperties")
+    ):
+        return value
+    fields = {key: schema_at(schema, (key,)) or {} for key in value}
+    return {
+        key: without_null(each, fields[key])
+        for key, each in value.items()
+        if each is not None or fields[key].get("default", ...) is None
+    }
 
 
 def dump_manifest(app: StreamApp) -> str:

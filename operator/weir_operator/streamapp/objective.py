@@ -61,9 +61,9 @@ class ResponseTime(Section):
         """Describe both forms at once.
 
         A structural schema knows no "text or object". A field without a type takes anything: the
-        patterns then judge texts, the properties judge objects, and the empty ranges refuse
-        numbers and lists. CEL rules cannot be stated there, so a digit other than 0 says "above
-        zero".
+        patterns then judge texts, the properties judge objects, and the rest refuses numbers,
+        lists and truth values. CEL rules cannot be stated there, so a digit other than 0 says
+        "above zero".
         """
         long_form: dict[str, Any] = handler.resolve_ref_schema(handler(schema))
         above_zero = {"pattern": f"^{Duration.pattern}$", "allOf": [{"pattern": "[1-9]"}]}
@@ -76,6 +76,7 @@ class ResponseTime(Section):
             "maximum": 0,
             "minItems": 1,
             "maxItems": 0,
+            "not": {"enum": [True, False]},
             "properties": long_form["properties"],
             "required": ["bound"],
         }

@@ -195,3 +195,17 @@ def test_a_jar_that_is_not_there_is_refused(tmp_path, flink, remedy):
         find_jar(app, tmp_path / "app.yaml")
 
     assert str(refused.value).startswith("spec.flink.job.jar: expected ")
+
+
+def test_a_field_that_is_null_is_not_there_as_on_the_api_server():
+    app = a_stream_app(mode=None, rescale=None, objective={"responseTime": "1s", "catchUp": None})
+
+    assert app == a_stream_app(objective={"responseTime": "1s"})
+
+
+def test_null_in_a_policys_own_settings_is_a_value():
+    policy = {"name": "planner", "settings": {"horizon": None}}
+
+    app = a_stream_app(operatorManager={"policy": policy})
+
+    assert app.spec.operator_manager.policy.settings == {"horizon": None}
