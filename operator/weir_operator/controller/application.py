@@ -18,33 +18,31 @@ from dataclasses import dataclass, replace
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.controller.acting import Action, Actor, change_of, expect_response
+from weir_operator.controller.acting import Action, Actor, expect_response
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.binding import say_what_binds
 from weir_operator.controller.directives import Directives
-from weir_operator.controller.fallback import Blindness, find_fallback
+from weir_operator.controller.fallback import Blindness, answer_outage
 from weir_operator.controller.guards import Guard, guards_at, refuse_move
-from weir_operator.controller.learned import LearnedStore
+from weir_operator.controller.hypothesis import Bill, Seen
 from weir_operator.controller.lifecycle import Health, Lifecycle
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.observing import Sight, describe_assumed
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
-from weir_operator.controller.records import DecisionRecord, Event, RecordStore
+from weir_operator.controller.records import Event
+from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
-from weir_operator.controller.verdict import Intervals
+from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import AppStatus, FullPool, StatusStore
 from weir_operator.streamapp.models import Mode
-from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.promise import OperatorModel
+from weir_policies.promise import Observation, OperatorModel
 
 log = structlog.get_logger()
-
-_UNMEASURED = Intervals(rate=math.nan, response_time=math.nan, backlog=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +64,8 @@ class Tick:
     """Pauses and blocked periods that hold now."""
     full: tuple[FullPool, ...] = ()
     """Pools that had no room for an operator's replicas a while ago."""
+    bill: Bill | None = None
+    """In mode Advise, what following the decisions would have come to."""
 
 
 class ApplicationController:
@@ -81,8 +81,7 @@ class ApplicationController:
         managers: Mapping[str, OperatorManager],
         application_manager: ApplicationManager,
         store: StatusStore,
-        records: RecordStore,
-        learned: LearnedStore,
+        memory: Memory,
         clock: Clock,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
@@ -94,8 +93,7 @@ class ApplicationController:
         self._managers = managers
         self._am = application_manager
         self._store = store
-        self._records = records
-        self._learned = learned
+        self._memory = memory
         self._clock = clock
         self._on_tick = on_tick
         self._notices = Notices(on_event, clock)
@@ -119,7 +117,7 @@ class ApplicationController:
         Raises:
             WeirError: The job cannot be kept running, or the objective cannot be kept at all.
         """
-        self._learned.restore(self._managers)
+        self._memory.restore()
         self._last_tick = self._clock.now()
         ending = asyncio.create_task(stop.wait())
         loops = {
@@ -147,7 +145,10 @@ class ApplicationController:
         directives = self._directives()
         guards = guards_at(directives, now)
         self._notices.see_guards(guards)
-        await self._reset(directives.reset_nonce)
+        if directives.reset_nonce != self._reset_nonce:
+            self._reset_nonce = directives.reset_nonce
+            await self._memory.forget(self._reset_nonce)
+            self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
         try:
             view = await self._watcher.look(start, now)
         except TemporaryError:
@@ -222,14 +223,16 @@ class ApplicationController:
         if assumed:
             self._notices.tell_while("VarianceAssumed", assumed)
         ruling, taken_back = await self._rule(proposals, flow, status, view, guards)
-        if directives.mode is not Mode.AUTO:
+        if directives.mode is Mode.ADVISE:
+            tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
+        else:
+            self._memory.advisor.let_go()
         ruling = say_what_binds(
             ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
         )
         tick_id = uuid.uuid4().hex[:12]
-        self._learned.save(self._managers)
-        self._record(tick_id, now, proposals, ruling)
+        self._memory.keep(tick_id, now, proposals, ruling)
         if ruling.granted:
             self._begin(
                 Action(
@@ -266,11 +269,31 @@ class ApplicationController:
             dataflow=flow,
             current=status.deployments,
             failed=self._store.load().failed,
-            tokens=self._tokens(view.now),
+            tokens=self._memory.tokens(view.now),
             now=view.now,
             guards=guards,
         )
         return ruling, ""
+
+    def _follow(
+        self,
+        view: View,
+        flow: Dataflow,
+        tick: Tick,
+        observations: Mapping[str, Observation],
+        proposals: Mapping[str, Proposal],
+    ) -> Bill:
+        """Return what following the advice would have come to by now."""
+        seen = Seen(
+            now=view.now,
+            length=view.now - view.start,
+            flow=flow,
+            deployments=tick.deployments,
+            observations=observations,
+            proposals=proposals,
+            violated=tick.violated,
+        )
+        return self._memory.advisor.follow(seen, tick.guards, self._notices)
 
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
@@ -297,12 +320,7 @@ class ApplicationController:
             return "spec.state is Suspended"
         if self._lifecycle.is_changing or self._actor.is_acting:
             return "A change is under way"
-        if view.sight.app is None:
-            return "It is not known yet where the tasks run"
-        if not view.settled:
-            return "The job has just been restarted"
-        holding = [problem.sentence for problem in view.sight.problems if problem.kind.holds]
-        return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
+        return view.reason_to_hold
 
     # -- changes that no operator proposed --------------------------------------------------------
 
@@ -320,7 +338,7 @@ class ApplicationController:
             granted=changed,
             target=target,
             restart=True,
-            tokens=self._am.pay(self._tokens(now), now),
+            tokens=self._am.pay(self._memory.tokens(now), now),
         )
 
     def _fall_back(
@@ -329,68 +347,39 @@ class ApplicationController:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
         if self._blindness.see(healthy=healthy, now=now):
             self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
-        asked, status = directives.fallback, self._store.load()
+        status = self._store.load()
         idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
-        if not idle or directives.mode is Mode.OFF or not self._blindness.is_due(asked, now):
+        if (
+            not idle
+            or directives.mode is Mode.OFF
+            or not self._blindness.is_due(directives.fallback, now)
+        ):
             return
         self._blindness.answer()
-        target = find_fallback(asked, status.deployments, self._models, self._am.pool_limits)
-        reason = (
-            f"The metrics have been unhealthy for {asked.after} or longer: the fallback is "
-            f"{asked.deployment.value}"
+        answer = answer_outage(
+            directives,
+            status.deployments,
+            self._models,
+            pool_limits=self._am.pool_limits,
+            guards=guards,
         )
-        refusal = refuse_move(status.deployments, target, self._models, guards)
-        if directives.mode is Mode.ADVISE:
-            refusal = "Advised only: spec.mode is Advise"
-        self._notices.tell("FallbackTaken" if refusal is None else "FallbackHeld",
-                           reason if refusal is None else f"{reason}; {refusal}")  # fmt: skip
-        if target != status.deployments and refusal is None:
-            ruling = self._go_to(target, status, f"Granted: {reason}", now)
+        held = answer.refusal is not None
+        self._notices.tell(
+            "FallbackHeld" if held else "FallbackTaken",
+            f"{answer.reason}; {answer.refusal}" if held else answer.reason,
+        )
+        if answer.target != status.deployments:
+            ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}", now)
             self._begin(
                 Action(
                     id=uuid.uuid4().hex[:12],
                     ruling=ruling,
                     proposals={},
                     expected=math.nan,
-                    before=_UNMEASURED,
-                    reason=reason,
+                    before=UNMEASURED,
+                    reason=answer.reason,
                 )
             )
-
-    # -- remembering ------------------------------------------------------------------------------
-
-    async def _reset(self, nonce: int) -> None:
-        """Forget what was learned, where another `resetNonce` asks for it."""
-        if nonce == self._reset_nonce:
-            return
-        self._reset_nonce = nonce
-        for manager in self._managers.values():
-            manager.forget()
-        self._learned.begin_anew(nonce)
-        self._learned.save(self._managers)
-        await self._store.save(self._store.load().model_copy(update={"failed": ()}))
-        self._notices.tell("LearnedForgotten", f"spec.resetNonce is {nonce}: learning begins anew")
-
-    def _tokens(self, now: float) -> RestartTokens:
-        kept = self._store.load().restart_tokens
-        return RestartTokens.from_dict(kept) if kept else self._am.restarts.fill(now)
-
-    def _record(
-        self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
-    ) -> None:
-        self._records.write(
-            DecisionRecord(
-                id=f"{tick}-{name}",
-                time=now,
-                operator=name,
-                policy=self._settings.policy,
-                observation=proposal.observation,
-                decision=proposal.decision,
-                verdict=ruling.verdicts.get(name, ""),
-                change=change_of(tick, proposal) if name in ruling.granted else None,
-            )
-            for name, proposal in proposals.items()
-        )
 
 
 def find_first_tick(now: float, interval: float, phase: float | None) -> float:

@@ -70,6 +70,11 @@ class ApplicationManager:
         self._shared = shared
         self._tail = _TYPICAL_TAIL[statistic]
 
+    @property
+    def tail(self) -> float:
+        """How many times the mean the bounded statistic is, as far as it was measured."""
+        return self._tail
+
     def see_output(self, *, mean: float, quantile: float) -> None:
         """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
 

@@ -15,6 +15,7 @@ from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_policies import registry
@@ -50,6 +51,31 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
         },
         max_parallelism=app.spec.flink.max_parallelism,
         whole_job=None if app.spec.operators else world.WHOLE_JOB,
+    )
+
+
+def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Revision:
+    """Return what the job is made of: what an upgrade changes.
+
+    Args:
+        app: The manifest.
+        job: How the job is submitted.
+        jar: The jar on this machine; `None` takes the path in the image, as the manifest has it.
+    """
+    flink = app.spec.flink.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"image": True, "config": True, "pod_template": True},
+    )
+    in_image = app.spec.flink.job.jar if app.spec.flink.job else None
+    path = str(jar) if jar else in_image
+    return Revision(
+        entry_class=job.entry_class,
+        arguments=job.arguments,
+        parallelism_arguments=dict(job.parallelism_arguments),
+        whole_job=job.whole_job,
+        processes=flink | ({"jar": path} if path else {}),
     )
 
 

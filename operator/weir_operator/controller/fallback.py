@@ -7,10 +7,14 @@ decide on again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.guards import Guard, refuse_move
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
+from weir_operator.streamapp.models import Mode
 from weir_policies.model.node_types import Deployment
 from weir_policies.promise import OperatorModel
 
@@ -40,6 +44,47 @@ class Blindness:
     def answer(self) -> None:
         """Take the fallback as taken, until the metrics are healthy again."""
         self._answered = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What is done about an outage of the metrics."""
+
+    target: DeploymentMap
+    """Where to go; what runs, where nothing is to be done."""
+    reason: str
+    """One sentence."""
+    refusal: str | None
+    """Why it is held back, if it is."""
+
+
+def answer_outage(
+    directives: Directives,
+    current: DeploymentMap,
+    models: Mapping[str, OperatorModel],
+    *,
+    pool_limits: Mapping[str, int],
+    guards: Sequence[Guard],
+) -> Answer:
+    """Return what the manifest asks for once the metrics have been unhealthy for long enough.
+
+    Args:
+        directives: What holds now.
+        current: What runs.
+        models: Of the operators that may change.
+        pool_limits: Most replicas over all operators, by pool that has a limit.
+        guards: What forbids scaling now.
+    """
+    asked = directives.fallback
+    target = find_fallback(asked, current, models, pool_limits)
+    refusal = refuse_move(current, target, models, guards)
+    if directives.mode is not Mode.AUTO:
+        refusal = f"Advised only: spec.mode is {directives.mode.value}"
+    reason = (
+        f"The metrics have been unhealthy for {asked.after} or longer: the fallback is "
+        f"{asked.deployment.value}"
+    )
+    return Answer(target=current if refusal is not None else target, reason=reason, refusal=refusal)
 
 
 def find_fallback(

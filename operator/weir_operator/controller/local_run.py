@@ -14,6 +14,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.bill import prices
+from weir_operator.controller.manifest_watch import ManifestWatch
 from weir_operator.controller.recording import Recorder
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.steering import Surroundings, assemble, state_directory
@@ -127,6 +128,9 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
                 on_tick=recorder.tick,
                 on_event=on_event,
                 on_change=on_change,
+                directives=ManifestWatch(
+                    run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
+                ),
             ),
             job=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
             policy=run.policy,

@@ -181,6 +181,10 @@ class OperatorManager:
         self._last = (observation, decision)
         return decision
 
+    def imagine(self, observation: Observation) -> Decision:
+        """Decide on what is only imagined: nothing is learned from it or remembered of it."""
+        return self._policy.decide(observation)
+
     def skip(self) -> None:
         """Forget the last interval: what follows it was not observed, so nothing is learned."""
         self._last = None

@@ -12,12 +12,17 @@ from pathlib import Path
 
 from weir_operator.clock import Clock
 from weir_operator.controller import assembly
+from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController, Tick
+from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.directives import Directives, directives_of
+from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.remembering import Memory
+from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.jobs import FlinkJobs
@@ -47,7 +52,8 @@ class Surroundings:
     on_event: Callable[[Event], None]
     on_change: Callable[[RescaleJournal], None]
     directives: Callable[[], Directives] | None = None
-    """Read at every tick; `None` takes what the manifest says now."""
+    """Read at every look and tick; `None` takes what the manifest says now. Where they name no
+    revision, it is the manifest's."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     phase: float | None = None
@@ -106,6 +112,7 @@ def assemble(
         clock=around.clock,
     )
     given = app.spec.flink.job
+    directives = _directives(app, around, job)
     lifecycle = Lifecycle(
         runtime=around.runtime,
         jobs=around.jobs,
@@ -116,6 +123,7 @@ def assemble(
         clock=around.clock,
         on_event=around.on_event,
         on_change=around.on_change,
+        directives=directives,
     )
     watcher = Watcher(
         settings=loops,
@@ -128,21 +136,56 @@ def assemble(
         store=around.store,
         clock=around.clock,
     )
-    asked = directives_of(app)
+    manager = assembly.application_manager(app, shared=around.shared_restarts)
     controller = ApplicationController(
         settings=loops,
-        directives=around.directives or (lambda: asked),
+        directives=directives,
         watcher=watcher,
         lifecycle=lifecycle,
         managers=managers,
-        application_manager=assembly.application_manager(app, shared=around.shared_restarts),
+        application_manager=manager,
         store=around.store,
-        records=around.records,
-        learned=LearnedStore(
-            around.folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
-        ),
+        memory=_memory(app, around, loops, managers, manager),
         clock=around.clock,
         on_tick=around.on_tick,
         on_event=around.on_event,
     )
     return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
+
+
+def _memory(
+    app: StreamApp,
+    around: Surroundings,
+    loops: LoopSettings,
+    managers: Mapping[str, OperatorManager],
+    manager: ApplicationManager,
+) -> Memory:
+    """Return what the loops keep, in their folder."""
+    return Memory(
+        policy=loops.policy,
+        managers=managers,
+        restarts=manager.restarts,
+        store=around.store,
+        records=around.records,
+        learned=LearnedStore(
+            around.folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
+        ),
+        advisor=Advisor(
+            Hypothesis(managers, manager, bound=loops.bound),
+            around.folder / "forecast.json",
+            policy=loops.policy,
+        ),
+    )
+
+
+def _directives(app: StreamApp, around: Surroundings, job: JobSpec) -> Callable[[], Directives]:
+    """Return what is read at every look and tick."""
+    foreign = app.spec.flink.ref is not None  # its owner upgrades it
+    revision = None if foreign else assembly.revision_of(app, job)
+    written = directives_of(app)
+
+    def read() -> Directives:
+        asked = around.directives() if around.directives is not None else written
+        return asked if asked.revision is not None else replace(asked, revision=revision)
+
+    return read

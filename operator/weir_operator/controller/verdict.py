@@ -32,6 +32,9 @@ class Intervals:
     """Records waiting at the sources at its end."""
 
 
+UNMEASURED = Intervals(rate=math.nan, response_time=math.nan, backlog=math.nan)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeSoFar:
     """A change, what was measured before it and since."""

@@ -8,12 +8,15 @@ from typing import cast
 import pytest
 
 from weir_operator.controller import assembly
+from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.directives import directives_of
+from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.observing import layout_of
 from weir_operator.controller.records import RecordStore
+from weir_operator.controller.remembering import Memory
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.jobs import FlinkJobs
@@ -160,16 +163,29 @@ class Stage:
             store=self.store,
             clock=self.clock,
         )
+        manager = assembly.application_manager(self.app, shared=self.shared)
+        memory = Memory(
+            policy=settings.policy,
+            managers=self.managers,
+            restarts=manager.restarts,
+            store=self.store,
+            records=self.records,
+            learned=self.learned,
+            advisor=Advisor(
+                Hypothesis(self.managers, manager, bound=settings.bound),
+                self.folder / "forecast.json",
+                policy=settings.policy,
+            ),
+        )
         return ApplicationController(
             settings=settings,
             directives=lambda: self.directives,
             watcher=watcher,
             lifecycle=lifecycle,
             managers=self.managers,
-            application_manager=assembly.application_manager(self.app, shared=self.shared),
+            application_manager=manager,
             store=self.store,
-            records=self.records,
-            learned=self.learned,
+            memory=memory,
             clock=self.clock,
             on_tick=lambda tick: None,
             on_event=self.events.append,

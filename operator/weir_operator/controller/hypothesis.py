@@ -1,0 +1,270 @@
+"""What the job would cost and how it would fare, had it followed the decisions: mode Advise. Pure.
+
+A hypothetical deployment begins where the real one is and follows its own decisions: at each tick
+the model predicts how it serves the load that was measured, the policy decides on that, and the
+Application Manager rules with a restart budget of its own. What came of it is added up by days.
+
+It is a forecast by the model: the gap of a restart is not in it, and a backlog neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.guards import Guard
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.proposals import Proposal
+from weir_operator.rescale.journal import DeploymentMap
+from weir_policies.application_manager.restart_budget import RestartTokens
+from weir_policies.model.cost import price_per_hour
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict
+from weir_policies.promise import Observation
+
+VERSION = 1
+DAY = 86_400.0
+DAYS_KEPT = 14
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bill:
+    """What was paid and what would have been paid over some time."""
+
+    seconds: float = 0.0
+    """Time over which there was something to decide on."""
+    paid: float = 0.0
+    """Currency, for the replicas that ran."""
+    advised: float = 0.0
+    """Currency, for those that were advised."""
+    restarts: int = 0
+    """That following the advice would have taken."""
+    judged: int = 0
+    """Intervals whose response time could be predicted."""
+    violations: int = 0
+    """Of those, the ones predicted above the bound."""
+
+    def __add__(self, other: Bill) -> Bill:
+        """Return both together."""
+        return Bill(
+            seconds=self.seconds + other.seconds,
+            paid=self.paid + other.paid,
+            advised=self.advised + other.advised,
+            restarts=self.restarts + other.restarts,
+            judged=self.judged + other.judged,
+            violations=self.violations + other.violations,
+        )
+
+    @property
+    def saved_a_day(self) -> float:
+        """Currency per day; negative where the advice is dearer, NaN before anything was seen."""
+        return (self.paid - self.advised) / self.seconds * DAY if self.seconds else math.nan
+
+    @property
+    def sentence(self) -> str:
+        """The forecast for people; empty before anything was seen."""
+        if not self.seconds:
+            return ""
+        daily = self.saved_a_day
+        change = f"have saved {daily:.3g}" if daily >= 0 else f"have cost {-daily:.3g} more"
+        late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
+        restarts = self.restarts / self.seconds * DAY
+        return (
+            f"Following the advice would {change} a day with {restarts:.3g} restarts a day and "
+            f"{late} of intervals over the bound (seen for {_say_span(self.seconds)})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What one tick of the real job brings."""
+
+    now: float
+    """Unix seconds."""
+    length: float
+    """Seconds since the tick before."""
+    flow: Dataflow
+    deployments: DeploymentMap
+    observations: Mapping[str, Observation]
+    """Of all operators."""
+    proposals: Mapping[str, Proposal]
+    """Of those that may change."""
+    violated: bool | None
+
+
+class Hypothesis:
+    """The job that follows the advice."""
+
+    def __init__(
+        self, managers: Mapping[str, OperatorManager], am: ApplicationManager, *, bound: float
+    ) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            managers: Of all operators; only asked, never taught.
+            am: Rules on the hypothetical proposals.
+            bound: The objective, seconds.
+        """
+        self._managers = managers
+        self._am = am
+        self._bound = bound
+        self._days: dict[int, Bill] = {}
+        self._deployments: DeploymentMap | None = None
+        self._tokens: RestartTokens | None = None
+
+    @property
+    def bill(self) -> Bill:
+        """What the last days come to."""
+        return sum(self._days.values(), Bill())
+
+    @property
+    def deployments(self) -> DeploymentMap | None:
+        """Where the job would be; `None` before the first tick."""
+        return self._deployments
+
+    def follow(self, seen: Seen, guards: tuple[Guard, ...]) -> Bill:
+        """Take a tick and return the bill so far."""
+        current = self._fit(seen)
+        imagined = {
+            name: self._imagine(each, current[name]) for name, each in seen.observations.items()
+        }
+        late = seen.violated
+        if current != seen.deployments:
+            late = self._is_late(imagined, seen.flow)
+        tokens = self._tokens or self._am.restarts.fill(seen.now)
+        ruling = self._am.rule(
+            {name: self._decide(name, imagined[name], seen) for name in seen.proposals},
+            dataflow=seen.flow,
+            current=current,
+            failed=(),
+            tokens=tokens,
+            now=seen.now,
+            guards=guards,
+        )
+        hours = seen.length / HOUR
+        self._add(
+            seen.now,
+            Bill(
+                seconds=seen.length,
+                paid=self._price(seen.deployments) * hours,
+                advised=self._price(current) * hours,
+                restarts=int(ruling.restart),
+                judged=int(late is not None),
+                violations=int(late is True),
+            ),
+        )
+        self._tokens = ruling.tokens
+        self._deployments = ruling.target
+        return self.bill
+
+    def let_go(self) -> None:
+        """Begin at the real deployment again, next time; the bill stays."""
+        self._deployments = self._tokens = None
+
+    def forget(self) -> None:
+        """Begin anew altogether."""
+        self.let_go()
+        self._days = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON values."""
+        return {
+            "version": VERSION,
+            "deployments": self._deployments,
+            "tokens": None if self._tokens is None else self._tokens.to_dict(),
+            "days": {
+                str(day): [b.seconds, b.paid, b.advised, b.restarts, b.judged, b.violations]
+                for day, b in self._days.items()
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned; another version begins anew."""
+        if state.get("version") != VERSION:
+            return
+        self._deployments = state["deployments"]
+        tokens = state["tokens"]
+        self._tokens = None if tokens is None else RestartTokens.from_dict(tokens)
+        self._days = {
+            int(day): Bill(
+                seconds=seconds,
+                paid=paid,
+                advised=advised,
+                restarts=restarts,
+                judged=judged,
+                violations=violations,
+            )
+            for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
+        }
+
+    def _fit(self, seen: Seen) -> DeploymentMap:
+        """Return where the job would be, for the operators and node types that there are now."""
+        kept = self._deployments or {}
+        fitted: DeploymentMap = {}
+        for name, counts in seen.deployments.items():
+            types = {each.name for each in self._managers[name].model.node_types}
+            mine = kept.get(name)
+            scaled = self._managers[name].fixed is None
+            fitted[name] = mine if mine and scaled and set(mine) <= types else dict(counts)
+        return fitted
+
+    def _imagine(self, real: Observation, counts: Mapping[str, int]) -> Observation:
+        """Return the observation as the model has it in the hypothetical deployment."""
+        types = real.model.node_types
+        deployment = Deployment.from_named(counts, types)
+        if deployment == real.deployment:
+            return real
+        prediction = predict(real.model, np.array([deployment.counts]), real.rate)
+        busy = min(1.0, float(prediction.utilisation[0]))
+        return replace(
+            real,
+            deployment=deployment,
+            processed=real.rate,
+            response_time=float(prediction.response_time[0]),
+            utilisation=(busy,) * deployment.size,
+            backlog=0.0,
+            replica_ages=(max(real.replica_ages, default=0.0),) * deployment.size,
+        )
+
+    def _decide(self, name: str, imagined: Observation, seen: Seen) -> Proposal:
+        real = seen.proposals[name]
+        if imagined is seen.observations[name]:
+            return real
+        return Proposal(observation=imagined, decision=self._managers[name].imagine(imagined))
+
+    def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
+        """Return whether the path is predicted above the bound; `None` where it is not known."""
+        times = {
+            name: 0.0 if name in flow.sources and math.isnan(each.response_time)
+            else each.response_time
+            for name, each in imagined.items()
+        }  # fmt: skip
+        response = flow.response_time(times) * self._am.tail
+        return None if math.isnan(response) else response > self._bound
+
+    def _price(self, deployments: DeploymentMap) -> float:
+        """Return the currency per hour of all replicas."""
+        return sum(
+            price_per_hour(Deployment.from_named(counts, types), types)
+            for name, counts in deployments.items()
+            for types in (self._managers[name].model.node_types,)
+        )
+
+    def _add(self, now: float, bill: Bill) -> None:
+        day = math.floor(now / DAY)
+        self._days[day] = self._days.get(day, Bill()) + bill
+        for old in sorted(self._days)[:-DAYS_KEPT]:
+            del self._days[old]
+
+
+def _say_span(seconds: float) -> str:
+    if seconds < 2 * HOUR:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"

@@ -1,0 +1,86 @@
+"""What the loops keep from tick to tick and over their own end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weir_operator.controller.acting import change_of
+from weir_operator.controller.advising import Advisor
+from weir_operator.controller.learned import LearnedStore
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.proposals import Proposal, Ruling
+from weir_operator.controller.records import DecisionRecord, RecordStore
+from weir_operator.status import StatusStore
+from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
+
+
+class Memory:
+    """Decision records, what was learned, restart tokens, and the forecast of mode Advise."""
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        managers: Mapping[str, OperatorManager],
+        restarts: RestartBudget,
+        store: StatusStore,
+        records: RecordStore,
+        learned: LearnedStore,
+        advisor: Advisor,
+    ) -> None:
+        """Take over where things are kept.
+
+        Args:
+            policy: Name of the operators' policy, for the records.
+            managers: What learns.
+            restarts: How tokens refill.
+            store: The status.
+            records: Of decisions.
+            learned: Of what was learned.
+            advisor: Keeps the forecast.
+        """
+        self._policy = policy
+        self._managers = managers
+        self._restarts = restarts
+        self._store = store
+        self._records = records
+        self._learned = learned
+        self.advisor = advisor
+
+    def restore(self) -> None:
+        """Give the managers what they had learned."""
+        self._learned.restore(self._managers)
+
+    async def forget(self, nonce: int) -> None:
+        """Begin anew: nothing learned, no failed deployment, no full pool, no bill."""
+        for manager in self._managers.values():
+            manager.forget()
+        self._learned.begin_anew(nonce)
+        self._learned.save(self._managers)
+        self.advisor.forget()
+        kept = self._store.load()
+        await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
+
+    def tokens(self, now: float) -> RestartTokens:
+        """Return what is left of the restart budget."""
+        kept = self._store.load().restart_tokens
+        return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
+
+    def keep(
+        self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
+    ) -> None:
+        """Keep what a tick learned and decided."""
+        self._learned.save(self._managers)
+        self._records.write(
+            DecisionRecord(
+                id=f"{tick}-{name}",
+                time=now,
+                operator=name,
+                policy=self._policy,
+                observation=proposal.observation,
+                decision=proposal.decision,
+                verdict=ruling.verdicts.get(name, ""),
+                change=change_of(tick, proposal) if name in ruling.granted else None,
+            )
+            for name, proposal in proposals.items()
+        )
