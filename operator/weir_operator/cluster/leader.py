@@ -70,11 +70,12 @@ class LeaseSettings:
     identity: str
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
-    duration: int = 15
-    """After which a Lease that was not renewed is free."""
-    renew_deadline: float = 10.0
+    duration: int = 30
+    """After which a Lease that was not renewed is free. Twice the usual: a busy Python process may
+    be slow to renew, and jobs run on while nobody steers them."""
+    renew_deadline: float = 20.0
     """After which a holder that could not renew stops acting: safely before `duration`."""
-    retry_every: float = 2.0
+    retry_every: float = 3.0
     """Between two looks, and between two renewals."""
 
 

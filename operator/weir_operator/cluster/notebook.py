@@ -103,19 +103,20 @@ class Notebook:
         """Keep no more records."""
         self._records = self._store = None
 
-    def set_spec(self, generation: int, mistake: str, asked: Directives | None) -> None:
+    def set_spec(self, generation: int, mistake: str, asked: Directives) -> None:
         """Tell of which spec the status speaks, what it asks, and why it cannot be right.
 
         Args:
             generation: Of the spec.
             mistake: Why it cannot be right; empty where it can.
-            asked: What the last right one asks of the loops; `None` where there was none.
+            asked: What the last right one asks of the loops.
         """
-        facts = replace(self.facts, generation=generation, mistake=mistake)
-        if asked is not None:
-            guards = guards_at(asked, self._office.clock.now())
-            facts = replace(facts, mode=asked.mode, guards=guards)
-        self._note(facts)
+        guards = guards_at(asked, self._office.clock.now())
+        self._note(
+            replace(
+                self.facts, generation=generation, mistake=mistake, mode=asked.mode, guards=guards
+            )
+        )
 
     def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
         """Take over by what the loops reckon, where that does not follow from the spec alone."""

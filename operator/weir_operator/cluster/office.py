@@ -14,6 +14,7 @@ from weir_operator.cluster.adopted_reference import ClusterReader
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.leader import Fence
 from weir_operator.cluster.objects import ObjectApi, Resource
+from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.telemetry import Telemetry
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.flink.jobs import FlinkJobs
@@ -76,6 +77,7 @@ class Office:
     fence: Fence
     worlds: Worlds
     events: EventPoster
+    rivals: Rivals
     telemetry: Telemetry
     clock: Clock
     state: Path
@@ -83,5 +85,6 @@ class Office:
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
-    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(16))
-    """Bounds how many statuses are read at once at the start, when all StreamApps are new."""
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
+    """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
+    be renewed meanwhile."""

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import kopf
+import numpy as np
 import structlog
 
 from weir_operator.clock import SystemClock
@@ -34,8 +35,9 @@ from weir_operator.cluster.health import (
 from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.objects import Resource, collection
-from weir_operator.cluster.office import Api, Office, Worlds
+from weir_operator.cluster.office import Api, Office, PolicyCompiler, Worlds
 from weir_operator.cluster.reconcile import Reconciler
+from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.cluster.telemetry import Telemetry
@@ -43,13 +45,17 @@ from weir_operator.cluster.worlds import ClusterWorlds
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
 from weir_operator.streamapp.models import StreamApp
+from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.kernels.policy import KernelPolicy
 
 log = structlog.get_logger()
 
 THREADS = 32
 """For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
 hangs must not hold up the others."""
+DEFAULT_POLICY = "planner"
+"""Compiled before the process asks for the Lease; others when the first StreamApp uses them."""
 LIST_EVERY = 300.0
 """Seconds between two lists of all StreamApps, which see what a watch has lost."""
 
@@ -69,15 +75,18 @@ class Controller:
         self._leader = Leader(api, lease, clock=self._boot)
         self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
         self._canary = Canary(api, settings.canary, clock=self._boot)
+        self._compiler = PolicyCompiler()
         self._reconciler = Reconciler(
             Office(
                 api=api,
                 fence=self._leader,
                 worlds=worlds,
                 events=self._events,
+                rivals=Rivals(api, clock=self._clock),
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
+                compiler=self._compiler,
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,
@@ -117,6 +126,8 @@ class Controller:
             stack.push_async_callback(health.close)
             claim_signals()
             self.port = await health.start(self._settings.health_port, self._settings.health_host)
+            # Before anything depends on the event loop: compiling takes half of its time.
+            await self._compiler.ensure(DEFAULT_POLICY, _compile_default)
             if not await _until(stop, self._leader.acquire()):
                 return
             # Renewed to the very end: what is let go may still have to write its status.
@@ -218,6 +229,12 @@ class Controller:
         self._telemetry.leader.set(self.leads)
         self._telemetry.watch_age.set(self._canary.age)
         return self._telemetry.render()
+
+
+def _compile_default() -> None:
+    policy = registry.build(DEFAULT_POLICY, rng=np.random.default_rng())
+    if isinstance(policy, KernelPolicy):
+        policy.compile()
 
 
 def _share_restarts(settings: ControllerSettings, now: float) -> SharedRestarts | None:

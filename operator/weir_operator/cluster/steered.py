@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
 
 import structlog
 
@@ -22,6 +23,7 @@ from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Memory, open_loops, open_memory
+from weir_operator.cluster.other_autoscalers import OtherAutoscaler
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
 from weir_operator.controller.directives import (
@@ -58,9 +60,10 @@ class SteeredApp:
         self.resource = resource
         self._office = office
         self._app: StreamApp | None = None
-        self._asked: Directives | None = None  # what people ask of the loops as they run
+        self._asked = Directives()  # of the loops as they run
         self._mistake: InvalidStreamAppError | None = None
         self._told_mistake = ""
+        self._refused = ""  # why nothing may be scaled, as far as the surroundings know
         self._stop = asyncio.Event()  # ends the present life
         self._news = asyncio.Event()  # wakes whoever pauses
         self._leaving = False
@@ -86,9 +89,7 @@ class SteeredApp:
             self._app = parse_manifest(resource.manifest)
         except InvalidStreamAppError as mistake:
             self._mistake = mistake  # the last right spec goes on to be steered by
-        if self._app is not None and self._mistake is None:
-            self._asked = directives_of(self._app)
-        self._tell_spec()
+        self._ask()
         if self._app is None or self._mistake is not None:
             return
         if before is None or not carried_by_directives(before.spec, self._app.spec):
@@ -148,7 +149,10 @@ class SteeredApp:
         async with notebook.writing():
             try:
                 if app is not None:
-                    async with open_memory(office, self.resource, door, notebook) as memory:
+                    async with (
+                        self._watching_rivals(app, notebook),
+                        open_memory(office, self.resource, door, notebook) as memory,
+                    ):
                         await self._steer(app, memory, notebook, stop)
                 await self._news.wait()
             except (WeirError, WeirPolicyError) as error:
@@ -166,9 +170,11 @@ class SteeredApp:
             notebook.set_ready("True", "Advising", "The job is seen and advised, never touched")
             await self._advise(app, memory, notebook, stop)
             return
-        async with open_loops(
-            office, app, self.resource, memory, notebook, lambda: self._asked or directives_of(app)
-        ) as loops:
+        async with AsyncExitStack() as stack:
+            async with office.opening:
+                loops = await stack.enter_async_context(
+                    open_loops(office, app, self.resource, memory, notebook, lambda: self._asked)
+                )
             notebook.set_ready("False", "Starting", "The job is being brought up")
             await office.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
@@ -197,6 +203,35 @@ class SteeredApp:
             on_event=notebook.on_event,
         )
         await AdoptedApp(app, around).run(stop)
+
+    # -- what people and rivals ask ---------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _watching_rivals(self, app: StreamApp, notebook: Notebook) -> AsyncIterator[None]:
+        """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
+        told: set[str] = set()
+
+        def see(found: tuple[OtherAutoscaler, ...]) -> None:
+            sentences = {each.sentence for each in found}
+            for sentence in sorted(sentences - told):
+                notebook.tell("OtherAutoscaler", sentence)
+            told.clear()
+            told.update(sentences)
+            self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
+            self._ask()
+
+        watching = asyncio.create_task(self._office.rivals.watch(app, see))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    def _ask(self) -> None:
+        """Take over what the manifest and the surroundings ask of the loops."""
+        if self._app is not None and self._mistake is None:
+            self._asked = directives_of(self._app, refused=self._refused)
+        self._tell_spec()
 
     # -- telling ----------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ async def test_a_lease_that_stands_still_for_its_duration_is_taken(api):
 
     await second.acquire()
 
-    assert clock.now() - 1000.0 >= 15.0
+    assert clock.now() - 1000.0 >= 30.0
     assert api.objects[LEASE]["spec"]["holderIdentity"] == "two"
     assert api.objects[LEASE]["spec"]["leaseTransitions"] == 1
 
@@ -83,7 +83,7 @@ async def test_a_holder_that_cannot_renew_stops_before_its_lease_is_over(api):
     with pytest.raises(LeaseLostError):
         await leader.keep()
 
-    assert clock.now() - began < 15.0
+    assert clock.now() - began < 30.0
     assert not leader.holds
 
 
