@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import WeirError
 from weir_operator.flink import commands
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import memory_recommendations, render_yaml
@@ -103,7 +103,7 @@ class StockFlink:
             async def registered() -> bool | None:
                 try:
                     return bool(await rest.task_managers()) or None
-                except TemporaryError:
+                except WeirError:  # it has not elected itself yet
                     return None
 
             async def running() -> bool | None:
