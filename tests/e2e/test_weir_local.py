@@ -64,6 +64,20 @@ class LocalRuns:
                 return lines
         raise AssertionError(f"It ended before the tick: {lines[-3:]}")
 
+    def lines_until_event(self, weir, reason):
+        """Read what the run tells until it has told of this event."""
+        lines = []
+        for line in weir.stdout:
+            lines.append(line)
+            told = json.loads(line)
+            if told["type"] == "event" and told["message"].startswith(f"{reason}:"):
+                return lines
+        raise AssertionError(f"It ended before {reason}: {lines[-3:]}")
+
+    def write(self, manifest):
+        """Put a manifest in the place of the one that Weir reads."""
+        (self.folder / "app.yaml").write_text(manifest)
+
     def processes(self):
         """Return the pids of the folder's JVMs, the JobManager's first."""
         found = []
@@ -135,3 +149,32 @@ def test_a_run_is_killed_adopted_interrupted_and_gone_on_with(runs):
     assert "default/small" in explained or "small · match" in explained
     assert all(word in explained for word in ("seen", "believed", "candidate", "decided"))
     assert "happened" in explained
+
+
+def test_a_job_is_upgraded_suspended_and_resumed_by_its_manifest_as_it_runs(runs):
+    weir = runs.start()
+    lines = runs.lines_until_tick(weir, 2)
+    upgraded = MANIFEST.replace('--service.match-ms, "10"', '--service.match-ms, "11"')
+
+    # Chapter 1: other arguments are an upgrade by savepoint.
+    runs.write(upgraded)
+    lines += runs.lines_until_event(weir, "UpgradeDone")
+    lines += runs.lines_until_tick(weir, 1)
+    assert len(runs.processes()) == 5
+
+    # Chapter 2: a suspended job keeps only its JobManager, and goes on where it stopped.
+    runs.write(upgraded.replace("spec:", "spec:\n  state: Suspended"))
+    lines += runs.lines_until_event(weir, "Suspended")
+    lines += runs.lines_until_tick(weir, 1)
+    assert len(runs.processes()) == 1
+    runs.write(upgraded)
+    lines += runs.lines_until_event(weir, "StartDone")
+    lines += runs.lines_until_tick(weir, 1)
+    weir.send_signal(signal.SIGINT)
+    rest, _ = weir.communicate(timeout=60)
+
+    summary = read_run([*lines, *rest.splitlines()]).summary
+    assert weir.returncode == 0
+    assert runs.processes() == []
+    assert summary is not None
+    assert (summary.lost, summary.doubled) == (0, 0)

@@ -113,7 +113,7 @@ class Recorder:
 
     def change(self, journal: RescaleJournal) -> None:
         """Record a change as far as it has come; first starts and suspensions are no rescales."""
-        if journal.kind not in (Kind.RESCALE, Kind.RESIZE, Kind.RECOVER):
+        if journal.kind not in (Kind.RESCALE, Kind.RESIZE, Kind.RECOVER, Kind.UPGRADE):
             return
         resize = journal.kind is Kind.RESIZE
         gap = gap_of(journal)

@@ -340,7 +340,7 @@ async def test_a_revision_that_failed_is_not_tried_again_until_another_one_comes
     stage.directives = asking_for("1")
     lifecycle = await stage.running()
     stage.directives = asking_for("2")
-    stage.world.broken_revisions = {stage.directives.revision.id}
+    stage.world.broken_revisions = {asking_for("2").revision.id}
     await lifecycle.heal()
     stage.clock.time += 3600
     await lifecycle.heal()
