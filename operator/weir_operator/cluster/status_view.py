@@ -70,7 +70,7 @@ class Facts:
     restarts: tuple[float, ...] = ()
     """Unix times of the restarts that scaling caused, oldest first."""
     advice: str = ""
-    """What following the decisions would have saved, in a sentence."""
+    """What is advised for a job that somebody else runs, in a sentence."""
 
 
 def first_facts(generation: int, app: StreamApp | None) -> Facts:
@@ -143,7 +143,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         last_action=facts.last_action or before.last_action,
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
         window=next((g.name for g in facts.guards if g.cause is Cause.WINDOW), None),
-        advice=shorten(facts.advice) or None,
+        advice=_advise(facts),
         operators=tuple(_operator(facts, name) for name in facts.deployments),
     )
 
@@ -166,6 +166,15 @@ def figures_of(facts: Facts) -> dict[str, float]:
         figures |= {f"rate {name}": each.arrival_rate for name, each in operators.items()}
         figures |= {f"response {name}": each.response_time for name, each in operators.items()}
     return figures
+
+
+def _advise(facts: Facts) -> str | None:
+    """Return what following the decisions would come to, where they are only advice."""
+    if facts.mode is not Mode.ADVISE:
+        return None
+    bill = facts.tick.bill if facts.tick else None
+    sentences = (facts.advice, bill.sentence if bill else "")
+    return shorten(". ".join(each for each in sentences if each)) or None
 
 
 def _operator(facts: Facts, name: str) -> OperatorStatus:

@@ -24,6 +24,7 @@ from weir_operator.controller.guards import Cause, Guard
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
+from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_operator.streamapp.testing import a_stream_app
 
@@ -206,7 +207,8 @@ async def test_nothing_is_written_where_nothing_changed(facts):
 
 
 async def test_what_is_not_known_any_more_leaves_the_status(facts):
-    desk = await Desk(replace(facts, advice="would save 3 a day")).open()
+    advised = replace(facts, mode=Mode.ADVISE, advice="would save 3 a day")
+    desk = await Desk(advised).open()
     told = desk.api.objects[PATH]["status"]["advice"]
     desk.clock.time += REFRESH
 
