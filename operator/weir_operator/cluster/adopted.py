@@ -28,19 +28,15 @@ from weir_operator.cluster.adopted_seams import (
 from weir_operator.cluster.adopted_view import (
     SEEN_FIRST,
     AdoptedJob,
+    Place,
     adopted_app,
     other_max_parallelism,
     unknown_operators,
 )
 from weir_operator.cluster.adopted_watch import JobWatch
-from weir_operator.cluster.other_autoscalers import (
-    REASON,
-    find_other_autoscalers,
-    foreign_workloads,
-    read_scalers,
-)
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
@@ -49,6 +45,9 @@ from weir_operator.status import StatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode, StreamApp
 
+LOOK_EVERY = 15.0
+"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive, and a
+look asks Flink once for every vertex."""
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
@@ -88,6 +87,10 @@ class AdoptedSurroundings:
     on_event: Callable[[Event], None]
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
+    directives: Callable[[], Directives] | None = None
+    """Read at every look and tick; `None` takes what the manifest says."""
+    phase: float | None = None
+    """See `LoopSettings.phase`."""
     poll_every: float = PERIOD
     """Seconds between two rounds of questions, where Flink itself is asked; not below its own
     `metrics.fetcher.update-interval`."""
@@ -143,7 +146,6 @@ class AdoptedApp:
         app = adopted_app(self._app, job)
         self._tell("UnknownOperators", unknown_operators(self._app, job))
         self._tell("MaxParallelismDiffers", other_max_parallelism(self._app, job))
-        await self._look_for_others()
         runtime = AdoptedRuntime(self._watch)
         around = self._around
         steering: Steering | None = None
@@ -157,7 +159,7 @@ class AdoptedApp:
             app,
             Surroundings(
                 runtime=runtime,
-                jobs=AdoptedJobs(runtime, self._watch, clock=around.clock),
+                jobs=AdoptedJobs(runtime, self._watch),
                 store=AdoptedStore(around.store, self._watch),
                 source=metrics,
                 records=around.records,
@@ -166,6 +168,10 @@ class AdoptedApp:
                 on_tick=on_tick,
                 on_event=around.on_event,
                 on_change=lambda journal: around.records.note(change=journal),
+                directives=around.directives,
+                phase=around.phase,
+                look_every=LOOK_EVERY,
+                paid=lambda: cost_of_pods(app, self._task_managers),
             ),
             job=assembly.job_spec(app, beside=around.folder),
         )
@@ -174,25 +180,17 @@ class AdoptedApp:
         around.on_found(self._terms(app, job))
         await steering.controller.run(stop)
 
-    async def _look_for_others(self) -> None:
-        """Tell who else scales the job; advice disturbs nobody, so it goes on."""
-        reference = self._watch.reference
-        if reference is None:
-            return
-        for other in find_other_autoscalers(
-            self._app,
-            workloads=foreign_workloads(self._app),
-            scalers=await read_scalers(self._around.api, reference.namespace),
-            configuration=reference.configuration,
-        ):
-            self._tell(REASON, other.sentence)
+    @property
+    def _task_managers(self) -> tuple[Place, ...]:
+        """The pods that are paid for beside the JobManager's."""
+        return () if self._watch.job is None else tuple(self._watch.job.places.values())
 
     def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
         settings = replace(
             assembly.loop_settings(app),
             job_manager_price=cost_of_pods(app, self._watch.job_managers),
         )
-        paid = cost_of_pods(app, tuple(job.places.values()))
+        paid = cost_of_pods(app, self._task_managers)
         return AdoptedTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
@@ -202,7 +200,7 @@ class AdoptedApp:
         self._went_on = bool(tick.proposals)
         if job is None or self._learned < SEEN_FIRST:
             return  # what a lull of some minutes needs is no advice
-        pods = (*job.places.values(), *self._watch.job_managers)
+        pods = (*self._task_managers, *self._watch.job_managers)
         advice = advise(
             tick,
             job,

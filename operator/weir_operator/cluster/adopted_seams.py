@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_flink import AdoptedFlink
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
@@ -29,11 +28,6 @@ class ForeignJobError(PermanentError):
 
 class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
-
-
-LOOK_EVERY = 15.0
-"""Seconds between two looks at the foreign job: Weir need not be quick where it keeps no job alive,
-and a look asks Flink once for every vertex."""
 
 
 class AdoptedRuntime:
@@ -97,12 +91,10 @@ class AdoptedJobs(FlinkJobs):
     the job that the loops were made for: whether it fails or waits is its owner's business.
     """
 
-    def __init__(self, runtime: AdoptedRuntime, watch: JobWatch, *, clock: Clock) -> None:
+    def __init__(self, runtime: AdoptedRuntime, watch: JobWatch) -> None:
         super().__init__(runtime)
         self._watch = watch
         self._made_for = watch.job
-        self._clock = clock
-        self._looked = clock.now()
 
     async def rest(self) -> AdoptedFlink:
         """Return the client that only reads.
@@ -115,20 +107,18 @@ class AdoptedJobs(FlinkJobs):
         return self._watch.flink
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Look at the job, where the last look is old enough.
+        """Look at the job.
 
         Raises:
             JobChangedError: The loops must be made anew.
             TemporaryError: It cannot be seen now, or does not run.
             PermanentError: It cannot be told which job is meant.
         """
-        if self._clock.now() - self._looked >= LOOK_EVERY:
-            self._looked = self._clock.now()
-            job = await self._watch.refresh()
-            if self._made_for is None or not job.is_like(self._made_for):
-                raise JobChangedError(
-                    f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
-                )
+        job = await self._watch.refresh()
+        if self._made_for is None or not job.is_like(self._made_for):
+            raise JobChangedError(
+                f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
+            )
         return Progress(state="RUNNING", running=True, ran=True)
 
     async def topology(self, job_id: str) -> Topology:

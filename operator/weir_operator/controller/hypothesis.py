@@ -10,7 +10,7 @@ It is a forecast by the model: the gap of a restart is not in it, and a backlog 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,12 @@ class Hypothesis:
     """The job that follows the advice."""
 
     def __init__(
-        self, managers: Mapping[str, OperatorManager], am: ApplicationManager, *, bound: float
+        self,
+        managers: Mapping[str, OperatorManager],
+        am: ApplicationManager,
+        *,
+        bound: float,
+        paid: Callable[[], float] | None = None,
     ) -> None:
         """Begin with nothing seen.
 
@@ -111,10 +116,13 @@ class Hypothesis:
             managers: Of all operators; only asked, never taught.
             am: Rules on the hypothetical proposals.
             bound: The objective, seconds.
+            paid: Returns what is paid for the real replicas, currency per hour; `None` takes the
+                prices of their node types.
         """
         self._managers = managers
         self._am = am
         self._bound = bound
+        self._paid = paid
         self._days: dict[int, Bill] = {}
         self._deployments: DeploymentMap | None = None
         self._tokens: RestartTokens | None = None
@@ -153,7 +161,7 @@ class Hypothesis:
             seen.now,
             Bill(
                 seconds=seen.length,
-                paid=self._price(seen.deployments) * hours,
+                paid=(self._paid() if self._paid else self._price(seen.deployments)) * hours,
                 advised=self._price(current) * hours,
                 restarts=int(ruling.restart),
                 judged=int(late is not None),

@@ -60,6 +60,9 @@ class Surroundings:
     """See `LoopSettings.phase`."""
     look_every: float = 1.0
     """Seconds between two looks at whether the job lives."""
+    paid: Callable[[], float] | None = None
+    """Returns what is paid for the replicas, currency per hour; `None` takes the prices of their
+    node types."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +174,7 @@ def _memory(
             around.folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
         ),
         advisor=Advisor(
-            Hypothesis(managers, manager, bound=loops.bound),
+            Hypothesis(managers, manager, bound=loops.bound, paid=around.paid),
             around.folder / "forecast.json",
             policy=loops.policy,
         ),

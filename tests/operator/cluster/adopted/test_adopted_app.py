@@ -10,8 +10,6 @@ from weir_operator.controller.records import Event, RecordStore
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.testing import a_stream_app
 
-HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-
 
 class TurnTaking(FakeClock):
     """A clock under which others have their turn while somebody sleeps."""
@@ -106,18 +104,3 @@ async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, t
     assert operators[0][1] == "score-slow"
     assert operators[1][1] == "score-fast"
     assert advised.reasons.count("JobChanged") == 1
-
-
-async def test_another_autoscaler_is_told_of_and_advice_goes_on(cluster, tmp_path):
-    cluster.objects[HPAS] = [
-        {
-            "metadata": {"name": "busy"},
-            "spec": {"scaleTargetRef": {"kind": "FlinkDeployment", "name": "trips"}},
-        }
-    ]
-
-    async with Advised(cluster, tmp_path) as advised:
-        await advised.until(lambda: advised.found)
-
-    assert advised.reasons == ["OtherAutoscaler"]
-    assert "HorizontalPodAutoscaler busy" in advised.events[0].message

@@ -8,7 +8,6 @@ import pytest
 from weir_operator.cluster.adopted_advice import advise, cost_of_pods, share_cost
 from weir_operator.cluster.adopted_flink import AdoptedFlink
 from weir_operator.cluster.adopted_seams import (
-    LOOK_EVERY,
     AdoptedJobs,
     AdoptedRuntime,
     AdoptedStore,
@@ -21,12 +20,13 @@ from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
 from weir_operator.controller.bill import cost_per_hour
+from weir_operator.controller.hypothesis import Hypothesis, Seen
 from weir_operator.controller.observing import Sight, dataflow_of
 from weir_operator.controller.proposals import Proposal
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.seam import Window
-from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
+from weir_operator.rescale.testing import MemoryStatusStore
 from weir_operator.runtime.seam import ReplicaSpec
 from weir_operator.status import AppStatus
 from weir_operator.streamapp.testing import a_stream_app
@@ -80,7 +80,7 @@ async def test_the_runtime_shows_the_replicas_and_refuses_every_change(watch):
 
 
 async def test_the_jobs_client_refuses_as_well(watch, flink):
-    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=FakeClock())
+    jobs = AdoptedJobs(AdoptedRuntime(watch), watch)
     flink.asked.clear()
 
     with pytest.raises(PermanentError):
@@ -89,27 +89,19 @@ async def test_the_jobs_client_refuses_as_well(watch, flink):
     assert flink.asked == []
 
 
-async def test_a_look_is_taken_only_where_the_last_one_is_old(watch, flink):
-    clock = FakeClock()
-    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=clock)
+async def test_a_look_at_the_job_says_that_it_runs(watch, flink):
     flink.asked.clear()
 
-    await jobs.progress(JOB)
-    soon = len(flink.asked)
-    clock.time += LOOK_EVERY
-    found = await jobs.progress(JOB)
+    found = await AdoptedJobs(AdoptedRuntime(watch), watch).progress(JOB)
 
-    assert soon == 0
     assert flink.asked
     assert found is not None
     assert found.running
 
 
 async def test_a_job_with_other_vertices_ends_the_loops(watch, flink):
-    clock = FakeClock()
-    jobs = AdoptedJobs(AdoptedRuntime(watch), watch, clock=clock)
+    jobs = AdoptedJobs(AdoptedRuntime(watch), watch)
     flink.replacing = {"Score (slow)": "Score (fast)"}
-    clock.time += LOOK_EVERY
 
     with pytest.raises(JobChangedError, match="source-numbers, score-fast, nowhere-writer"):
         await jobs.progress(JOB)
@@ -247,3 +239,24 @@ async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
     prices = share_cost(app, view, 0.08)
 
     assert cost_per_hour(view.deployments, prices, job_manager=0.04) == pytest.approx(0.12)
+
+
+async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+    managers = assembly.operator_managers(app)
+    hour = Seen(
+        now=3600.0,
+        length=3600.0,
+        flow=dataflow_of(view.topology, None),
+        deployments=view.deployments,
+        observations={},
+        proposals={},
+        violated=None,
+    )
+
+    bill = Hypothesis(
+        managers, assembly.application_manager(app), bound=0.2, paid=lambda: 0.08
+    ).follow(hour, ())
+
+    assert bill.paid == pytest.approx(0.08)
+    assert bill.advised == pytest.approx(6 * 0.04)  # where it begins: each replica alone
