@@ -1,0 +1,88 @@
+"""Other autoscalers are looked for, and one look serves a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from weir_operator.cluster.rivals import LOOK_EVERY, Rivals
+from weir_operator.cluster.testing import MemoryApi
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.streamapp.testing import a_stream_app
+
+SCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
+
+
+@pytest.fixture
+def api():
+    return MemoryApi()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def rivals(api, clock):
+    return Rivals(api, clock=clock)
+
+
+def put_scaler(api, target):
+    reference = {"kind": "ReplicaSet", "name": target}
+    body = {"metadata": {"name": "hpa"}, "spec": {"scaleTargetRef": reference}}
+    api.put(f"{SCALERS}/hpa", body)
+
+
+async def test_a_scaler_of_weirs_own_workload_is_found(api, rivals):
+    app = a_stream_app()
+    api.put(f"{REPLICA_SETS}/trips-match-small", {"metadata": {"name": "trips-match-small"}})
+    put_scaler(api, "trips-match-small")
+
+    [found] = await rivals.find(app)
+
+    assert found.refuses
+    assert "hpa" in found.sentence
+
+
+async def test_a_scaler_of_something_else_is_none(api, rivals):
+    put_scaler(api, "shop")
+
+    assert await rivals.find(a_stream_app()) == ()
+
+
+async def test_many_apps_of_a_namespace_take_one_look(api, rivals):
+    for _ in range(50):
+        await rivals.find(a_stream_app())
+
+    assert api.calls.count(("list", SCALERS)) == 1
+
+
+async def test_a_later_look_sees_what_is_new(api, clock, rivals):
+    await rivals.find(a_stream_app())
+    api.put(f"{REPLICA_SETS}/trips-match-small", {"metadata": {"name": "trips-match-small"}})
+    put_scaler(api, "trips-match-small")
+    clock.time += LOOK_EVERY
+
+    assert len(await rivals.find(a_stream_app())) == 1
+
+
+async def test_a_look_that_failed_is_made_again_and_tells_nothing_meanwhile(api):
+    api.put(f"{REPLICA_SETS}/trips-match-small", {"metadata": {"name": "trips-match-small"}})
+    put_scaler(api, "trips-match-small")
+    api.away = True
+
+    class TwoLooks(FakeClock):
+        async def sleep(self, seconds):
+            if not api.away:
+                raise asyncio.CancelledError
+            api.away = False
+            await super().sleep(seconds)
+
+    told = []
+    with pytest.raises(asyncio.CancelledError):
+        await Rivals(api, clock=TwoLooks()).watch(a_stream_app(), told.append)
+
+    assert [len(found) for found in told] == [1]
