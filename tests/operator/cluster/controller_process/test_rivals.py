@@ -81,7 +81,7 @@ async def test_a_look_that_failed_is_made_again_and_tells_nothing_meanwhile(api)
             api.away = False
             await super().sleep(seconds)
 
-    told = []
+    told: list[tuple[object, ...]] = []
     with pytest.raises(asyncio.CancelledError):
         await Rivals(api, clock=TwoLooks()).watch(a_stream_app(), told.append)
 
