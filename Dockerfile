@@ -1,0 +1,68 @@
+# Weir's two images: `controller`, which people install, and `tuner`, which brings torch for tuning.
+#
+#   docker build --target controller -t weir:dev .
+#   docker build --target tuner -t weir-tuner:dev --build-arg TORCH_INDEX=URL .
+#
+# TORCH_INDEX is the index of PyTorch's CPU wheels; without it pip takes the default wheel, which for
+# Linux brings some 5 GB of CUDA that Weir does not use.
+#
+# Both run as a user that is not root, on a root file system that may be read-only. What they write
+# is under NUMBA_CACHE_DIR, /tmp, and the folder of `weir controller --state`.
+
+ARG PYTHON=python:3.11-slim-bookworm
+
+# What Weir depends on: made anew when a version changes, not when Weir does.
+FROM ${PYTHON} AS dependencies
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_CONSTRAINT=/src/constraints.txt
+WORKDIR /src
+RUN python -m venv /opt/weir
+COPY pyproject.toml constraints.txt ./
+# Weir's own requirements, without Weir: pip has no command for that.
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+        > /tmp/requirements.txt \
+    && /opt/weir/bin/pip install -r /tmp/requirements.txt
+
+FROM dependencies AS tuning-dependencies
+ARG TORCH_INDEX=
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["tune"], sep="\n")' \
+        > /tmp/tune.txt \
+    && if [ -n "$TORCH_INDEX" ]; then /opt/weir/bin/pip install --index-url "$TORCH_INDEX" torch; fi \
+    && /opt/weir/bin/pip install -r /tmp/tune.txt
+
+# Weir itself, in a folder that is laid over its dependencies.
+FROM dependencies AS weir
+COPY README.md LICENSE ./
+COPY policies policies
+COPY simulator simulator
+COPY operator operator
+COPY pipelines pipelines
+COPY cli cli
+RUN /opt/weir/bin/pip wheel --no-deps --wheel-dir /tmp/wheels . \
+    && /opt/weir/bin/pip install --no-deps /tmp/wheels/weir-*.whl \
+    && /opt/weir/bin/pip install --no-deps --ignore-installed --prefix /overlay /tmp/wheels/weir-*.whl
+# What the usual policies compute with is compiled here, once, for any processor.
+ENV NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=/overlay/kernels
+COPY scripts/compile_kernels.py /tmp/
+RUN /opt/weir/bin/python /tmp/compile_kernels.py planner queueing
+COPY scripts/start-with-kernels /overlay/bin/
+
+FROM ${PYTHON} AS base
+ENV PATH=/opt/weir/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    NUMBA_CPU_NAME=generic \
+    NUMBA_CACHE_DIR=/tmp/kernels \
+    HOME=/tmp
+USER 65532:65532
+WORKDIR /tmp
+ENTRYPOINT ["start-with-kernels", "weir"]
+
+FROM base AS tuner
+COPY --from=tuning-dependencies /opt/weir /opt/weir
+COPY --from=weir /overlay /opt/weir
+CMD ["--help"]
+
+FROM base AS controller
+COPY --from=dependencies /opt/weir /opt/weir
+COPY --from=weir /overlay /opt/weir
+CMD ["controller", "--json-logs"]
