@@ -16,7 +16,7 @@ READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
 # A short way to run only what needs no other program: make test-fast.
-FAST := not flink and not prometheus and not browser and not kubernetes_api
+FAST := not flink and not prometheus and not browser and not kubernetes_api and not cluster
 
 .PHONY: help
 help: ## Print this list
@@ -60,21 +60,27 @@ test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, K
 	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
 
 .PHONY: check
-check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ is fresh
+check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the chart are fresh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/weir crd --check
+	$(BIN)/python scripts/chart.py --check
 
 .PHONY: bench
 bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
 	$(BIN)/python -m benchmarks $(NAME)
 
 .PHONY: crds
-crds: $(READY) ## Write crds/ anew from the pydantic models
+crds: $(READY) ## Write crds/ anew from the pydantic models, and the chart's copy
 	$(BIN)/weir crd
+	$(BIN)/python scripts/chart.py
+
+.PHONY: chart
+chart: $(READY) ## Write anew what the chart takes from crds/ and from its values
+	$(BIN)/python scripts/chart.py
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and the state of running apps (.weir) stay

@@ -88,6 +88,36 @@ def find_or_build_assets(
     return _assets(folder)
 
 
+def build_program(
+    *, module: Path, package: str, output: Path, say: Callable[[str], None] = say_on_stderr
+) -> None:
+    """Build one program of another Go module, unless it is there; a second session waits for it.
+
+    Args:
+        module: Folder of the `go.mod` that pins it.
+        package: What is built.
+        output: Where the program goes.
+        say: As above.
+
+    Raises:
+        MissingProgramError: There is no Go.
+        RuntimeError: The build failed; holds the end of what it wrote.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with _only_one(output.with_suffix(".lock")):
+        if output.is_file():
+            return
+        unfinished = output.with_suffix(".unfinished")
+        command = [_go_that_changes_itself(say), "build", "-v", "-ldflags", "-s -w"]
+        _run_with_signs_of_life(
+            [*command, "-o", str(unfinished), package],
+            f"building {output.name} from its Go modules",
+            say,
+            module=module,
+        )
+        unfinished.rename(output)
+
+
 def _assets(folder: Path) -> Assets:
     return Assets(etcd=folder / "etcd", kube_apiserver=folder / "kube-apiserver")
 
@@ -174,7 +204,9 @@ def _download_toolchain(go: str, module: str, say: Callable[[str], None]) -> str
     return str(copy / "bin/go")
 
 
-def _run_with_signs_of_life(command: list[str], what: str, say: Callable[[str], None]) -> None:
+def _run_with_signs_of_life(
+    command: list[str], what: str, say: Callable[[str], None], *, module: Path = _MODULE
+) -> None:
     """Run a build, and tell now and then how many packages it has compiled.
 
     Raises:
@@ -182,7 +214,7 @@ def _run_with_signs_of_life(command: list[str], what: str, say: Callable[[str], 
     """
     lines: list[str] = []
     began = time.monotonic()
-    process = subprocess.Popen(command, cwd=_MODULE, env=_environment(), text=True,
+    process = subprocess.Popen(command, cwd=module, env=_environment(), text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
     assert process.stdout is not None
     reader = threading.Thread(target=lines.extend, args=(process.stdout,), daemon=True)

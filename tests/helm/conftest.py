@@ -1,0 +1,77 @@
+"""Helm itself, and what it makes of the chart."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.api.assets import MissingProgramError
+
+# The fixtures of a real API server serve here too.
+from tests.api.conftest import control_plane, kube  # noqa: F401
+from tests.helm.program import find_or_build_helm
+
+CHART = Path(__file__).parents[2] / "helm/weir"
+KUBERNETES = "1.34.2"
+
+Objects = list[dict[str, Any]]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build Helm before the first test: a build takes longer than a test may."""
+    here = str(Path(__file__).parent)
+    needed = any(str(item.path).startswith(here) for item in session.items)
+    if needed and not session.config.option.collectonly:
+        with suppress(MissingProgramError):  # said again by each test that needs it
+            find_or_build_helm()
+
+
+@pytest.fixture(scope="session")
+def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Helm with arguments."""
+    try:
+        program = find_or_build_helm()
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [str(each) for each in (program, *arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture
+def try_to_render(helm, tmp_path):
+    """Let Helm render the chart with values; it may refuse."""
+
+    def run(
+        values: Mapping[str, Any] | None = None, *, chart: Path = CHART, namespace: str = "weir"
+    ) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump(dict(values or {})))
+        rendered: subprocess.CompletedProcess[str] = helm(
+            "template", "release", chart, "--namespace", namespace, "--values", file,
+            "--kube-version", KUBERNETES,
+        )  # fmt: skip
+        return rendered
+
+    return run
+
+
+@pytest.fixture
+def render(try_to_render):
+    """Return the objects that Helm renders with values."""
+
+    def run(values: Mapping[str, Any] | None = None, **options: Any) -> Objects:
+        rendered = try_to_render(values, **options)
+        assert rendered.returncode == 0, rendered.stderr
+        return [each for each in yaml.safe_load_all(rendered.stdout) if each is not None]
+
+    return run

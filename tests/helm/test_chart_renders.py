@@ -1,0 +1,215 @@
+"""What the chart makes of values that people set."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helm.conftest import CHART, KUBERNETES
+from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
+from weir_cli.main import load_command
+from weir_operator.cluster import manifests
+from weir_operator.cluster.flink_pods import CONTROLLER_LABELS
+from weir_operator.streamapp.crd import crd
+
+CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_helm_finds_nothing_to_complain_of(helm, tmp_path, sample):
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(SAMPLES[sample]))
+
+    linted = helm("lint", "--strict", CHART, "--values", values, "--kube-version", KUBERNETES)
+
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_the_controller_knows_every_flag_that_it_is_given(render, sample):
+    known = {
+        option
+        for each in load_command("controller").params
+        for option in (*each.opts, *each.secondary_opts)
+    }
+
+    command, *flags = container(render(SAMPLES[sample]))["args"]
+
+    assert command == "controller"
+    assert {flag.partition("=")[0] for flag in flags} <= known
+
+
+def test_prometheus_is_reached_as_the_values_say(render):
+    objects = render(SAMPLES["everything"])
+
+    assert [flag for flag in container(objects)["args"] if "prometheus" in flag] == [
+        "--prometheus=https://prometheus.example:9091/north",
+        "--prometheus-token-file=/etc/weir/token/token",
+        "--prometheus-ca=/etc/weir/ca/ca.crt",
+        "--prometheus-label=cluster=north",
+    ]
+    mounted = {each["mountPath"] for each in container(objects)["volumeMounts"]}
+    assert {"/etc/weir/token", "/etc/weir/ca"} <= mounted
+
+
+def test_a_digest_decides_over_the_tag(render):
+    by_digest = container(render(SAMPLES["image by digest"]))["image"]
+    by_default = container(render())["image"]
+
+    assert by_digest == f"example/weir:1.2.3@{DIGEST}"
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert by_default == f"weir:{version}"
+
+
+def test_one_controller_is_replaced_and_several_roll(render):
+    [one] = of_kind(render(), "Deployment")
+    [three] = of_kind(render(SAMPLES["three controllers"]), "Deployment")
+
+    assert one["spec"]["strategy"] == {"type": "Recreate"}
+    assert three["spec"]["strategy"]["type"] == "RollingUpdate"
+
+
+def test_a_drain_is_never_blocked(render):
+    [budget] = of_kind(render(), "PodDisruptionBudget")
+
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert "minAvailable" not in budget["spec"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_flink_lets_these_pods_in_and_only_they_are_served(render, sample):
+    objects = render(SAMPLES[sample])
+
+    [deployment] = of_kind(objects, "Deployment")
+    [service] = of_kind(objects, "Service")
+    pod = deployment["spec"]["template"]["metadata"]["labels"]
+    [test_pod] = of_kind(objects, "Pod")
+    assert CONTROLLER_LABELS.items() <= pod.items()
+    assert service["spec"]["selector"].items() <= pod.items()
+    assert not service["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("sample", ["defaults", "two namespaces"])
+def test_the_controller_gets_the_rights_that_its_runtime_needs(render, sample):
+    granted = {
+        (group, resource, verb)
+        for rule in rules(render(SAMPLES[sample]))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    needed = {
+        (group, resource, verb)
+        for rule in (*manifests.CONTROLLER_RULES, *manifests.CLUSTER_RULES)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert needed - granted == set()
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_no_role_names_secrets_or_everything(render, sample):
+    found = [
+        rule
+        for each in render(SAMPLES[sample])
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+    ]
+
+    for rule in found:
+        named = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert not named & {"*", "secrets", "escalate", "bind", "impersonate"}, rule
+
+
+def test_a_controller_of_named_namespaces_has_roles_there_alone(render):
+    objects = render(SAMPLES["two namespaces"])
+
+    places = {each["metadata"]["namespace"] for each in of_kind(objects, "RoleBinding")}
+    bound = {each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding")}
+    assert places == {"streams", "rides", "weir"}  # in its own: the Lease
+    assert bound == {"weir-release-weir-nodes"}
+    assert [arg for arg in container(objects)["args"] if "namespace" in arg] == [
+        "--namespace=streams",
+        "--namespace=rides",
+    ]
+
+
+def test_it_installs_without_any_right_beyond_a_namespace(render):
+    objects = render(SAMPLES["no right beyond a namespace"])
+
+    assert {each["kind"] for each in objects} & CLUSTER_SCOPED == set()
+
+
+def test_people_get_their_share_through_the_roles_they_have(render):
+    shares = {
+        each["metadata"]["name"].rpartition("-")[2]: each
+        for each in of_kind(render(), "ClusterRole")
+        if any("aggregate-to" in label for label in each["metadata"]["labels"])
+    }
+
+    assert set(shares) == {"view", "edit"}
+    reading, writing = shares["view"], shares["edit"]
+    assert reading["rules"][0]["verbs"] == ["get", "list", "watch"]
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in writing["metadata"]["labels"]
+    for share in shares.values():
+        assert share["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
+
+
+def test_the_crd_is_the_one_of_the_models_and_stays(render):
+    [kept] = of_kind(render(), "CustomResourceDefinition")
+    [not_kept] = of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition")
+
+    assert kept["spec"] == crd()["spec"]
+    assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in not_kept["metadata"]
+
+
+def test_flinks_pods_are_scraped_where_weir_looks_after_them(render):
+    monitoring = {"monitoring": {"flinkPodMonitor": {"enabled": True}}}
+
+    [everywhere] = of_kind(render(monitoring), "PodMonitor")
+    [there] = of_kind(render({**monitoring, "watchNamespaces": ["streams"]}), "PodMonitor")
+
+    assert everywhere["spec"]["namespaceSelector"] == {"any": True}
+    assert there["spec"]["namespaceSelector"] == {"matchNames": ["streams"]}
+    [endpoint] = there["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == "metrics"
+    assert endpoint["honorLabels"] is True
+
+
+def test_alerts_ask_for_metrics_that_exist_and_carry_the_labels_asked_for(render):
+    documented = set(
+        re.findall(r"`(weir_\w+)`", (CHART.parents[1] / "docs/metrics.md").read_text())
+    )
+
+    [rule] = of_kind(render(SAMPLES["everything"]), "PrometheusRule")
+
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert alerts
+    for alert in alerts:
+        asked = set(re.findall(r"weir_\w+", alert["expr"]))
+        assert asked <= documented
+        assert alert["labels"]["team"] == "streams"
+        assert alert["labels"]["severity"] in ("warning", "critical")
+
+
+def test_each_dashboard_file_becomes_a_config_map_that_grafana_finds(render, tmp_path):
+    chart = Path(shutil.copytree(CHART, tmp_path / "weir"))
+    page = {"title": "Jobs", "panels": [{"expr": "{{ not a template }}"}]}
+    (chart / "files/dashboards").mkdir(exist_ok=True)
+    (chart / "files/dashboards/jobs.json").write_text(json.dumps(page))
+
+    objects = render(SAMPLES["everything"], chart=chart)
+
+    shown = {each["metadata"]["name"]: each for each in of_kind(objects, "ConfigMap")}
+    config_map = shown["scaler-jobs"]
+    assert json.loads(config_map["data"]["jobs.json"]) == page
+    assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert config_map["metadata"]["annotations"] == {"grafana_folder": "Streams"}
