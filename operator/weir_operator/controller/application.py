@@ -222,7 +222,7 @@ class ApplicationController:
         assumed = describe_assumed(sight.app, proposals)
         if assumed:
             self._notices.tell_while("VarianceAssumed", assumed)
-        ruling, taken_back = await self._rule(proposals, flow, status, view, guards)
+        ruling, taken_back = await self._rule(proposals, seen, flow, status, view, guards)
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
@@ -251,6 +251,7 @@ class ApplicationController:
     async def _rule(
         self,
         proposals: Mapping[str, Proposal],
+        seen: Mapping[str, Observation],
         flow: Dataflow,
         status: AppStatus,
         view: View,
@@ -272,6 +273,7 @@ class ApplicationController:
             tokens=self._memory.tokens(view.now),
             now=view.now,
             guards=guards,
+            observations=seen,
         )
         return ruling, ""
 

@@ -28,7 +28,7 @@ from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.queueing import least_response_time
-from weir_policies.promise import NEEDED, ChangeKind
+from weir_policies.promise import NEEDED, ChangeKind, Observation
 
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
@@ -127,6 +127,7 @@ class ApplicationManager:
         tokens: RestartTokens,
         now: float,
         guards: Sequence[Guard] = (),
+        observations: Mapping[str, Observation] | None = None,
     ) -> Ruling:
         """Grant or deny what the operators propose.
 
@@ -138,7 +139,11 @@ class ApplicationManager:
             tokens: What is left of the restart budget.
             now: Unix seconds.
             guards: What forbids scaling now.
+            observations: Of operators beside those that propose: a fixed one may be the bottleneck.
         """
+        seen = {name: each.observation for name, each in proposals.items()} | dict(
+            observations or {}
+        )
         wishes = {
             name: proposal
             for name, proposal in proposals.items()
@@ -146,7 +151,7 @@ class ApplicationManager:
         }
         barred = _bar(wishes, guards)
         allowed = {name: wish for name, wish in wishes.items() if name not in barred}
-        verdicts = self._arbitrate(allowed, proposals, dataflow, current, tokens, now)
+        verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
         sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
         granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
         refusal = self._refuse_shared(allowed, granted, now) if restart else None
@@ -238,7 +243,7 @@ class ApplicationManager:
     def _arbitrate(
         self,
         wishes: Mapping[str, Proposal],
-        proposals: Mapping[str, Proposal],
+        seen: Mapping[str, Observation],
         dataflow: Dataflow,
         current: DeploymentMap,
         tokens: RestartTokens,
@@ -261,8 +266,7 @@ class ApplicationManager:
         states = {
             name: OperatorState(
                 replicas=_per_pool(current.get(name, {})),
-                saturated=name in proposals
-                and max(proposals[name].observation.utilisation, default=0.0) >= SATURATED,
+                saturated=name in seen and max(seen[name].utilisation, default=0.0) >= SATURATED,
                 downstream=tuple(edge.target for edge in dataflow.out_of(name)),
             )
             for name in dataflow.operators

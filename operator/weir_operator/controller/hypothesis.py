@@ -155,6 +155,7 @@ class Hypothesis:
             tokens=tokens,
             now=seen.now,
             guards=guards,
+            observations=imagined,
         )
         hours = seen.length / HOUR
         self._add(

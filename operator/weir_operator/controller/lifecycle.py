@@ -10,24 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from weir_operator.clock import Clock
+from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event
+from weir_operator.controller.room import fit_into_room
 from weir_operator.errors import JobFailedError, ResizeRefusedError
+from weir_operator.rescale.closing import add_full
 from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.jobs import LIVE_STATES, Jobs
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
 from weir_operator.rescale.replicas import (
     excess_replicas,
+    explain_absence,
     missing_replicas,
     size_changes,
 )
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, Runtime
 from weir_operator.status import AppStatus, StatusStore
+from weir_policies.model.node_types import NodeType
 
 TRY_AGAIN = 60.0
 """Seconds after which an upgrade or a replacement that was abandoned is tried again."""
@@ -60,6 +66,8 @@ class Lifecycle:
         on_event: Callable[[Event], None],
         on_change: Callable[[RescaleJournal], None],
         directives: Callable[[], Directives] = Directives,
+        node_types: Mapping[str, Sequence[NodeType]] | None = None,
+        settings: RescaleSettings | None = None,
     ) -> None:
         self._runtime = runtime
         self._jobs = jobs
@@ -71,7 +79,10 @@ class Lifecycle:
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
+        self._node_types = node_types or {}
+        self._settings = settings or RescaleSettings()
         self._not_before = -math.inf
+        self._pending_since: float | None = None
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -183,16 +194,7 @@ class Lifecycle:
         progress = await self._jobs.progress(status.job_id)
         if progress is None or progress.state not in LIVE_STATES:
             return None
-        return await self._walk(
-            plan(
-                kind=Kind.SUSPEND,
-                reason="The job is to stop",
-                now=self._clock.now(),
-                source=status.deployments,
-                target={},
-                old_job=status.job_id,
-            )
-        )
+        return await self._walk(plans.suspend(status, now=self._clock.now()))
 
     async def _see_to_it(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
@@ -207,18 +209,10 @@ class Lifecycle:
         if asked.suspended:
             return await self._keep_suspended(status)
         if status.job_id is None or status.suspended:
-            await self._walk(
-                plan(
-                    kind=Kind.START,
-                    reason="The job is to run",
-                    now=self._clock.now(),
-                    source=status.deployments,
-                    target=self._fit(status.deployments),
-                    old_job=status.job_id,
-                    restore_path=status.restore_path or self._initial_savepoint,
-                    revision=self._wanted(status),
-                )
-            )
+            restore = status.restore_path or self._initial_savepoint
+            target = await self._find_target(status)
+            now = self._clock.now()
+            await self._walk(plans.start(status, target, restore, self._wanted(status), now=now))
             return Health.RUNS
         return await self._look(status.job_id)
 
@@ -289,9 +283,47 @@ class Lifecycle:
             await self._runtime.stop(unclaimed)
             self._tell("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
         if not progress.running or lost:
+            await self._make_do(alive)
             return Health.RESTARTING
+        self._pending_since = None
         await self._improve(alive)
         return Health.RUNS
+
+    async def _find_target(self, status: AppStatus) -> DeploymentMap:
+        """Return where a job that is down is to run: where it was, as far as there is room."""
+        now = self._clock.now()
+        full = [(each.operator, each.pool) for each in status.full if each.until > now]
+        alive = await self._runtime.replicas()
+        return fit_into_room(self._fit(status.deployments), alive, full, self._node_types)
+
+    async def _make_do(self, alive: tuple[Replica, ...]) -> None:
+        """Go on with what there is, where replicas of a job that is down find no place."""
+        now = self._clock.now()
+        pending = [replica for replica in alive if replica.pending]
+        if not pending:
+            self._pending_since = None
+            return
+        self._pending_since = now if self._pending_since is None else self._pending_since
+        limit = self._settings.start_deadline
+        if now - self._pending_since < limit:
+            return
+        self._pending_since = None
+        reason = str(explain_absence(alive, limit))
+        status = self._store.load()
+        known = add_full(
+            status.full,
+            {(each.operator, each.pool) for each in pending},
+            until=now + self._settings.full_for,
+            reason=reason,
+            now=now,
+        )
+        await self._store.save(status.model_copy(update={"full": known}))
+        self._tell("PoolFull", f"{reason}; the job goes on with what there is")
+        status = self._store.load()
+        target = await self._find_target(status)
+        if target == status.deployments:
+            return  # there is nowhere else to go: the place may come free
+        await self._walk(plans.make_do(status, target, pending, reason, now=now))
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
         """Upgrade a job that runs, or take its replicas from where they cannot stay."""
@@ -306,29 +338,10 @@ class Lifecycle:
         doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
         end = None
         if wanted is not None and status.revision is not None and wanted.id != status.revision.id:
-            end = await self._walk(
-                plan(
-                    kind=Kind.UPGRADE,
-                    reason=f"The job is upgraded from revision {status.revision.id} to {wanted.id}",
-                    now=now,
-                    source=status.deployments,
-                    target=self._fit(status.deployments),
-                    old_job=status.job_id,
-                    revision=wanted,
-                )
-            )
+            target = self._fit(status.deployments)
+            end = await self._walk(plans.upgrade(status, wanted, target, now=now))
         elif doomed:
-            end = await self._walk(
-                plan(
-                    kind=Kind.RESCALE,
-                    reason=f"Replicas leave before they are lost: {_list_reasons(doomed)}",
-                    now=now,
-                    source=status.deployments,
-                    target=status.deployments,
-                    old_job=status.job_id,
-                    replace=tuple(sorted(doomed)),
-                )
-            )
+            end = await self._walk(plans.replace_doomed(status, doomed, now=now))
         if end is not None and end.step is not Step.DONE:
             self._not_before = self._clock.now() + TRY_AGAIN
 
@@ -337,18 +350,8 @@ class Lifecycle:
         restore = await self._runtime.newest_checkpoint(job) or status.restore_path
         wanted = self._wanted(status)
         self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
-        await self._walk(
-            plan(
-                kind=Kind.RECOVER,
-                reason=cause,
-                now=self._clock.now(),
-                source=status.deployments,
-                target=self._fit(status.deployments),
-                old_job=job,
-                restore_path=restore,
-                revision=None if wanted == status.revision else wanted,
-            )
-        )
+        target, now = await self._find_target(status), self._clock.now()
+        await self._walk(plans.recover(status, target, restore, wanted, cause, now=now))
 
     async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
         self._on_change(journal)
@@ -374,7 +377,3 @@ class Lifecycle:
 
     def _tell(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
-
-
-def _list_reasons(doomed: Mapping[str, str]) -> str:
-    return "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.status import AppStatus, FailedDeployment, FullPool
@@ -21,7 +23,15 @@ def close_change(
             changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
-    if journal.step in (Step.ROLLED_BACK, Step.ABANDONED):
+    if journal.pending and journal.step is not Step.DONE:
+        changes["full"] = add_full(
+            status.full,
+            journal.pending,
+            until=now + settings.full_for,
+            reason=journal.failure or journal.reason,
+            now=now,
+        )
+    elif journal.step in (Step.ROLLED_BACK, Step.ABANDONED):
         changes |= _remember_failure(status, journal, settings, now)
     changes["savepoints"], superseded = sort_savepoints(
         status.savepoints, journal, keep=settings.keep_savepoints
@@ -29,23 +39,28 @@ def close_change(
     return status.model_copy(update=changes), superseded
 
 
+def add_full(
+    known: tuple[FullPool, ...],
+    groups: Collection[tuple[str, str]],
+    *,
+    until: float,
+    reason: str,
+    now: float,
+) -> tuple[FullPool, ...]:
+    """Return what is known of full pools with more of them; what is over is left out."""
+    kept = [each for each in known if each.until > now and (each.operator, each.pool) not in groups]
+    new = [
+        FullPool(operator=operator, pool=pool, until=until, reason=reason)
+        for operator, pool in sorted(groups)
+    ]
+    return (*kept, *new)
+
+
 def _remember_failure(
     status: AppStatus, journal: RescaleJournal, settings: RescaleSettings, now: float
 ) -> dict[str, object]:
     """Return what is not to be tried again for a while, as changes of the status."""
     reason = journal.failure or journal.reason
-    if journal.pending:
-        kept = [
-            each
-            for each in status.full
-            if each.until > now and (each.operator, each.pool) not in journal.pending
-        ]
-        until = now + settings.full_for
-        new = [
-            FullPool(operator=operator, pool=pool, until=until, reason=reason)
-            for operator, pool in journal.pending
-        ]
-        return {"full": (*kept, *new)}
     if journal.revision is not None:
         rolled_back = journal.step is Step.ROLLED_BACK
         return {"refused_revision": journal.revision.id} if rolled_back else {}

@@ -110,7 +110,9 @@ class Rescaler:
 
         async def remaining() -> list[Replica]:
             alive = await self._runtime.replicas()
-            return [replica for replica in alive if replica.id not in journal.replaced]
+            stay = [replica for replica in alive if replica.id not in journal.replaced]
+            excess = excess_replicas(stay, journal.wanted)
+            return [replica for replica in stay if replica.id not in excess]
 
         await self._runtime.start(missing_replicas(await remaining(), journal.wanted))
 
@@ -327,7 +329,13 @@ class Rescaler:
                 new_job=new_id() if not self._may_be_submitted(journal) else journal.new_job,
             )
         # A start or recovery has no way back, and the way back has none either: the same again.
-        return journal.at(Step.CANCEL, now, failure=first, ran=ran or journal.ran)
+        return journal.at(
+            Step.CANCEL,
+            now,
+            failure=first,
+            ran=ran or journal.ran,
+            pending=pending or journal.pending,
+        )
 
     def _never_stopped(self, journal: RescaleJournal) -> bool:
         return journal.kind in _WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times

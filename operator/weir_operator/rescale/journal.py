@@ -160,6 +160,7 @@ def plan(
     change_id: str | None = None,
     replace: tuple[str, ...] = (),
     revision: Revision | None = None,
+    by_checkpoint: bool = False,
 ) -> RescaleJournal:
     """Return the journal of a change that is about to begin."""
     journal = RescaleJournal(
@@ -176,5 +177,6 @@ def plan(
         restore_path=restore_path,
         replace=replace,
         revision=revision,
+        by_checkpoint=by_checkpoint,
     )
     return journal.at(Step.STOP if kind in (Kind.SUSPEND, Kind.UPGRADE) else Step.START, now)

@@ -34,9 +34,10 @@ def missing_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[Rep
 
 
 def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str, ...]:
-    """Return the ids of what must be ended: of each group the sizes not wanted, then the youngest.
+    """Return the ids of what must be ended, so that no group has more than is wanted.
 
-    The oldest stay, because their code is warm.
+    Those without a place go first, then the sizes not wanted, then the youngest: the oldest stay,
+    because their code is warm.
     """
     groups = _sizes_by_group(wanted)
     excess: list[str] = []
@@ -45,7 +46,7 @@ def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str,
         surplus = len(replicas) - len(sizes)
         if surplus > 0:
             kept = set(_matched(replicas, sizes))
-            order = sorted(replicas, key=lambda r: (r.id in kept, -r.started, r.id))
+            order = sorted(replicas, key=lambda r: (not r.pending, r.id in kept, -r.started, r.id))
             excess += [replica.id for replica in order[:surplus]]
     return tuple(excess)
 

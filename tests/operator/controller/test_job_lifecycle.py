@@ -12,6 +12,7 @@ from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import State
+from weir_policies.model.node_types import NodeType
 
 SUSPENDED = Directives(state=State.SUSPENDED)
 
@@ -21,6 +22,10 @@ def asking_for(*arguments):
     return Directives(revision=Revision(arguments=arguments, parallelism_arguments=names))
 
 
+TYPES = (
+    NodeType(name="small/250m", pool="small", speedup=0.25, price=0.01),
+    NodeType(name="large/1", pool="large", speedup=1.6, price=0.05),
+)
 ONE = {"match": {"small/250m": 1}}
 TWO = {"match": {"small/250m": 2}}
 
@@ -62,6 +67,7 @@ class Stage:
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
+            node_types={"match": TYPES},
         )
 
     async def running(self):
@@ -421,3 +427,58 @@ async def test_a_replacement_without_a_place_is_tried_again_only_after_a_while(s
     await lifecycle.heal()
 
     assert doomed not in stage.world.alive
+
+
+async def lose_a_node(stage, *, places):
+    """End the oldest replica, and let its pool have only so many places from now on."""
+    lost = min(stage.world.alive.values(), key=lambda replica: replica.started)
+    del stage.world.alive[lost.id]
+    stage.world.full_pools = {"small": places}
+    for job in stage.world.running():
+        stage.world.jobs[job].state = "RESTARTING"
+
+
+async def test_a_job_whose_lost_replica_finds_no_place_goes_on_with_those_that_stand(stage):
+    lifecycle = stage.lifecycle(initial=TWO)
+    await lifecycle.bring_up()
+    stage.world.process(50)
+    stage.world.checkpoint()
+    await lose_a_node(stage, places=1)
+
+    waiting = await lifecycle.heal()
+    await lifecycle.heal()
+    early = stage.store.load().deployments
+    stage.clock.time += RescaleSettings().start_deadline
+    await lifecycle.heal()
+
+    assert waiting is Health.RESTARTING
+    assert early == TWO
+    assert stage.store.load().deployments == ONE
+    assert len(stage.world.running()) == 1
+    assert "PoolFull" in stage.reasons
+    assert stage.exact()
+
+
+async def test_a_job_that_has_lost_all_replicas_of_a_full_pool_moves_to_another(stage):
+    lifecycle = await stage.running()
+    stage.world.checkpoint()
+    await lose_a_node(stage, places=0)
+    await lifecycle.heal()
+    await lifecycle.heal()
+    stage.clock.time += RescaleSettings().start_deadline
+
+    await lifecycle.heal()
+
+    assert stage.store.load().deployments == {"match": {"large/1": 1}}
+    assert stage.exact()
+
+
+async def test_a_first_start_in_a_full_pool_begins_in_another_the_next_time(stage):
+    stage.world.full_pools = {"small": 0}
+    lifecycle = stage.lifecycle()
+    with pytest.raises(JobFailedError, match="No place was found"):
+        await lifecycle.bring_up()
+
+    await lifecycle.bring_up()
+
+    assert stage.store.load().deployments == {"match": {"large/1": 1}}

@@ -6,6 +6,7 @@ from weir_operator.controller.directives import Pause
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.seam import Window
+from weir_operator.metrics.testing import Load
 from weir_operator.rescale.journal import Step
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode, State
@@ -274,3 +275,16 @@ async def test_a_suspended_app_decides_nothing(stage_of):
     [tick] = await stage.ticks(1)
 
     assert tick.held == "spec.state is Suspended"
+
+
+async def test_scaling_out_that_would_only_feed_a_saturated_fixed_operator_is_denied(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(
+        150, busy=1.0, latency=2.0, out=Load(rate=150, busy=1.0, service_mean=0.006, latency=2.0)
+    )
+
+    [tick] = await stage.ticks(1)
+
+    assert stage.ends("Rescale") == []
+    assert tick.verdicts["match"].startswith("Denied: it would only feed")
+    assert "out, which is saturated and cannot grow" in tick.verdicts["match"]

@@ -1,0 +1,79 @@
+"""The next best deployment where pools have no room."""
+
+from weir_operator.controller.room import fit_into_room
+from weir_operator.runtime.seam import Replica
+from weir_policies.model.node_types import NodeType
+
+TYPES = (
+    NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),
+    NodeType(name="large/1", pool="large", speedup=1.6, price=0.07, pool_limit=1),
+    NodeType(name="large/2", pool="large", speedup=3.2, price=0.14, pool_limit=1),
+)
+NODE_TYPES = {"match": TYPES, "count": TYPES}
+
+
+def replicas(operator, pool, *, stand=0, pend=0):
+    return [
+        Replica(
+            id=f"{operator}-{pool}-{number}",
+            operator=operator,
+            pool=pool,
+            size="1",
+            started=0.0,
+            metrics_url="",
+            pending="" if number < stand else "no node takes it",
+        )
+        for number in range(stand + pend)
+    ]
+
+
+def test_what_stands_goes_on_without_what_finds_no_place():
+    wanted = {"match": {"small/1": 3}, "count": {"small/1": 1}}
+
+    found = fit_into_room(
+        wanted, replicas("match", "small", stand=2, pend=1), [("match", "small")], NODE_TYPES
+    )
+
+    assert found == {"match": {"small/1": 2}, "count": {"small/1": 1}}
+
+
+def test_an_operator_that_would_have_nothing_left_moves_to_a_pool_with_room():
+    found = fit_into_room(
+        {"match": {"small/1": 2}},
+        replicas("match", "small", pend=2),
+        [("match", "small")],
+        NODE_TYPES,
+    )
+
+    assert found == {"match": {"large/2": 1}}
+
+
+def test_an_operator_with_nowhere_to_go_waits():
+    wanted = {"match": {"small/1": 2}}
+
+    found = fit_into_room(
+        wanted,
+        replicas("match", "small", pend=2),
+        [("match", "small"), ("match", "large")],
+        NODE_TYPES,
+    )
+
+    assert found == wanted
+
+
+def test_an_operator_that_never_changes_stays_as_it_is():
+    wanted = {"gen": {"small/1": 1}}
+
+    found = fit_into_room(wanted, replicas("gen", "small", pend=1), [("gen", "small")], NODE_TYPES)
+
+    assert found == wanted
+
+
+def test_a_full_pool_that_holds_all_that_is_wanted_changes_nothing():
+    wanted = {"match": {"small/1": 1, "large/1": 1}}
+
+    found = fit_into_room(
+        wanted, replicas("match", "small", stand=1), [("match", "small")], NODE_TYPES
+    )
+
+    assert found == wanted
