@@ -146,7 +146,8 @@ class ControlPlane:
                        capture_output=True)  # fmt: skip
 
     def _run(self, name: str, program: Path, *arguments: str) -> None:
-        # Should the tests be killed, these end with them.
+        # Should the tests be killed, these end with them. Linux takes the thread that starts a
+        # program for its parent, so this is called by the main thread alone.
         guard = [setpriv, "--pdeathsig=KILL"] if (setpriv := shutil.which("setpriv")) else []
         with self._log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(

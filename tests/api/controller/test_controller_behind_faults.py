@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.api.fault_proxy import Cut, Drop, LoseAnswer, Refuse
 from tests.operator.streamapp.bad_manifests import TABLE
+from weir_operator.cluster.leader import LeaseSettings
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -103,6 +106,24 @@ async def test_a_server_that_is_away_for_moments_costs_no_job(far_bench, proxy):
     assert jobs_of(far_bench) == before
 
 
+async def test_a_server_that_is_started_anew_is_found_again(bench, control_plane):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    before = jobs_of(bench)
+
+    control_plane.stop_api_server()
+    control_plane.start_api_server()
+
+    async def serves_stream_apps():
+        return (await bench.kube.get(bench.kube.stream_apps)).status == 200
+
+    await bench.until(serves_stream_apps, "expected the API server to be back")
+    await bench.create("another")
+    await bench.until_ready(name="another")
+    assert jobs_of(bench) == before
+
+
 async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_bench, proxy):
     far_bench.start()
     await far_bench.create()
@@ -143,7 +164,11 @@ async def test_of_two_controllers_one_steers_and_the_other_takes_over(bench):
     assert jobs_of(bench) == job
 
 
-async def test_a_controller_that_is_cut_off_ends_and_the_next_goes_on(bench, proxy, reach):
+async def test_a_controller_that_is_cut_off_ends_and_the_next_goes_on(
+    bench, proxy, reach, monkeypatch
+):
+    quick = partial(LeaseSettings, duration=6, renew_deadline=4.0, retry_every=0.5)
+    monkeypatch.setattr("weir_operator.cluster.process.LeaseSettings", quick)
     reach(proxy.url)
     bench.start("cut-off")
     await bench.create()
