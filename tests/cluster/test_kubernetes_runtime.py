@@ -7,12 +7,13 @@ import json
 import pytest
 
 from benchmarks.trips_cluster import read_proof
-from tests.cluster.trips_on_kubernetes import TripsOnKubernetes, trips_app
+from tests.cluster.trips_on_kubernetes import NODES, TripsOnKubernetes, trips_app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.pod_states import cpu_of
-from weir_operator.errors import ResizeRefusedError
+from weir_operator.errors import PodsPendingError, ResizeRefusedError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
+from weir_operator.runtime.seam import ReplicaSpec
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +59,7 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
         end = await trips.lifecycle.change(BOTH_POOLS, "a second pool")
         assert end.step is Step.DONE, end.failure
         nodes = {pod["spec"]["nodeName"] for pod in await pods(place, "taskmanager")}
-        assert nodes == {"small", "large"}
+        assert nodes == set(NODES.values())
 
         end = await trips.lifecycle.change(SMALL, "one pool less")
         assert end.step is Step.DONE, end.failure
@@ -103,3 +104,69 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
         left = await place.api.list(f"/api/v1/namespaces/{place.namespace}/{kind}")
         names = {each["metadata"]["name"] for each in left}
         assert names <= {"owner", "kube-root-ca.crt", "default"}, kind
+
+
+@pytest.mark.timeout(600)
+async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
+    path = f"/api/v1/namespaces/{place.namespace}"
+    async with TripsOnKubernetes(place, trips_app(place), SMALL) as trips:
+        await trips.lifecycle.bring_up()
+        job = trips.store.load().job_id
+        assert job is not None
+        before = await trips.runtime.replicas()
+        match = next(each for each in before if each.operator == "match")
+
+        await place.api.delete(f"{path}/pods/{match.id}", grace=0)
+
+        async def runs_again():
+            ids = {each.id for each in await trips.runtime.replicas()}
+            progress = await trips.jobs.progress(job)
+            return match.id not in ids and progress is not None and progress.running
+
+        assert await until(runs_again), "Flink and the ReplicaSet bring it back without Weir"
+
+        used = len(await pods(place, "taskmanager")) + 1
+        await place.api.create(
+            f"{path}/resourcequotas",
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": "full"},
+                "spec": {"hard": {"pods": str(used)}},
+            },
+        )
+        with pytest.raises(PodsPendingError, match="exceeded quota") as refused:
+            await trips.runtime.start([ReplicaSpec(operator="match", pool="small", size="250m")])
+        assert refused.value.groups == (("match", "small"),)
+        await place.api.delete(f"{path}/resourcequotas/full")
+        assert len(await trips.runtime.replicas()) == len(before)
+
+        await trips.lifecycle.suspend()
+        await trips.runtime.close()
+
+
+@pytest.mark.timeout(600)
+async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
+    first, second = (
+        trips_app(place, config={"pipeline.generic-types": "true", "env.java.opts.all": option})
+        for option in ("-Dmake=1", "-Dmake=2")
+    )
+    async with TripsOnKubernetes(place, first, SMALL) as trips:
+        await trips.lifecycle.bring_up()
+        old = {each.id for each in await trips.runtime.replicas()}
+        trips.ask_for(second)
+        await trips.lifecycle.heal()
+
+        now = await trips.runtime.replicas()
+        revision = trips.store.load().revision
+        assert revision is not None
+        assert not old & {each.id for each in now}
+        assert {each.revision for each in now} == {revision.id}
+        (job_manager,) = await pods(place, "jobmanager")
+        assert job_manager["metadata"]["labels"]["weir.dev/revision"] == revision.id
+
+        await trips.lifecycle.suspend()
+        proof = read_proof(place.state / "out")
+        await trips.runtime.close()
+
+    assert (proof.lost, proof.doubled) == (0, 0)

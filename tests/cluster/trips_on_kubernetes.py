@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,27 +18,34 @@ from weir_operator.cluster.flink_pods import FlinkPods, Owner
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.controller import assembly
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.records import Event
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.runtime.revision import Revision
 from weir_operator.status import FileStatusStore
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "trips"
+NODES = {"small": "medium", "large": "large"}
+"""Label of the nodes by pool; the nodes `small` are left to the controller's own tests."""
 
 
-def trips_app(place: Place, *, rate: float = 10.0) -> StreamApp:
-    """Return the example's StreamApp as it runs in `place`."""
+def trips_app(
+    place: Place, *, rate: float = 10.0, config: Mapping[str, str] | None = None
+) -> StreamApp:
+    """Return the example's StreamApp as it runs in `place`, with Flink configured so."""
     manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
     manifest["metadata"] |= {"name": NAME, "namespace": place.namespace}
     flink = manifest["spec"]["flink"]
     flink["image"] = IMAGE
     flink["storage"] = {"claim": CLAIM}
+    flink["config"] = dict(config or {})
     flink["jobManager"] = {"cpu": "500m", "memory": "1Gi"}
     flink["job"] |= {"jar": "/opt/flink/usrlib/trips.jar"}
     flink["job"]["args"] = [
@@ -46,7 +54,7 @@ def trips_app(place: Place, *, rate: float = 10.0) -> StreamApp:
         *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
     ]
     for pool in manifest["spec"]["nodePools"]:
-        pool["nodeSelector"] = {"weir.dev/pool": pool["name"]}
+        pool["nodeSelector"] = {"weir.dev/pool": NODES[pool["name"]]}
     for operator in manifest["spec"]["operators"]:
         if "fixed" not in operator:
             del operator["initial"]
@@ -96,8 +104,17 @@ class TripsOnKubernetes:
             clock=self.clock,
             on_event=self.events.append,
             on_change=self.changes.append,
+            directives=lambda: Directives(revision=self._revision()),
         )
         return self
+
+    def ask_for(self, app: StreamApp) -> None:
+        """Let the manifest be another from the next look on."""
+        self._app = app
+
+    def _revision(self) -> Revision:
+        job = assembly.job_spec(self._app, beside=self._place.state)
+        return assembly.revision_of(self._app, job)
 
     async def __aexit__(
         self,
