@@ -36,14 +36,14 @@ from weir_operator.cluster.adopted_view import (
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
-from weir_operator.controller.directives import Directives
+from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
 from weir_operator.errors import WeirError
 from weir_operator.status import StatusStore
 from weir_operator.streamapp import world
-from weir_operator.streamapp.models import Mode, StreamApp
+from weir_operator.streamapp.models import Mode, State, StreamApp
 
 LOOK_EVERY = 15.0
 """Seconds between two looks at the job: Weir need not be quick where it keeps no job alive, and a
@@ -168,7 +168,7 @@ class AdoptedApp:
                 on_tick=on_tick,
                 on_event=around.on_event,
                 on_change=lambda journal: around.records.note(change=journal),
-                directives=around.directives,
+                directives=self._asked,
                 phase=around.phase,
                 look_every=LOOK_EVERY,
                 paid=lambda: cost_of_pods(app, self._task_managers),
@@ -184,6 +184,13 @@ class AdoptedApp:
     def _task_managers(self) -> tuple[Place, ...]:
         """The pods that are paid for beside the JobManager's."""
         return () if self._watch.job is None else tuple(self._watch.job.places.values())
+
+    def _asked(self) -> Directives:
+        """Return what people ask, as far as it can be asked of a job that somebody else runs."""
+        written = self._around.directives
+        asked = directives_of(self._app) if written is None else written()
+        mode = Mode.OFF if asked.mode is Mode.OFF else Mode.ADVISE
+        return replace(asked, mode=mode, state=State.RUNNING, revision=None)
 
     def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
         settings = replace(

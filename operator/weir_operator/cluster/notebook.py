@@ -190,7 +190,8 @@ class Notebook:
             status = self._store.load()
             facts = replace(
                 facts,
-                deployments={} if status.suspended else status.deployments,
+                # A job that somebody else runs is in no status: what its last tick saw stands.
+                deployments={} if status.suspended else status.deployments or facts.deployments,
                 suspended=(status.restore_path or "") if status.suspended else None,
                 restarts=tuple(status.restart_tokens.get("restarts", ())),
             )

@@ -22,7 +22,7 @@ from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
-from weir_operator.cluster.opening import Memory, open_loops, open_memory
+from weir_operator.cluster.opening import Memory, open_loops, open_memory, phase_of
 from weir_operator.cluster.other_autoscalers import OtherAutoscaler
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
@@ -201,6 +201,9 @@ class SteeredApp:
             on_tick=notebook.on_tick,
             on_advice=notebook.on_advice,
             on_event=notebook.on_event,
+            compile=self._office.compiler.ensure,
+            directives=lambda: self._asked,
+            phase=phase_of(self.resource),
         )
         await AdoptedApp(app, around).run(stop)
 

@@ -1,0 +1,128 @@
+"""What `kubectl get` shows of a job that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
+from weir_operator.cluster.events import EventPoster
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.office import Office
+from weir_operator.cluster.rivals import Rivals
+from weir_operator.cluster.steered import SteeredApp
+from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.streamapp.testing import a_manifest
+
+PATH = "/apis/weir.dev/v1alpha1/namespaces/default/streamapps/advised"
+HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+
+
+class TurnTaking(FakeClock):
+    """A clock under which others have their turn while somebody sleeps."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
+
+
+class Cluster(FakeCluster):
+    """A namespace in which Weir writes no more than the StreamApp's status."""
+
+    def __init__(self, objects):
+        super().__init__(objects)
+        self.written = set()
+        self.news = asyncio.Event()
+
+    @property
+    def status(self):
+        return self.objects[PATH].get("status", {})
+
+    async def replace(self, path, body):
+        self.written.add(path)
+        version = str(int(body["metadata"]["resourceVersion"]) + 1)
+        kept = {**self.objects[PATH], "status": body["status"]}
+        kept["metadata"] = {**kept["metadata"], "resourceVersion": version}
+        self.objects[PATH] = kept
+        self.news.set()
+        return kept
+
+    async def create(self, path, body):
+        self.written.add(path)
+        return body
+
+    async def patch(self, path, body):
+        raise AssertionError(f"nothing is to be patched, got {path}")
+
+
+class InOffice:
+    """A fence that is always open."""
+
+    term = "term-1"
+
+    def check(self):
+        """This process holds the Lease."""
+
+
+class NoWorlds:
+    """Makes nothing: a foreign job needs no runtime of Weir's."""
+
+    def prometheus(self):
+        return None
+
+
+@pytest.fixture
+def cluster(flink):
+    manifest = a_manifest(
+        mode="Advise",
+        flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}, "maxParallelism": 128},
+        nodePools=[{"name": "small", "price": 0.04}],
+    )
+    manifest["metadata"] = {
+        "name": "advised",
+        "namespace": "default",
+        "uid": "u1",
+        "generation": 1,
+        "resourceVersion": "1",
+    }
+    hpa = {
+        "metadata": {"name": "busy"},
+        "spec": {"scaleTargetRef": {"kind": "FlinkDeployment", "name": "trips"}},
+    }
+    objects = flink_deployment_objects(port=flink.port)
+    return Cluster({**objects, PATH: manifest, HPAS: [hpa]})
+
+
+async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_is_written(
+    cluster, tmp_path
+):
+    clock = TurnTaking()
+    office = Office(
+        api=cluster,
+        fence=InOffice(),
+        worlds=NoWorlds(),  # type: ignore[arg-type]  # of a world it is asked no more
+        events=EventPoster(cluster, instance="test", clock=clock),
+        rivals=Rivals(cluster, clock=clock),
+        telemetry=Telemetry(),
+        clock=clock,
+        state=tmp_path,
+    )
+    app = SteeredApp(Resource.of(cluster.objects[PATH]), office)
+
+    app.start()
+    async with asyncio.timeout(60):
+        while not cluster.status.get("operators"):
+            cluster.news.clear()
+            await cluster.news.wait()
+    await app.leave()
+
+    status = cluster.status
+    shown = {each["name"]: each for each in status["operators"]}
+    assert set(shown) == {"source-numbers", "score-slow", "nowhere-writer"}
+    assert shown["score-slow"]["deployment"] == {"small/1": 2}
+    assert float(status["costPerHour"]) == pytest.approx(3 * 0.04)
+    ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("True", "Advising")
+    assert cluster.written <= {f"{PATH}/status"}
