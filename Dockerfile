@@ -47,12 +47,15 @@ RUN /opt/weir/bin/python /tmp/compile_kernels.py planner queueing
 COPY scripts/start-with-kernels /overlay/bin/
 
 FROM ${PYTHON} AS base
+# The user has no entry in /etc/passwd, whatever number the platform gives it: libraries that ask
+# for its name find LOGNAME.
 ENV PATH=/opt/weir/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/tmp/kernels \
-    HOME=/tmp
+    HOME=/tmp \
+    LOGNAME=weir
 USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["start-with-kernels", "weir"]
