@@ -1,8 +1,8 @@
 """A namespace of its own on the cluster that KUBECONFIG names, with a volume for state.
 
-These tests need a cluster whose nodes have the labels `weir.dev/pool` = `medium`, `large` and have
-the image in `WEIR_TEST_IMAGE` (`trips:dev`), made by `examples/trips/Dockerfile`; and whose nodes
-share this machine's disk, because the job's ledger is read from it.
+These tests need a cluster where a node has the label `weir.dev/pool: large`, where all nodes have
+the image in `WEIR_TEST_IMAGE` (`trips:dev`), made by `examples/trips/Dockerfile`, and share this
+machine's disk, because the job's ledger is read from it.
 """
 
 from __future__ import annotations

@@ -32,8 +32,6 @@ from weir_operator.streamapp.models import StreamApp
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "trips"
-NODES = {"small": "medium", "large": "large"}
-"""Label of the nodes by pool; the nodes `small` are left to the controller's own tests."""
 
 
 def trips_app(
@@ -54,7 +52,8 @@ def trips_app(
         *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
     ]
     for pool in manifest["spec"]["nodePools"]:
-        pool["nodeSelector"] = {"weir.dev/pool": NODES[pool["name"]]}
+        if pool["name"] == "large":
+            pool["nodeSelector"] = {"weir.dev/pool": "large"}
     for operator in manifest["spec"]["operators"]:
         if "fixed" not in operator:
             del operator["initial"]

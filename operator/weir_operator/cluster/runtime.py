@@ -174,7 +174,11 @@ class KubernetesRuntime:
         return JAR_ID
 
     async def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the path of this job's newest complete checkpoint, as far as Flink knows it."""
+        """Return the path of this job's newest complete checkpoint, as far as Flink knows it.
+
+        The folder itself is out of reach from here. What is missed by that is a job that a new
+        JobManager recovered and that failed for good before its next checkpoint.
+        """
         async with FlinkRest(self.rest_url) as rest:
             found = await rest.checkpoints(job_id)
         return found.newest.path if found is not None and found.newest is not None else None

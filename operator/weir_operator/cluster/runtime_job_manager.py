@@ -20,9 +20,12 @@ from weir_operator.flink.rest import FlinkRest
 
 START_LIMIT = 120.0
 """Seconds in which it must answer: the image may have to be fetched."""
+PENDING_LIMIT = 20.0
+"""Seconds for which a pod that no node takes, or whose image cannot be had, is waited for."""
 ANSWER_LIMIT = 2.0
 """Seconds for one answer while it starts."""
 _POLL = 0.2  # seconds between two questions while it starts
+_SLOW_POLL = 1.0  # the same, once it takes long
 _APPS = "apps/v1"
 
 
@@ -105,7 +108,7 @@ class JobManagerPod:
             await asyncio.sleep(_POLL)
 
     async def _wait_for_answer(self, pods: FlinkPods) -> None:
-        deadline = _now() + START_LIMIT
+        began = _now()
         async with FlinkRest(self.rest_url, timeout=ANSWER_LIMIT) as rest:
             while True:
                 try:
@@ -113,18 +116,25 @@ class JobManagerPod:
                     await rest.jobs()
                     return
                 except TemporaryError as error:
-                    if _now() >= deadline:
-                        raise await self._silence(pods, error) from error
-                await asyncio.sleep(_POLL)
+                    waited = _now() - began
+                    if waited >= PENDING_LIMIT:
+                        await self._check_pending(pods)
+                    if waited >= START_LIMIT:
+                        raise TemporaryError(
+                            f"The JobManager of {pods.app} did not answer within"
+                            f" {START_LIMIT:g} s: {error}"
+                        ) from error
+                await asyncio.sleep(_POLL if waited < PENDING_LIMIT else _SLOW_POLL)
 
-    async def _silence(self, pods: FlinkPods, error: TemporaryError) -> TemporaryError:
-        """Return why nobody answers."""
+    async def _check_pending(self, pods: FlinkPods) -> None:
+        """Return if nothing is known to keep the pod from running.
+
+        Raises:
+            PodsPendingError: Something is, and waiting on here would only delay the news.
+        """
         for pod in await self._pods():
             if reason := waiting_for(pod):
-                return PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
-        return TemporaryError(
-            f"The JobManager of {pods.app} did not answer within {START_LIMIT:g} s: {error}"
-        )
+                raise PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
 
     async def _lost_its_session(self, pods: FlinkPods) -> bool:
         """Return whether its process is another than before, and state did not outlive it."""
