@@ -214,14 +214,14 @@ def _run_with_signs_of_life(
     """
     lines: list[str] = []
     began = time.monotonic()
-    process = subprocess.Popen(command, cwd=module, env=_environment(), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
-    assert process.stdout is not None
-    reader = threading.Thread(target=lines.extend, args=(process.stdout,), daemon=True)
-    reader.start()
-    say(what)
-    while reader.is_alive():
-        reader.join(_SECONDS_BETWEEN_SIGNS_OF_LIFE)
-        say(f"{what}: {len(lines)} packages, {time.monotonic() - began:.0f} s")
-    if process.wait() != 0:
+    with subprocess.Popen(command, cwd=module, env=_environment(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:  # fmt: skip
+        assert process.stdout is not None
+        reader = threading.Thread(target=lines.extend, args=(process.stdout,), daemon=True)
+        reader.start()
+        say(what)
+        while reader.is_alive():
+            reader.join(_SECONDS_BETWEEN_SIGNS_OF_LIFE)
+            say(f"{what}: {len(lines)} packages, {time.monotonic() - began:.0f} s")
+    if process.returncode != 0:
         raise RuntimeError(f"{what} failed:\n{''.join(lines[-30:])}")
