@@ -191,8 +191,9 @@ class ApplicationController:
         status = self._store.load()
         settings = self._settings
         self._am.see_output(mean=sight.output.mean, quantile=sight.response(settings.statistic))
-        budgets, infeasible = self._share(flow)
-        held = self._find_reason_to_hold(view, directives) or infeasible
+        fits = self._lifecycle.fits(status.deployments)
+        budgets, infeasible = self._share(flow if fits else None)
+        held = self._find_reason_to_hold(view, directives, fits) or infeasible
         tick = Tick(
             now=now,
             sight=sight,
@@ -315,13 +316,15 @@ class ApplicationController:
         self._notices.tell_while("ObjectiveInfeasible", infeasible)
         return budgets, infeasible
 
-    def _find_reason_to_hold(self, view: View, directives: Directives) -> str:
+    def _find_reason_to_hold(self, view: View, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:
             return "spec.mode is Off"
         if directives.suspended:
             return "spec.state is Suspended"
         if self._lifecycle.is_changing or self._actor.is_acting:
             return "A change is under way"
+        if not fits:
+            return "The job does not run yet as the manifest has its operators and pools"
         return view.reason_to_hold
 
     # -- changes that no operator proposed --------------------------------------------------------
@@ -351,6 +354,7 @@ class ApplicationController:
             self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
         status = self._store.load()
         idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
+        idle = idle and self._lifecycle.fits(status.deployments)
         if (
             not idle
             or directives.mode is Mode.OFF

@@ -104,7 +104,10 @@ def find_fallback(
     if fallback.deployment is FallbackDeployment.HOLD:
         return current
     if fallback.deployment is FallbackDeployment.NAMED:
-        named = {name: dict(counts) for name, counts in (fallback.named or {}).items()}
+        named = {
+            name: {node_type: count for node_type, count in counts.items() if count}
+            for name, counts in (fallback.named or {}).items()
+        }
         return current | {name: named[name] for name in named if name in models}
     return current | _find_largest(current, models, pool_limits)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from weir_operator.clock import Clock
 from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event
-from weir_operator.controller.room import fit_into_room
+from weir_operator.controller.room import fit_into_room, fit_to_manifest
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.rescale.closing import add_full
 from weir_operator.rescale.engine import Rescaler
@@ -33,7 +33,7 @@ from weir_operator.rescale.replicas import (
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, Runtime
 from weir_operator.status import AppStatus, StatusStore
-from weir_policies.model.node_types import NodeType
+from weir_policies.promise import OperatorModel
 
 TRY_AGAIN = 60.0
 """Seconds after which an upgrade or a replacement that was abandoned is tried again."""
@@ -66,7 +66,7 @@ class Lifecycle:
         on_event: Callable[[Event], None],
         on_change: Callable[[RescaleJournal], None],
         directives: Callable[[], Directives] = Directives,
-        node_types: Mapping[str, Sequence[NodeType]] | None = None,
+        models: Mapping[str, OperatorModel] | None = None,
         settings: RescaleSettings | None = None,
     ) -> None:
         self._runtime = runtime
@@ -79,7 +79,7 @@ class Lifecycle:
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
-        self._node_types = node_types or {}
+        self._models = models
         self._settings = settings or RescaleSettings()
         self._not_before = -math.inf
         self._pending_since: float | None = None
@@ -90,6 +90,10 @@ class Lifecycle:
     def is_changing(self) -> bool:
         """Whether a change is under way; a mere look is none."""
         return self._changing
+
+    def fits(self, deployments: DeploymentMap) -> bool:
+        """Whether the manifest has these operators and allows them these deployments."""
+        return self._fit(deployments) == deployments
 
     async def bring_up(self) -> None:
         """Resume what an earlier controller left half-done, or start, or find the job running.
@@ -241,8 +245,10 @@ class Lifecycle:
         return status.revision if failed else asked
 
     def _fit(self, deployments: DeploymentMap) -> DeploymentMap:
-        """Return the deployments for the operators that the manifest has now."""
-        return {name: deployments.get(name, counts) for name, counts in self._initial.items()}
+        """Return the deployments as far as the manifest has them now."""
+        if self._models is None:
+            return {name: deployments.get(name, own) for name, own in self._initial.items()}
+        return fit_to_manifest(deployments, self._initial, self._models)
 
     async def _resume_unfinished(self) -> None:
         """Take a change that was left half-done to its end, before anything else is looked at.
@@ -294,7 +300,7 @@ class Lifecycle:
         now = self._clock.now()
         full = [(each.operator, each.pool) for each in status.full if each.until > now]
         alive = await self._runtime.replicas()
-        return fit_into_room(self._fit(status.deployments), alive, full, self._node_types)
+        return fit_into_room(self._fit(status.deployments), alive, full, self._models or {})
 
     async def _make_do(self, alive: tuple[Replica, ...]) -> None:
         """Go on with what there is, where replicas of a job that is down find no place."""
@@ -340,6 +346,9 @@ class Lifecycle:
         if wanted is not None and status.revision is not None and wanted.id != status.revision.id:
             target = self._fit(status.deployments)
             end = await self._walk(plans.upgrade(status, wanted, target, now=now))
+        elif not self.fits(status.deployments) and wanted == status.revision:
+            target = self._fit(status.deployments)
+            end = await self._walk(plans.obey_manifest(status, target, now=now))
         elif doomed:
             end = await self._walk(plans.replace_doomed(status, doomed, now=now))
         if end is not None and end.step is not Step.DONE:

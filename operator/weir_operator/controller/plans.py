@@ -81,6 +81,18 @@ def upgrade(
     )
 
 
+def obey_manifest(status: AppStatus, target: DeploymentMap, *, now: float) -> RescaleJournal:
+    """Return the way from what the manifest allows no more."""
+    return plan(
+        kind=Kind.RESCALE,
+        reason="The manifest has other operators, pools, sizes or limits than what runs",
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+    )
+
+
 def replace_doomed(status: AppStatus, doomed: Mapping[str, str], *, now: float) -> RescaleJournal:
     """Return the replacement of replicas about to go; `doomed` says why, by id."""
     reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))

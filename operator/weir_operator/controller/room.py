@@ -1,7 +1,7 @@
-"""The next best deployment where pools have no room: what stands, or another pool. Pure.
+"""The next best deployment where pools have no room, or the manifest allows it no more. Pure.
 
-Taken when the job is down and cannot wait for a decision: less than wanted that runs is better
-than all of it that does not. The policies decide anew from there.
+For a job that is down and cannot wait for a decision: less than wanted that runs is better than all
+of it that does not. The policies decide anew from there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.seam import Replica
 from weir_policies.model.node_types import NodeType
+from weir_policies.promise import OperatorModel
 
 Group = tuple[str, str]  # operator, pool
 
@@ -19,7 +20,7 @@ def fit_into_room(
     wanted: DeploymentMap,
     alive: Collection[Replica],
     full: Collection[Group],
-    node_types: Mapping[str, Sequence[NodeType]],
+    models: Mapping[str, OperatorModel],
 ) -> DeploymentMap:
     """Return what comes closest to `wanted` in the room that there is.
 
@@ -27,19 +28,62 @@ def fit_into_room(
         wanted: Where the job should be.
         alive: TaskManagers; those that are pending have no place.
         full: (operator, pool) that take no more replicas than stand there.
-        node_types: Of each operator that may change; the others stay as they are wanted.
+        models: Of each operator that may change; the others stay as they are wanted.
     """
     found = {name: dict(counts) for name, counts in wanted.items()}
     for name, pool in full:
-        if name not in found or name not in node_types:
+        if name not in found or name not in models:
             continue
         standing = sum(
             each.operator == name and each.pool == pool and not each.pending for each in alive
         )
         cut = _cut(found[name], pool, standing)
         if not found[name]:
-            found[name] = _move(cut, name, full, node_types[name]) or dict(wanted[name])
+            found[name] = _move(cut, name, full, models[name].node_types) or dict(wanted[name])
     return found
+
+
+def fit_to_manifest(
+    deployments: DeploymentMap, initial: DeploymentMap, models: Mapping[str, OperatorModel]
+) -> DeploymentMap:
+    """Return the deployments as far as the manifest still allows them.
+
+    A size that its pool has no more becomes the pool's fastest, a pool that is gone the fastest of
+    all; what is beyond `maxReplicas` or a pool's limit goes.
+
+    Args:
+        deployments: What runs.
+        initial: Of all operators of the manifest: what new and fixed ones have.
+        models: Of those that may change.
+    """
+    return {
+        name: _fit_one(deployments[name], models[name])
+        if name in models and deployments.get(name)
+        else dict(counts)
+        for name, counts in initial.items()
+    }
+
+
+def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
+    known = {each.name for each in model.node_types}
+    found: dict[str, int] = {}
+    for node_type, count in counts.items():
+        kept = node_type
+        if node_type not in known:
+            pool = node_type.split("/", 1)[0]
+            same = [each for each in model.node_types if each.pool == pool]
+            kept = max(same or model.node_types, key=lambda each: each.speedup).name
+        found[kept] = found.get(kept, 0) + count
+    for each in model.node_types:
+        if each.pool_limit is not None:
+            _cut(found, each.pool, each.pool_limit)
+    excess = sum(found.values()) - model.max_replicas
+    for each in sorted(model.node_types, key=lambda each: each.speedup):
+        taken = min(max(0, excess), found.get(each.name, 0))
+        excess -= taken
+        if taken:
+            found[each.name] -= taken
+    return {node_type: count for node_type, count in found.items() if count}
 
 
 def _cut(counts: dict[str, int], pool: str, most: int) -> int:

@@ -127,9 +127,10 @@ def assemble(
         on_event=around.on_event,
         on_change=around.on_change,
         directives=directives,
-        node_types={
-            name: each.model.node_types for name, each in managers.items() if each.fixed is None
-        },
+        # A foreign job is as its owner made it: nothing is held against the manifest.
+        models=None
+        if app.spec.flink.ref is not None
+        else {name: each.model for name, each in managers.items() if each.fixed is None},
         settings=assembly.rescale_settings(app),
     )
     watcher = Watcher(

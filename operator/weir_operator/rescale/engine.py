@@ -135,7 +135,7 @@ class Rescaler:
         """Stop the old job with a savepoint, or past the deadline go by its newest checkpoint."""
         job = _required(journal.old_job)
         settings = self._settings
-        if journal.by_checkpoint or settings.via == "Checkpoint":
+        if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
 
         async def ended() -> SavepointState | None:
@@ -152,7 +152,7 @@ class Rescaler:
         except PermanentError as error:
             return await self._savepoint_failed(journal, str(error))
         if found is None:
-            if settings.via == "Auto" and await self._runtime.newest_checkpoint(job) is not None:
+            if settings.via != "Savepoint" and await self._has_checkpoint(job):
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
                 late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
                 await self._write(late)
@@ -162,6 +162,19 @@ class Rescaler:
             cause = found.failure if found else "it did not come to an end"
             return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
         return self._stopped(journal, found.path)
+
+    async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
+        """Whether no savepoint is even tried.
+
+        A job without a checkpoint would begin anew; and what stops for long, or goes on as another
+        revision, is worth a savepoint.
+        """
+        if self._settings.via != "Checkpoint" or journal.kind is not Kind.RESCALE:
+            return False
+        return await self._has_checkpoint(_required(journal.old_job))
+
+    async def _has_checkpoint(self, job: str) -> bool:
+        return await self._runtime.newest_checkpoint(job) is not None
 
     async def _savepoint_failed(self, journal: RescaleJournal, cause: str) -> RescaleJournal:
         """Leave a job that lives as it is; take the checkpoint of one that is gone or must end."""

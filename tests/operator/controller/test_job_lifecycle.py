@@ -13,6 +13,7 @@ from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemorySt
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import State
 from weir_policies.model.node_types import NodeType
+from weir_policies.testing import a_model
 
 SUSPENDED = Directives(state=State.SUSPENDED)
 
@@ -24,6 +25,7 @@ def asking_for(*arguments):
 
 TYPES = (
     NodeType(name="small/250m", pool="small", speedup=0.25, price=0.01),
+    NodeType(name="small/500m", pool="small", speedup=0.5, price=0.02),
     NodeType(name="large/1", pool="large", speedup=1.6, price=0.05),
 )
 ONE = {"match": {"small/250m": 1}}
@@ -67,7 +69,7 @@ class Stage:
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
-            node_types={"match": TYPES},
+            models={"match": a_model(name="match", node_types=TYPES)},
         )
 
     async def running(self):
@@ -482,3 +484,19 @@ async def test_a_first_start_in_a_full_pool_begins_in_another_the_next_time(stag
     await lifecycle.bring_up()
 
     assert stage.store.load().deployments == {"match": {"large/1": 1}}
+
+
+async def test_a_size_that_the_manifest_has_no_more_is_left_for_one_that_it_has(stage):
+    gone = {"match": {"small/100m": 2}}
+    await stage.lifecycle(initial=gone).bring_up()
+    await stage.store.save(stage.store.load().model_copy(update={"deployments": gone}))
+    stage.world.process(50)
+    lifecycle = stage.lifecycle()
+
+    before = lifecycle.fits(stage.store.load().deployments)
+    await lifecycle.heal()
+
+    assert not before
+    assert stage.store.load().deployments == {"match": {"small/500m": 2}}
+    assert deployments_of(stage.world.alive.values()) == {"match": {"small/500m": 2}}
+    assert stage.exact()
