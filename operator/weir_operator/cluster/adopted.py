@@ -45,9 +45,8 @@ from weir_operator.status import StatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode, State, StreamApp
 
-LOOK_EVERY = 15.0
-"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive, and a
-look asks Flink once for every vertex."""
+LOOK_EVERY = 30.0
+"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
@@ -205,7 +204,7 @@ class AdoptedApp:
         # A manager learns from two decisions in a row, so a tick that held costs an interval.
         self._learned += self._went_on and bool(tick.proposals)
         self._went_on = bool(tick.proposals)
-        if job is None or self._learned < SEEN_FIRST:
+        if job is None or self._learned < SEEN_FIRST or self._asked().mode is not Mode.ADVISE:
             return  # what a lull of some minutes needs is no advice
         pods = (*self._task_managers, *self._watch.job_managers)
         advice = advise(

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink.answers import JobState
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.transport import FlinkTransport, Json
 
@@ -42,6 +43,16 @@ class AdoptedTaskManager:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedRun:
+    """A job that has not come to its end."""
+
+    id: str
+    name: str
+    changed: float
+    """Unix time at which the job or one of its tasks last changed its state."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SubtaskCounters:
     """What one subtask has counted since it runs."""
 
@@ -61,6 +72,10 @@ class AdoptedFlink(FlinkRest):
     def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         super().__init__(base_url, timeout=timeout)
         self._transport = _ReadOnlyTransport(base_url, timeout=timeout)
+
+    async def runs(self) -> tuple[AdoptedRun, ...]:
+        """Return the jobs that have not come to their end."""
+        return await self._transport.ask("GET", "/jobs/overview", read_runs)
 
     async def hosts(self) -> tuple[AdoptedTaskManager, ...]:
         """Return the TaskManagers with where they run."""
@@ -119,6 +134,15 @@ class _ReadOnlyTransport(FlinkTransport):
                 f"{path}: it is advised only, see spec.flink.ref"
             )
         return await super().ask(method, path, parse, body=body, form=form, timeout=timeout)
+
+
+def read_runs(answer: Json) -> tuple[AdoptedRun, ...]:
+    """Read `GET /jobs/overview`."""
+    return tuple(
+        AdoptedRun(id=job["jid"], name=job["name"], changed=job["last-modification"] / 1000)
+        for job in answer["jobs"]
+        if not JobState(job["state"]).is_over
+    )
 
 
 def read_hosts(answer: Json) -> tuple[AdoptedTaskManager, ...]:

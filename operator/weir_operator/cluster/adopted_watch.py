@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weir_operator.cluster.adopted_flink import AdoptedFlink
+from weir_operator.cluster.adopted_flink import AdoptedFlink, AdoptedRun
 from weir_operator.cluster.adopted_reference import (
     ClusterReader,
     Reference,
@@ -12,12 +12,18 @@ from weir_operator.cluster.adopted_reference import (
 )
 from weir_operator.cluster.adopted_view import AdoptedJob, Place, view_job
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.answers import Job
 from weir_operator.streamapp.models import StreamApp
+
+WHOLE_LOOK_EVERY = 20
+"""Looks after which everything is looked at anew, whether or not Flink tells of a change:
+TaskManagers that come without work are paid for too."""
 
 
 class JobWatch:
-    """Keeps the newest view of the job that a StreamApp refers to."""
+    """Keeps the newest view of the job that a StreamApp refers to.
+
+    A job that Flink says has not changed costs one question a look.
+    """
 
     def __init__(self, app: StreamApp, api: ClusterReader) -> None:
         self._app = app
@@ -28,6 +34,8 @@ class JobWatch:
         self.flink: AdoptedFlink | None = None
         self.job_managers: tuple[Place, ...] = ()
         self._places: dict[str, Place] = {}
+        self._seen: AdoptedRun | None = None
+        self._looks = 0
 
     async def refresh(self) -> AdoptedJob:
         """Look at the job and return it.
@@ -38,7 +46,13 @@ class JobWatch:
         """
         reference, flink = await self._reach()
         try:
-            job = await self._running(flink)
+            run = await self._find_run(flink)
+            self._looks += 1
+            if self.job is not None and run == self._seen and self._looks % WHOLE_LOOK_EVERY:
+                return self.job
+            job = await flink.job(run.id)
+            if job is None or not job.vertices:
+                raise TemporaryError(f"Job {run.name!r} of spec.flink.ref has not begun to run")
             subtasks = {
                 vertex.id: await flink.subtasks(job.id, vertex.id) for vertex in job.vertices
             }
@@ -52,6 +66,7 @@ class JobWatch:
             self._places = await place_task_managers(self._api, reference.namespace, hosts, pools)
             self.job_managers = await job_manager_places(self._api, reference, pools)
         self.job = view_job(job, subtasks, self._places, pools=pools, url=reference.rest_url)
+        self._seen = run
         return self.job
 
     async def close(self) -> None:
@@ -69,17 +84,16 @@ class JobWatch:
         if flink is not None:
             await flink.close()
 
-    async def _running(self, flink: AdoptedFlink) -> Job:
+    async def _find_run(self, flink: AdoptedFlink) -> AdoptedRun:
         """Return the one job that runs."""
-        running = [job for job in await flink.jobs() if not job.state.is_over]
-        if len(running) > 1:
-            names = ", ".join(sorted(job.name for job in running))
+        runs = await flink.runs()
+        if len(runs) > 1:
+            names = ", ".join(sorted(run.name for run in runs))
             raise PermanentError(
-                f"spec.flink.ref: expected a cluster that runs one job, got {len(running)}: "
+                f"spec.flink.ref: expected a cluster that runs one job, got {len(runs)}: "
                 f"{names}; advice is given for a cluster of one job alone"
             )
-        job = await flink.job(running[0].id) if running else None
-        if job is None or not job.vertices:
+        if not runs:
             self.job = None
             raise TemporaryError("spec.flink.ref: no job runs on the cluster that it names")
-        return job
+        return runs[0]

@@ -54,6 +54,10 @@ class RecordedFlink:
         self.replacing: dict[str, str] = {}
         self.asked: list[str] = []
 
+    def bring_out(self, changes: Mapping[str, str]) -> None:
+        """Answer with other words from now on, as of a job that was brought out anew."""
+        self.replacing = {**changes, '"last-modification":': '"last-modification":1'}
+
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(request.method)
         if request.path.endswith("/metrics"):

@@ -97,7 +97,7 @@ async def test_a_job_that_is_not_there_is_told_of_once_and_waited_for(cluster, t
 async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, tmp_path):
     async with Advised(cluster, tmp_path) as advised:
         await advised.until(lambda: advised.found)
-        flink.replacing = {"Score (slow)": "Score (fast)"}
+        flink.bring_out({"Score (slow)": "Score (fast)"})
         await advised.until(lambda: len(advised.found) == 2)
 
     operators = [[each.name for each in terms.app.spec.operators] for terms in advised.found]

@@ -16,7 +16,7 @@ from weir_operator.cluster.adopted_seams import (
 )
 from weir_operator.cluster.adopted_testing import FakeCluster, a_pod, flink_deployment_objects
 from weir_operator.cluster.adopted_view import adopted_app
-from weir_operator.cluster.adopted_watch import JobWatch
+from weir_operator.cluster.adopted_watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.application import Tick
 from weir_operator.controller.bill import cost_per_hour
@@ -99,9 +99,22 @@ async def test_a_look_at_the_job_says_that_it_runs(watch, flink):
     assert found.running
 
 
+async def test_a_job_that_has_not_changed_costs_one_question_a_look(watch, flink):
+    flink.asked.clear()
+
+    again = await watch.refresh()
+    quick = list(flink.asked)
+    for _ in range(WHOLE_LOOK_EVERY):
+        await watch.refresh()
+
+    assert again is not None
+    assert len(quick) == 1
+    assert len(flink.asked) > 1 + WHOLE_LOOK_EVERY  # now and then everything is looked at
+
+
 async def test_a_job_with_other_vertices_ends_the_loops(watch, flink):
     jobs = AdoptedJobs(AdoptedRuntime(watch), watch)
-    flink.replacing = {"Score (slow)": "Score (fast)"}
+    flink.bring_out({"Score (slow)": "Score (fast)"})
 
     with pytest.raises(JobChangedError, match="source-numbers, score-fast, nowhere-writer"):
         await jobs.progress(JOB)
@@ -134,7 +147,7 @@ async def test_pods_are_asked_for_only_when_other_task_managers_register(flink):
 
     await watch.refresh()
     again = len(cluster.asked)
-    flink.replacing = {'"tm-a"': '"tm-b"'}
+    flink.bring_out({'"tm-a"': '"tm-b"'})
     cluster.objects["/api/v1/namespaces/default/pods"].append(a_pod("tm-b", node=None))
     await watch.refresh()
     await watch.close()
