@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from weir_operator.controller.acting import change_of
@@ -27,6 +28,7 @@ class Memory:
         records: RecordStore,
         learned: LearnedStore,
         advisor: Advisor,
+        save_every: float,
     ) -> None:
         """Take over where things are kept.
 
@@ -38,6 +40,9 @@ class Memory:
             records: Of decisions.
             learned: Of what was learned.
             advisor: Keeps the forecast.
+            save_every: Seconds between two writes of what was learned: packing the tables of one
+                planner takes some 10 ms, too much for every tick of a thousand StreamApps. A crash
+                loses as much.
         """
         self._policy = policy
         self._managers = managers
@@ -46,10 +51,21 @@ class Memory:
         self._records = records
         self._learned = learned
         self.advisor = advisor
+        self._save_every = save_every
+        self._saved_at = -math.inf
 
     def restore(self) -> None:
         """Give the managers what they had learned."""
         self._learned.restore(self._managers)
+
+    def save(self, now: float) -> None:
+        """Keep what was learned up to now, Unix seconds.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        self._learned.save(self._managers)
+        self._saved_at = now
 
     async def forget(self, nonce: int) -> None:
         """Begin anew: nothing learned, no failed deployment, no full pool, no bill."""
@@ -69,8 +85,9 @@ class Memory:
     def keep(
         self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
     ) -> None:
-        """Keep what a tick learned and decided."""
-        self._learned.save(self._managers)
+        """Keep what a tick decided, and now and then what was learned."""
+        if now - self._saved_at >= self._save_every:
+            self.save(now)
         self._records.write(
             DecisionRecord(
                 id=f"{tick}-{name}",

@@ -183,6 +183,7 @@ def _memory(
             around.folder / "forecast.json",
             policy=loops.policy,
         ),
+        save_every=loops.save_learned_every * loops.interval,
     )
 
 

@@ -164,7 +164,7 @@ class Stage:
             clock=self.clock,
         )
         manager = assembly.application_manager(self.app, shared=self.shared)
-        memory = Memory(
+        self.memory = Memory(
             policy=settings.policy,
             managers=self.managers,
             restarts=manager.restarts,
@@ -176,6 +176,7 @@ class Stage:
                 self.folder / "forecast.json",
                 policy=settings.policy,
             ),
+            save_every=settings.save_learned_every * settings.interval,
         )
         return ApplicationController(
             settings=settings,
@@ -185,7 +186,7 @@ class Stage:
             managers=self.managers,
             application_manager=manager,
             store=self.store,
-            memory=memory,
+            memory=self.memory,
             clock=self.clock,
             on_tick=lambda tick: None,
             on_event=self.events.append,

@@ -32,6 +32,7 @@ async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decisi
 async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
+    stage.memory.save(stage.clock.now())
     known = {name: manager.state_dict() for name, manager in stage.managers.items()}
     fresh = assembly.operator_managers(stage.app)
 
@@ -39,6 +40,21 @@ async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
 
     assert {name: manager.state_dict() for name, manager in fresh.items()} == known
     assert fresh["match"].model.service_mean == pytest.approx(0.02)
+
+
+async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(stage_of):
+    stage = await stage_of().started()
+    path = stage.folder / "learned.json"
+    await stage.ticks(1)
+    first = path.stat().st_ino
+
+    await stage.ticks(10)
+    soon = path.stat().st_ino
+    stage.clock.time += 150
+    await stage.ticks(1)
+
+    assert soon == first
+    assert path.stat().st_ino != first
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
@@ -58,6 +74,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_anew
 async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_anew(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
+    stage.memory.save(stage.clock.now())
     path = stage.folder / "learned.json"
     kept = json.loads(path.read_text())
     kept["operators"]["match"]["policy"]["version"] = 99
