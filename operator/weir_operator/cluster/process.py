@@ -169,7 +169,8 @@ class Controller:
             ending.set()
             for task in (*tasks, claiming, stopping):
                 task.cancel()
-            await asyncio.gather(*tasks, watching, claiming, stopping, return_exceptions=True)
+            ended: list[asyncio.Task[Any]] = [*tasks, watching, claiming, stopping]
+            await asyncio.gather(*ended, return_exceptions=True)
 
     async def _watch(self, ending: asyncio.Event) -> None:
         namespaces = self._settings.namespaces

@@ -161,7 +161,8 @@ class Bench:
         return answer.body if answer.status == 200 else None
 
     async def condition(self, kind, name="trips"):
-        conditions = ((await self.app(name)).get("status") or {}).get("conditions", [])
+        app = await self.app(name) or {}
+        conditions = (app.get("status") or {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == kind), None)
 
     async def until(self, find, what):
