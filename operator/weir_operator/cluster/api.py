@@ -138,10 +138,6 @@ class KubernetesApi:
         """Return the object at `path`."""
         return await self._ask(_Request(method="GET", path=path))
 
-    async def get_text(self, path: str) -> str:
-        """Return what is at `path` and is no JSON, such as a pod's log."""
-        return (await self._answered(_Request(method="GET", path=path))).content
-
     async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         """Return the objects of the collection at `path`, all pages of it.
 

@@ -147,11 +147,10 @@ class TaskManagerPods:
             present = {pod["metadata"]["name"] for pod in await self._alive(group)}
             if len(present) >= replicas:
                 return present
-            found = await self._set(pods, *group)
-            failure = condition(found, "ReplicaFailure") if found else {}
-            if failure.get("status") == "True":
+            failure = _refusal(await self._set(pods, *group))
+            if failure is not None:
                 raise PodsPendingError(
-                    f"The cluster refuses {group[0]} on {group[1]}: {failure.get('message', '')}",
+                    f"The cluster refuses {group[0]} on {group[1]}: {failure}",
                     (group,),
                 )
             if _now() >= deadline:
@@ -212,6 +211,17 @@ class TaskManagerPods:
 
     async def _set(self, pods: FlinkPods, operator: str, pool: str) -> Body | None:
         return await self._objects.find("ReplicaSet", pods.workload(operator, pool), group=_APPS)
+
+
+def _refusal(workload: Body | None) -> str | None:
+    """Return why the cluster makes no pods for a ReplicaSet as it is now, if it says so."""
+    if workload is None:
+        return None
+    seen = workload.get("status", {}).get("observedGeneration")
+    failure = condition(workload, "ReplicaFailure")
+    if failure.get("status") != "True" or seen != workload["metadata"].get("generation"):
+        return None  # a refusal of an earlier wish says nothing of this one
+    return str(failure.get("message", ""))
 
 
 def _group(pod: Body) -> Group:
