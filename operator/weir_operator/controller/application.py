@@ -133,7 +133,8 @@ class ApplicationController:
                 task.cancel()
             await asyncio.gather(ending, *loops, return_exceptions=True)
             await self._actor.finish()  # a change that was begun is brought to its end
-            self._save_at_end()
+            unsaved = self._memory.close(self._clock.now())
+            self._notices.tell_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
         """See, decide, and begin what was granted.
@@ -159,12 +160,6 @@ class ApplicationController:
         self._fall_back(view.sight.healthy, directives, guards, now)
         self._on_tick(tick)
         return tick
-
-    def _save_at_end(self) -> None:
-        try:
-            self._memory.save(self._clock.now())
-        except TemporaryError as error:
-            self._notices.tell("LearnedNotSaved", str(error))  # and the loops end all the same
 
     # -- the two loops ----------------------------------------------------------------------------
 

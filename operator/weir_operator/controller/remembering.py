@@ -11,6 +11,7 @@ from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import DecisionRecord, RecordStore
+from weir_operator.errors import TemporaryError
 from weir_operator.status import StatusStore
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 
@@ -66,6 +67,14 @@ class Memory:
         """
         self._learned.save(self._managers)
         self._saved_at = now
+
+    def close(self, now: float) -> str:
+        """Keep what was learned at the end of the loops; return why not, empty where it was."""
+        try:
+            self.save(now)
+        except TemporaryError as error:
+            return str(error)
+        return ""
 
     async def forget(self, nonce: int) -> None:
         """Begin anew: nothing learned, no failed deployment, no full pool, no bill."""

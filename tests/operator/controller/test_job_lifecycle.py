@@ -18,9 +18,13 @@ from weir_policies.testing import a_model
 SUSPENDED = Directives(state=State.SUSPENDED)
 
 
-def asking_for(*arguments):
+def a_revision(*arguments):
     names = {"match": "--weir.parallelism.match"}
-    return Directives(revision=Revision(arguments=arguments, parallelism_arguments=names))
+    return Revision(arguments=arguments, parallelism_arguments=names)
+
+
+def asking_for(*arguments):
+    return Directives(revision=a_revision(*arguments))
 
 
 TYPES = (
@@ -348,7 +352,7 @@ async def test_a_revision_that_failed_is_not_tried_again_until_another_one_comes
     stage.directives = asking_for("1")
     lifecycle = await stage.running()
     stage.directives = asking_for("2")
-    stage.world.broken_revisions = {asking_for("2").revision.id}
+    stage.world.broken_revisions = {a_revision("2").id}
     await lifecycle.heal()
     stage.clock.time += 3600
     await lifecycle.heal()
