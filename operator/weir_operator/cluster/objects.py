@@ -11,6 +11,8 @@ from weir_operator.streamapp.models import API_VERSION, KIND
 GROUP, VERSION = API_VERSION.split("/")
 PLURAL = "streamapps"
 
+PREFIX = f"{GROUP}/"
+"""Of annotations that are Weir's to read."""
 CANARY_LABEL = "weir.dev/canary"
 """Marks the StreamApp that proves the watch to be alive; nothing is run for it."""
 
@@ -70,7 +72,9 @@ class Resource:
     """RFC 3339."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    """Those that are Weir's."""
     spec: Mapping[str, Any]
+    """As it was given: a view of kopf's, or plain values."""
     deleting: bool
 
     @classmethod
@@ -83,8 +87,12 @@ class Resource:
             generation=int(meta.get("generation") or 0),
             created=meta.get("creationTimestamp") or "",
             labels=dict(meta.get("labels") or {}),
-            annotations=dict(meta.get("annotations") or {}),
-            spec=_plain(body.get("spec") or {}),
+            annotations={
+                name: text
+                for name, text in (meta.get("annotations") or {}).items()
+                if name.startswith(PREFIX)
+            },
+            spec=body.get("spec") or {},
             deleting=meta.get("deletionTimestamp") is not None,
         )
 
@@ -104,8 +112,19 @@ class Resource:
                 "namespace": self.key.namespace,
                 "annotations": dict(self.annotations),
             },
-            "spec": dict(self.spec),
+            "spec": _plain(self.spec),
         }
+
+    def asks_the_same_as(self, other: Resource) -> bool:
+        """Return whether it is the same object, and nothing that people ask has changed.
+
+        Most of what a watch shows is Weir's own writing to the status: to find that out must not
+        take the judgement of a whole manifest.
+        """
+        return (self.uid, self.generation) == (
+            other.uid,
+            other.generation,
+        ) and self.annotations == other.annotations
 
     @property
     def reference(self) -> Body:

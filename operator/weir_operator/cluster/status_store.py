@@ -136,7 +136,7 @@ class StatusDoor:
                 "resourceVersion": self._version,
             },
             # The subresource ignores the spec, but the schema asks for one.
-            "spec": dict(self._resource.spec),
+            "spec": self._resource.manifest["spec"],
             "status": dict(status),
         }
 

@@ -59,6 +59,7 @@ class SteeredApp:
     def __init__(self, resource: Resource, office: Office) -> None:
         self.resource = resource
         self._office = office
+        self._seen = False
         self._app: StreamApp | None = None
         self._asked = Directives()  # of the loops as they run
         self._mistake: InvalidStreamAppError | None = None
@@ -83,6 +84,9 @@ class SteeredApp:
 
     def see(self, resource: Resource) -> None:
         """Take over the object as it is now; level-based: the same object again changes nothing."""
+        if self._seen and resource.asks_the_same_as(self.resource):
+            return
+        self._seen = True
         self.resource = resource
         before, self._mistake = self._app, None
         try:
