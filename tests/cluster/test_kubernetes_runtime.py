@@ -18,9 +18,9 @@ from weir_operator.runtime.seam import ReplicaSpec
 pytestmark = pytest.mark.cluster
 
 FIXED = {"source": {"small/250m": 1}, "sink": {"small/250m": 1}}
-SMALL = {**FIXED, "match": {"large/1": 1}, "aggregate": {"small/250m": 1}}
-BOTH_POOLS = {**FIXED, "match": {"large/1": 1, "small/250m": 1}, "aggregate": {"small/250m": 1}}
-RESIZED = {**FIXED, "match": {"large/2": 1}, "aggregate": {"small/250m": 1}}
+SMALL = {**FIXED, "match": {"large/500m": 1}, "aggregate": {"small/250m": 1}}
+BOTH_POOLS = {**FIXED, "match": {"large/500m": 1, "small/250m": 1}, "aggregate": {"small/250m": 1}}
+RESIZED = {**FIXED, "match": {"large/1": 1}, "aggregate": {"small/250m": 1}}
 
 
 async def pods(place, component):
@@ -76,14 +76,14 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
         refusal = await trips.lifecycle.resize(RESIZED)
         assert refusal == ""
         resized = await place.api.get(f"/api/v1/namespaces/{place.namespace}/pods/{match.id}")
-        assert cpu_of(resized) == "2"
+        assert cpu_of(resized) == "1"
         assert set(await restarts(place)) == {0}
         assert trips.store.load().job_id == job
 
         with pytest.raises(ResizeRefusedError, match="Infeasible"):
             await trips.runtime.resize({match.id: "64"})
         assert [each.size for each in await trips.runtime.replicas() if each.id == match.id] == [
-            "2"
+            "1"
         ]
 
         async def has_checkpoint():

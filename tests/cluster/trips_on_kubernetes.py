@@ -54,6 +54,7 @@ def trips_app(
     for pool in manifest["spec"]["nodePools"]:
         if pool["name"] == "large":
             pool["nodeSelector"] = {"weir.dev/pool": "large"}
+            pool["sizes"] = ["500m", "1"]  # others use the cluster too
     for operator in manifest["spec"]["operators"]:
         if "fixed" not in operator:
             del operator["initial"]

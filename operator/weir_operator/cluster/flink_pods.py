@@ -201,9 +201,10 @@ class FlinkPods:
         """Prefix of the ConfigMaps that Flink makes; it allows 45 characters.
 
         Not the name alone: a FlinkDeployment of this name, from which the job may be moving over,
-        keeps its own recovery data under that.
+        keeps its own recovery data under that, and what an earlier StreamApp of this name left
+        points to jobs of its own.
         """
-        return fitting(f"weir-{self.name}", longest=45)
+        return fitting(f"weir-{self.name}-{self.owner.uid[:8]}", longest=45)
 
     def workload(self, operator: str, pool: str) -> str:
         """Return the name of the ReplicaSet of an operator in a pool."""

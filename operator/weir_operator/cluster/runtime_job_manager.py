@@ -51,8 +51,8 @@ class JobManagerPod:
     async def ensure(self, pods: FlinkPods) -> bool:
         """Bring it about and wait until it answers; return whether a session before it is gone.
 
-        Where state outlives the pod, Flink takes up the job again by itself after a loss, and only
-        a JobManager that was made just now has none.
+        Where state outlives the pod, Flink takes up the job again by itself after a loss; the very
+        first JobManager has nothing to take up.
 
         Raises:
             TemporaryError: It does not answer in time.
@@ -62,9 +62,8 @@ class JobManagerPod:
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             _check_owner(found, pods)
-        if found is None and pods.survives:
-            # What an earlier StreamApp of this name left points to jobs of its own.
-            await self._objects.forget_recovery()
+        # Somebody may have deleted the Deployment: its successor takes up the job all the same.
+        afresh = found is None and not (pods.survives and await self._objects.recovery())
         if found is None or self._applied is not pods:
             await self._surround(pods)
             # One that runs is left as it is, unless the job is upgraded: a newer Weir, or more
@@ -74,7 +73,7 @@ class JobManagerPod:
                 await self._wait_for_rollout(pods)
             self._applied = pods
         await self._wait_for_answer(pods)
-        return found is None or await self._lost_its_session(pods)
+        return afresh or await self._lost_its_session(pods)
 
     async def _surround(self, pods: FlinkPods) -> None:
         """Apply what the Deployment stands on, and learn the Service's address."""

@@ -98,12 +98,12 @@ class AppObjects:
             ("ServiceAccount", "v1"),
         ):
             await self._delete(kind, group=group)
-        await self.forget_recovery()
-
-    async def forget_recovery(self) -> None:
-        """Delete what Flink keeps of who leads and what runs: a new JobManager begins afresh."""
-        for each in await self.api.list(self.path("ConfigMap"), labels=_text(self._recovery)):
+        for each in await self.recovery():
             await self.api.delete(self.path("ConfigMap", each["metadata"]["name"]))
+
+    async def recovery(self) -> tuple[Body, ...]:
+        """Return the ConfigMaps in which Flink keeps who leads and what runs."""
+        return await self.api.list(self.path("ConfigMap"), labels=_text(self._recovery))
 
     async def _delete(self, kind: str, *, group: str) -> None:
         for each in await self.api.list(self.path(kind, group=group), labels=_text(self._selector)):

@@ -209,7 +209,7 @@ def test_a_jobmanager_with_storage_recovers_its_job_by_itself():
     config = yaml.safe_load(files["config.yaml"])
     assert config["high-availability.type"] == "kubernetes"
     assert config["high-availability.storageDir"] == "file:///flink-data/streams.trips/recovery"
-    assert config["kubernetes.cluster-id"] == "weir-trips"
+    assert config["kubernetes.cluster-id"] == "weir-trips-uid-1"
     assert "jobmanager.rpc.address=$POD_IP" in files["start.sh"]
 
 
