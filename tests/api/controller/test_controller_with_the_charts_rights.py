@@ -1,0 +1,101 @@
+"""The controller works with the rights that the chart gives it, and has no others."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.api.assets import MissingProgramError
+from tests.api.control_plane import GUEST
+from tests.helm.program import find_or_build_helm
+from weir_operator.cluster import manifests
+
+pytestmark = pytest.mark.kubernetes_api
+
+CHART = Path(__file__).parents[3] / "helm/weir"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PATHS = {
+    "Role": "/namespaces/{}/roles",
+    "RoleBinding": "/namespaces/{}/rolebindings",
+    "ClusterRole": "/clusterroles",
+    "ClusterRoleBinding": "/clusterrolebindings",
+}
+SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}]
+
+
+def rights(namespace):
+    """Return the chart's roles and bindings for a controller of one namespace."""
+    try:
+        helm = find_or_build_helm()
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+    rendered = subprocess.run(
+        [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
+         "--kube-version", "1.34.2", "--set", f"watchNamespaces={{{namespace}}}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    return [each for each in found if each["kind"] in PATHS]
+
+
+@pytest.fixture
+async def bench_with_the_charts_rights(bench, kube, control_plane, tmp_path, monkeypatch):
+    """The bench; its controllers are the user `guest`, to whom the chart's roles are bound."""
+    for each in rights(kube.namespace):
+        if "subjects" in each:
+            each["subjects"] = SUBJECTS
+        collection = PATHS[each["kind"]].format(kube.namespace)
+        made = await kube.apply(f"{RBAC}{collection}/{each['metadata']['name']}", each)
+        assert made.status in (200, 201), made.message
+    folder = tmp_path / "guest"
+    folder.mkdir()
+    config = str(control_plane.kubeconfig(folder, token=GUEST))
+    monkeypatch.setenv("KUBECONFIG", config)
+    monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)
+    return bench
+
+
+async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
+    bench = bench_with_the_charts_rights
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+
+    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    assert "FinalSavepoint" in await bench.events()
+    canary = await bench.app("weir-canary")
+    assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"
+
+
+def test_no_rule_reaches_secrets_and_none_changes_nodes():
+    rules = [rule for role in rights("streams") for rule in role.get("rules", [])]
+
+    of_nodes = [rule["verbs"] for rule in rules if "nodes" in rule["resources"]]
+    assert rules
+    assert [rule for rule in rules if {"secrets", "pods/exec", "*"} & {*rule["resources"]}] == []
+    assert all({*verbs} <= {"get", "list"} for verbs in of_nodes)
+
+
+def test_the_chart_gives_what_the_runtime_needs():
+    given = {each for role in rights("streams") for each in permissions(role.get("rules", []))}
+
+    assert permissions(manifests.CONTROLLER_RULES) - given == set()
+
+
+def permissions(rules):
+    """Return (group, resource, verb) of each permission in RBAC rules."""
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
