@@ -170,3 +170,42 @@ class NothingSeen:
     @staticmethod
     def of(body):
         raise RuntimeError("the watch is dead")
+
+
+async def test_an_app_that_is_deleted_with_its_state_leaves_none(bench):
+    bench.start()
+    await bench.create(deletionPolicy="Delete")
+    await bench.until_ready()
+    world = bench.worlds.of["trips"]
+    world.checkpoint()
+
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    assert (world.positions, world.running(), world.alive) == ({}, [], {})
+    assert not list((bench.folder / "one").glob("*.trips"))
+
+
+async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(bench, monkeypatch):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    world = bench.worlds.of["trips"]
+    world.checkpoint()
+    world.refuse_calls = 10**6
+
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+    await bench.until_condition("Ready", "Deleting")
+    monkeypatch.setattr("weir_operator.cluster.ending.PATIENCE", 0.0)
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    events = await bench.events()
+    assert "FinalSavepointFailed" in events
+    assert "/checkpoints/" in events["FinalSavepoint"]
+    assert world.alive == {}
