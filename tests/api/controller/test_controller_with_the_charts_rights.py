@@ -11,7 +11,6 @@ import yaml
 from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
-from weir_operator.cluster import manifests
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -82,20 +81,3 @@ def test_no_rule_reaches_secrets_and_none_changes_nodes():
     assert rules
     assert [rule for rule in rules if {"secrets", "pods/exec", "*"} & {*rule["resources"]}] == []
     assert all({*verbs} <= {"get", "list"} for verbs in of_nodes)
-
-
-def test_the_chart_gives_what_the_runtime_needs():
-    given = {each for role in rights("streams") for each in permissions(role.get("rules", []))}
-
-    assert permissions(manifests.CONTROLLER_RULES) - given == set()
-
-
-def permissions(rules):
-    """Return (group, resource, verb) of each permission in RBAC rules."""
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
