@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.view import MAX_REPLICAS, TOP_COST, Memory, empty_view
+from weir_policies.kernels.view import (
+    MAX_REPLICAS,
+    RATE,
+    TOP_COST,
+    VIOLATION,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    Memory,
+    empty_view,
+)
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.full_backup import MOST_GAIN, find_score
 from weir_policies.promise import NEEDED, CostParts, CostWeights, Transition
@@ -55,13 +67,18 @@ class Kernels:
         self.view = empty_view(operators=1, node_types=1, max_replicas=max_replicas)
         self.view.rules[0, MAX_REPLICAS] = self.view.traits[0, TOP_COST] = max_replicas
         self.view.price[0, 0] = 1.0
-        self.view.traits[0, -3:] = (WEIGHTS.violation, WEIGHTS.resources, WEIGHTS.reconfiguration)
+        self.weigh(WEIGHTS)
         self.memory: Memory = algorithm.prepare(self.view, 10)
 
+    def weigh(self, weights):
+        self.view.traits[0, WEIGHT_VIOLATION] = weights.violation
+        self.view.traits[0, WEIGHT_RESOURCES] = weights.resources
+        self.view.traits[0, WEIGHT_RECONFIGURATION] = weights.reconfiguration
+
     def learn(self, before, after, replicas, *, violated):
-        self.view.before[0, 0], self.view.seen[0, 0] = before, after
+        self.view.before[0, RATE], self.view.seen[0, RATE] = before, after
         self.view.counts[0, 0] = replicas
-        self.view.cost[0, 0] = violated
+        self.view.cost[0, VIOLATION] = violated
         self._learn(0, self.view, self.memory)
 
     def table(self, which):
@@ -156,7 +173,7 @@ def test_a_score_is_the_gain_until_gains_exceed_1():
 
 def test_a_score_is_relative_to_the_greatest_gain_that_was_met():
     kernels = Kernels()
-    kernels.view.traits[0, -3:] = (40.0, 0.4, 0.2)
+    kernels.weigh(replace(WEIGHTS, violation=40.0))
     kernels.learn(100.0, 100.0, 1, violated=True)
 
     score = find_score(0, kernels.view, kernels.memory, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.kernels.policy import fill_model, fill_present
-from weir_policies.kernels.view import NO_LIMIT, STEP, TIME, empty_view
+from weir_policies.kernels.view import INTERVAL, NO_LIMIT, STEP, TIME, TIME_OF_WEEK, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.operator_manager.planner_memory import (
@@ -170,16 +170,15 @@ def test_where_moves_are_by_one_the_menu_is_of_one_type():
     assert (np.diff(rungs[:, 2]) == 1).all()
 
 
-def test_building_a_menu_leaves_the_view_as_it_was():
+def test_building_a_menu_leaves_the_view_as_it_was_and_stays_as_target():
     view, memory = prepared(deployment=Deployment((2, 0, 1)))
-    before = view.target.copy(), view.counts.copy(), view.speedup.copy()
-    view.target[0] = view.counts[0]
+    counts, speedup = view.counts.copy(), view.speedup.copy()
 
     build_menu(0, view, memory)
 
-    assert (view.target[0] == view.counts[0]).all()
-    assert (view.counts == before[1]).all()
-    assert (view.speedup == before[2]).all()
+    assert (view.target == counts).all()
+    assert (view.counts == counts).all()
+    assert (view.speedup == speedup).all()
     assert (view.limit == NO_LIMIT).all()
 
 
@@ -191,8 +190,8 @@ def learn_season(height_of, days):
     for block in range(days * 144):
         seconds = (block + 1) * 600.0
         view.seen[0, TIME] = seconds
-        view.seen[0, 7] = seconds / 604_800 % 1
-        view.seen[0, 8] = 60.0
+        view.seen[0, TIME_OF_WEEK] = seconds / 604_800 % 1
+        view.seen[0, INTERVAL] = 60.0
         note_block(0, view, memory, height_of(block / 144) + rng.normal(0, 0.01))
         memory.ints[0, BLOCKS] += 1
     return view, memory
