@@ -23,8 +23,8 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "Tables 2 to 5 of the 2023 paper",
         "Average cost / violations (%) / reconfigurations (%) / resources. The threshold rules and "
         "QL+PDS draw nothing: all four numbers must be the published digits. Policies that draw "
-        "must lie within the interval that seeds leave; deep rows have one seed here and ten in "
-        "`reproduce-deep`.",
+        "must lie within the interval that seeds leave; deep rows have the ten seeds of "
+        "`reproduce-deep` where those were run, else one.",
     ),
     "reproduce-deep": (
         "Deep rows of tables 2 to 5, ten seeds",
