@@ -17,8 +17,7 @@ from rich.table import Table
 
 from benchmarks.figures import Figure, write_figures
 from benchmarks.registry import FOLDER, Benchmark, BenchmarkError, find_benchmark, find_benchmarks
-
-RESULTS = FOLDER.parent / "build" / "benchmarks"
+from benchmarks.rows import RESULTS
 
 VERDICTS = {True: "[green]yes[/green]", False: "[bold red]no[/bold red]", None: ""}
 

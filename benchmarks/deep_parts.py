@@ -17,10 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.registry import FOLDER
 from weir_simulator.experiment import Experiment
-
-PARTS = FOLDER.parent / "build" / "benchmarks"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

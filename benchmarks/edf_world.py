@@ -53,7 +53,7 @@ NOISE = 0.12
 """Sigma of the lognormal noise of a slot's rate and response time, per operator."""
 RULES = TokenRules(low=0.5 * BOUND / 1000, high=0.9 * BOUND / 1000, every=2 * SLOT, size=1)
 
-DAYS, MINUTES, SPEED_UP = 5, 1440, 5
+DAYS, MINUTES_PER_DAY, MINUTES_PER_SLOT = 5, 1440, 5
 LOWEST, HIGHEST = 150.0, 500.0
 
 
@@ -113,8 +113,8 @@ def load_rates() -> Floats:
 
     Five days of taxi trips, ten times as fast, stretched to the range that the paper names.
     """
-    trips = np.loadtxt(trace_file("taxi"), max_rows=DAYS * MINUTES)
-    slots = trips.reshape(-1, SPEED_UP).mean(axis=1)
+    trips = np.loadtxt(trace_file("taxi"), max_rows=DAYS * MINUTES_PER_DAY)
+    slots = trips.reshape(-1, MINUTES_PER_SLOT).mean(axis=1)
     low, high = np.percentile(slots, [1, 99])
     stretched: Floats = LOWEST + (slots - low) * (HIGHEST - LOWEST) / (high - low)
     return stretched.clip(LOWEST, HIGHEST)

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.registry import BenchmarkError
+from benchmarks.taas2023 import trace_file
 from weir_policies.kernels.backups import (
     expect,
     improve,
@@ -36,7 +34,6 @@ from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.model.arrays import Counts, Flags, Floats
 from weir_simulator.trace_files import read_trace
 
-TRACES = Path(__file__).resolve().parent.parent.parent / "shared" / "traces"
 SERVICE_RATES = np.array([3.7, 3.3, 2.7, 3.3])
 """Tuples/s per replica of operators 1 to 4."""
 REPLICAS = 5
@@ -115,13 +112,7 @@ def read_levels() -> Counts:
     Raises:
         BenchmarkError: The trace is missing.
     """
-    path = TRACES / "taxi.txt"
-    if not path.exists():
-        raise BenchmarkError(
-            "Expected the trace taxi.txt in shared/traces beside the project: the chain of rates "
-            "is estimated from it"
-        )
-    return np.rint(read_trace(path) / QUANTUM).astype(np.int64)
+    return np.rint(read_trace(trace_file("taxi")) / QUANTUM).astype(np.int64)
 
 
 def walk(chain: Floats, start: int, seed: int) -> Counts:
@@ -240,7 +231,7 @@ def _run_year(
     moves: Counts,
     share: Floats,
     penalty: Floats,
-    application: NDArray[np.bool_],
+    application: Flags,
     replicas: Counts,
     operators: int,
     unknown: Floats,

@@ -20,9 +20,9 @@ from statistics import stdev
 from rich.console import Console
 from scipy import stats
 
-from benchmarks.deep_parts import PARTS, Part, PartOutcome, run_parts
+from benchmarks.deep_parts import Part, PartOutcome, run_parts
 from benchmarks.figures import Figure, at_least
-from benchmarks.rows import Row, write_rows
+from benchmarks.rows import RESULTS, Row, write_rows
 from benchmarks.taas2023 import Cell, Setting, describe_for, read_cells
 
 ABOUT = "deep rows of Tables 2-5 (TAAS 2023), ten seeds; goes on where it was interrupted"
@@ -105,7 +105,7 @@ def run_cells(
         workers: Processes; `None` is one per processor.
     """
     parts = {part_of(cell, seeds).name: cell for cell in cells}
-    folder = PARTS / "reproduce-deep"
+    folder = RESULTS / "reproduce-deep"
     for outcome in run_parts([part_of(cell, seeds) for cell in cells], folder, workers=workers):
         yield parts[outcome.part.name], outcome
 

@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from rich.console import Console
 
-from benchmarks.deep_parts import PARTS, Part, run_parts
+from benchmarks.deep_parts import Part, run_parts
 from benchmarks.figures import Figure
+from benchmarks.rows import RESULTS
 from benchmarks.taas2023 import TYPES, Setting, describe_for
 from weir_policies.deep.encodings import Encoding, make_scheme
 from weir_policies.deep.parameters import DeepParameters
@@ -32,7 +33,7 @@ def run() -> list[Figure]:
     console = Console()
     parts = list_parts()
     costs = {}
-    for outcome in run_parts(parts, PARTS / "reproduce-encodings"):
+    for outcome in run_parts(parts, RESULTS / "reproduce-encodings"):
         costs[outcome.part.name] = outcome.average_cost
         console.print(f"{outcome.part.name}: {costs[outcome.part.name]:.4f}", highlight=False)
     return [

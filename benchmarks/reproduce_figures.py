@@ -208,9 +208,8 @@ def _is_near(policy: str, ours: float, rerun: float) -> bool | None:
 
 def _changing(policy: str, **sections: Any) -> Experiment:
     if policy == "ql-pds-plus":
-        experiment = describe_with_java_errors(A3, JAVA_SEED)
-        changed = {name: getattr(experiment, name) for name in ("believed",)}
-        return describe(A3, **changed, **sections)
+        believed = describe_with_java_errors(A3, JAVA_SEED).believed
+        return describe(A3, believed=believed, **sections)
     first = {"threshold-cheapest": 1, "threshold-fastest": 2}.get(policy, 0)
     if policy == "value-iteration":
         sections["training"] = {"file": str(trace_file("taxi-last-month"))}

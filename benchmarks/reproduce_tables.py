@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from rich.progress import track
 
-from benchmarks.deep_parts import PARTS, PartOutcome, read_part
+from benchmarks.deep_parts import PartOutcome, read_part
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.reproduce_deep import DEEP, SEEDS, deep_cells, part_of, run_cells
-from benchmarks.rows import Row, write_rows
+from benchmarks.rows import RESULTS, Row, write_rows
 from benchmarks.taas2023 import (
     Cell,
     Rerun,
@@ -134,7 +134,7 @@ def _run_one(job: tuple[Cell, int]) -> Result:
 
 def run_deep(cells: Sequence[Cell]) -> list[Numbers]:
     """Return our numbers for deep cells, on all cores; parts are kept."""
-    folder = PARTS / "reproduce-deep"
+    folder = RESULTS / "reproduce-deep"
     done = {cell: read_part(part_of(cell, SEEDS), folder) for cell in cells}
     missing = [cell for cell in cells if done[cell] is None]
     done |= dict(track(run_cells(missing, (1,)), "Deep rows", len(missing)))
