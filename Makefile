@@ -16,7 +16,7 @@ READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
 # A short way to run only what needs no other program: make test-fast.
-FAST := not flink and not prometheus and not browser and not kubernetes_api and not cluster
+FAST := not flink and not prometheus and not browser and not kubernetes_api and not helm and not cluster
 
 .PHONY: help
 help: ## Print this list

@@ -23,10 +23,17 @@ KUBERNETES = "1.34.2"
 Objects = list[dict[str, Any]]
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Helm, which shows in the fixtures that a test asks for."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "helm" in item.fixturenames:
+            item.add_marker("helm")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build Helm before the first test: a build takes longer than a test may."""
-    here = str(Path(__file__).parent)
-    needed = any(str(item.path).startswith(here) for item in session.items)
+    needed = any(item.get_closest_marker("helm") for item in session.items)
     if needed and not session.config.option.collectonly:
         with suppress(MissingProgramError):  # said again by each test that needs it
             find_or_build_helm()
