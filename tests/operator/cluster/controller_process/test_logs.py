@@ -1,0 +1,34 @@
+"""The controller's log is JSON lines that carry what they speak of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+SCRIPT = """
+import logging, structlog
+from weir_operator.cluster.logs import send_logs_to_stderr
+send_logs_to_stderr(as_json=True)
+structlog.contextvars.bind_contextvars(app="streams/trips")
+structlog.get_logger().info("decision", operator="match", decision="d1")
+logging.getLogger("somebody").warning("told by a library")
+logging.getLogger("kopf.objects").info("of no use to anybody")
+try:
+    1 / 0
+except ZeroDivisionError:
+    structlog.get_logger().exception("defect")
+"""
+
+
+def test_each_line_is_json_with_app_operator_and_decision():
+    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+
+    decision, library, defect = [json.loads(line) for line in run.stderr.splitlines()]
+    assert (decision["app"], decision["operator"], decision["decision"]) == (
+        "streams/trips",
+        "match",
+        "d1",
+    )
+    assert (library["event"], library["level"]) == ("told by a library", "warning")
+    assert "ZeroDivisionError" in defect["exception"]
