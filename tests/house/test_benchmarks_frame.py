@@ -29,7 +29,7 @@ def bench(root, run, tmp_path):
     """Run the real frame over one small benchmark, `small-sums`, in a folder of its own."""
     folder = tmp_path / "benchmarks"
     folder.mkdir()
-    for part in ("__main__.py", "figures.py", "registry.py"):
+    for part in ("__main__.py", "figures.py", "registry.py", "rows.py"):
         shutil.copy(root / "benchmarks" / part, folder)
     (folder / "small_sums.py").write_text(SUMS.format(least=6.0))
 

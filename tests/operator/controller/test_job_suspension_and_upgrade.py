@@ -1,0 +1,155 @@
+"""A job is suspended and goes on; another revision of it is an upgrade by savepoint."""
+
+import pytest
+
+from tests.operator.controller.job_stage import (
+    ONE,
+    SUSPENDED,
+    Stage,
+    a_revision,
+    asking_for,
+)
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.lifecycle import Health
+from weir_operator.rescale.replicas import deployments_of
+from weir_operator.runtime.revision import Revision
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_a_job_that_is_to_be_suspended_stops_with_a_savepoint_and_frees_its_replicas(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+
+    health = await lifecycle.heal()
+    await lifecycle.heal()
+
+    status = stage.store.load()
+    assert health is Health.SUSPENDED
+    assert status.suspended
+    assert status.deployments == ONE
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+    assert stage.reasons.count("Suspended") == 1
+
+
+async def test_a_suspended_job_that_is_to_run_goes_on_from_its_savepoint(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+    await lifecycle.heal()
+    stage.directives = Directives()
+
+    await lifecycle.heal()
+
+    assert not stage.store.load().suspended
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert stage.exact()
+
+
+async def test_a_controller_that_starts_leaves_a_suspended_job_suspended(stage):
+    await stage.running()
+    stage.directives = SUSPENDED
+    await stage.lifecycle().bring_up()
+
+    await stage.lifecycle().bring_up()
+
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+
+
+async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(stage):
+    stage.directives = SUSPENDED
+    lifecycle = stage.lifecycle()
+    await lifecycle.bring_up()
+
+    assert stage.store.load().job_id is None
+
+    stage.directives = Directives()
+    await lifecycle.heal()
+
+    assert len(stage.world.running()) == 1
+
+
+async def test_a_job_that_had_ended_is_suspended_at_its_newest_checkpoint(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.checkpoint()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = SUSPENDED
+
+    await lifecycle.heal()
+
+    assert stage.store.load().suspended
+    assert stage.store.load().restore_path == f"file:/checkpoints/{job}/chk-1"
+
+
+async def test_another_revision_is_an_upgrade_by_savepoint(stage):
+    stage.directives = asking_for("--window", "5m")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("--window", "9m")
+
+    await lifecycle.heal()
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:2] == ("--window", "9m")
+    assert stage.reasons.count("UpgradeDone") == 1
+    assert stage.exact()
+
+
+async def test_a_revision_that_failed_is_not_tried_again_until_another_one_comes(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("2")
+    stage.world.broken_revisions = {a_revision("2").id}
+    await lifecycle.heal()
+    stage.clock.time += 3600
+    await lifecycle.heal()
+    stage.directives = asking_for("3")
+    stage.clock.time += 3600
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.reasons.count("RolledBack") == 1
+    assert stage.world.jobs[job].arguments[:1] == ("3",)
+
+
+async def test_a_job_of_before_revisions_were_kept_is_not_restarted(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.directives = asking_for("1")
+
+    await lifecycle.heal()
+
+    assert stage.world.running() == [job]
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_a_job_that_is_down_is_recovered_with_the_revision_that_is_asked_for(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = asking_for("2")
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:1] == ("2",)
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_an_operator_that_an_upgrade_adds_starts_at_its_initial_deployment(stage):
+    stage.directives = asking_for("1")
+    await stage.running()
+    names = {"match": "--weir.parallelism.match", "count": "--weir.parallelism.count"}
+    stage.directives = Directives(revision=Revision(parallelism_arguments=names))
+    lifecycle = stage.lifecycle(initial=ONE | {"count": {"large/1": 2}})
+
+    await lifecycle.heal()
+
+    assert stage.store.load().deployments == ONE | {"count": {"large/1": 2}}
