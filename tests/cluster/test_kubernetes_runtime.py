@@ -129,6 +129,12 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
 
         assert await until(runs_again), "Flink and the ReplicaSet bring it back without Weir"
 
+        await place.api.delete(
+            f"/apis/apps/v1/namespaces/{place.namespace}/deployments/{trips.pods.job_manager}"
+        )
+        await trips.until_running(job)
+        assert trips.store.load().job_id == job, "its successor takes up the job"
+
         used = len(await pods(place, "taskmanager")) + 1
         await place.api.create(
             f"{path}/resourcequotas",
