@@ -87,7 +87,9 @@ class _Application:
         )
         self.tokens = self.am.restarts.fill(0.0)
         self.records = RecordStore(folder / "records.sqlite")
-        self.learned = LearnedStore(folder / "learned.json", policy="queueing", reset_nonce=0)
+        self.learned = LearnedStore(
+            folder / "learned.json", policy="queueing", settings={}, reset_nonce=0
+        )
 
     def tick(self, turn: int) -> dict[str, float]:
         """Run one tick; return the CPU seconds of its parts."""

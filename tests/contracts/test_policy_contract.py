@@ -221,7 +221,9 @@ def test_a_decision_carries_its_candidates_and_what_it_expects(each, observation
     assert all(chosen.score <= other.score for other in rejected)
     assert [other.score for other in rejected] == sorted(other.score for other in rejected)
     assert len(decision.candidates) <= 12
-    assert all(candidate.verdict for candidate in decision.candidates)
+    assert all(
+        candidate.verdict and "None" not in candidate.verdict for candidate in decision.candidates
+    )
     assert decision.reason
     assert 0 <= decision.urgency <= 1
     assert (decision.urgency == 0) == (decision.target == observation.deployment)

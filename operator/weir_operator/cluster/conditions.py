@@ -145,6 +145,7 @@ def describe_change(change: RescaleJournal) -> str:
         Kind.RESIZE: "Resized",
         Kind.RECOVER: "Recovered",
         Kind.SUSPEND: "Suspended",
-    }.get(change.kind, str(change.kind))
+        Kind.UPGRADE: "Upgraded",
+    }[change.kind]
     end = "" if change.step is Step.DONE else f" ({change.step})"
     return shorten(f"{what}{end} in {took:.1f} s: {change.reason}", LONGEST_MESSAGE)

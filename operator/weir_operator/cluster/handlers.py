@@ -24,7 +24,7 @@ from typing import Any
 
 import kopf
 
-from weir_operator.cluster.objects import GROUP, PLURAL, VERSION, Key, Resource
+from weir_operator.cluster.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.cluster.reconcile import Reconciler
 from weir_operator.errors import WeirError
 
@@ -107,12 +107,18 @@ def build_registry(
         interval=PASS_EVERY,
         initial_delay=_spread,
         errors=kopf.ErrorsMode.TEMPORARY,
+        when=_runs_a_job,
     )
     async def pass_again(body: kopf.Body, **_: Any) -> None:
         reconciler.reconcile(Resource.of(body))
 
     @kopf.on.delete(
-        *kind, id="end", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=15.0
+        *kind,
+        id="end",
+        registry=registry,
+        errors=kopf.ErrorsMode.TEMPORARY,
+        backoff=15.0,
+        when=_runs_a_job,
     )
     async def end(body: kopf.Body, **_: Any) -> None:
         try:
@@ -125,6 +131,14 @@ def build_registry(
             raise kopf.TemporaryError("The job is being stopped", delay=LOOK_AT_DELETION)
 
     return registry
+
+
+def _runs_a_job(body: kopf.Body, **_: Any) -> bool:
+    """Return whether there is something to look after: kopf gives all others no finalizer.
+
+    A finalizer of the canary would outlive the controller, and with it the canary's namespace.
+    """
+    return CANARY_LABEL not in body["metadata"].get("labels", {})
 
 
 def _spread(**_: Any) -> float:

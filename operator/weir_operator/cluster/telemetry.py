@@ -161,7 +161,7 @@ class Telemetry:
         self.rescales.labels(*app, str(change.kind), str(change.step)).inc()
         self.rescale_duration.labels(*app, str(change.kind)).observe(ended - change.created)
         gap = gap_of(change)
-        if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER):
+        if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER, Kind.UPGRADE):
             self.rescale_gap.labels(*app).observe(gap)
 
     def see_status(self, key: Key, status: StreamAppStatus) -> None:

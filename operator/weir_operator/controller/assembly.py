@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -116,6 +117,15 @@ def initial_deployments(app: StreamApp) -> DeploymentMap:
     }
 
 
+def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
+    """Return the settings that the operators' policy is built with."""
+    chosen = app.spec.operator_manager.policy
+    settings: dict[str, Any] = dict(chosen.settings) if policy == chosen.name else {}
+    if policy in ("planner", "queueing"):
+        settings.setdefault("catch_up", app.spec.objective.catch_up.seconds)
+    return settings
+
+
 def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str, OperatorManager]:
     """Return one manager per operator; `policy` overrides the manifest's.
 
@@ -123,11 +133,8 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
         UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
-    chosen = app.spec.operator_manager.policy
-    name = policy or chosen.name
-    parameters = dict(chosen.settings) if name == chosen.name else {}
-    if name in ("planner", "queueing"):
-        parameters.setdefault("catch_up", app.spec.objective.catch_up.seconds)
+    name = policy or app.spec.operator_manager.policy.name
+    parameters = policy_settings(app, policy=name)
     managers = {}
     for place, operator in enumerate(world.operators(app)):
         types = world.node_types(app, operator.name)

@@ -25,14 +25,19 @@ VERSION = 1
 class LearnedStore:
     """The learned state of all operators of a StreamApp, one JSON file.
 
-    State of another policy than the one in use, or of before `resetNonce` changed, is not loaded.
+    State of another policy than the one in use, of other settings, or of before `resetNonce`
+    changed, is not loaded: with a policy's tables it would bring back the settings they were
+    learned under.
     """
 
-    def __init__(self, path: Path, *, policy: str, reset_nonce: int) -> None:
+    def __init__(
+        self, path: Path, *, policy: str, settings: Mapping[str, Any], reset_nonce: int
+    ) -> None:
         self._path = path
-        self._key: dict[str, int | str] = {
+        self._key: dict[str, Any] = {
             "version": VERSION,
             "policy": policy,
+            "settings": dict(settings),
             "resetNonce": reset_nonce,
         }
 

@@ -176,7 +176,10 @@ def _memory(
         store=around.store,
         records=around.records,
         learned=LearnedStore(
-            around.folder / "learned.json", policy=loops.policy, reset_nonce=app.spec.reset_nonce
+            around.folder / "learned.json",
+            policy=loops.policy,
+            settings=assembly.policy_settings(app, policy=loops.policy),
+            reset_nonce=app.spec.reset_nonce,
         ),
         advisor=Advisor(
             Hypothesis(managers, manager, bound=loops.bound, paid=around.paid),

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import requests
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
+from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
 from weir_operator.errors import TemporaryError
@@ -151,7 +152,7 @@ class PrometheusSource:
         return results
 
 
-class _Bearer(requests.auth.AuthBase):
+class _Bearer(AuthBase):
     """Puts a token into a request."""
 
     def __init__(self, token: Callable[[], str]) -> None:

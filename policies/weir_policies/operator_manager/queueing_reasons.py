@@ -111,6 +111,8 @@ def _judge(weighed: Weighed, row: int) -> str:
         return f"Rejected: it would not do at {say_rate(plan.peak)}, the largest rate of late"
     price = weighed.price
     if math.isinf(weighed.score[row]):
+        if weighed.words.obstacle is None:
+            return f"Rejected: it would not last: too little at {say_rate(plan.lasting)}"
         return f"Rejected: {weighed.words.obstacle}"
     more = float(price[row] - price[chosen])
     if more > 0:

@@ -72,6 +72,7 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     assert "FinalSavepoint" in await bench.events()
     canary = await bench.app("weir-canary")
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"
+    assert "finalizers" not in canary["metadata"]  # it would outlive the controller
 
 
 def test_no_rule_reaches_secrets_and_none_changes_nodes():

@@ -150,7 +150,7 @@ class Stage:
         settings = assembly.loop_settings(self.app)
         self.managers = assembly.operator_managers(self.app)
         self.learned = LearnedStore(
-            self.folder / "learned.json", policy=settings.policy, reset_nonce=0
+            self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
         )
         watcher = Watcher(
             settings=settings,

@@ -91,7 +91,19 @@ async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_a
 async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    again = LearnedStore(stage.folder / "learned.json", policy="queueing", reset_nonce=1)
+    path = stage.folder / "learned.json"
+    again = LearnedStore(path, policy="queueing", settings={}, reset_nonce=1)
 
     assert again.load() == {}
     assert set(stage.learned.load()) == set(CHAIN)
+
+
+async def test_other_settings_begin_anew_because_tables_hold_those_they_were_learned_under(
+    stage_of,
+):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    path = stage.folder / "learned.json"
+    again = LearnedStore(path, policy="queueing", settings={"cap": 0.5}, reset_nonce=0)
+
+    assert again.load() == {}
