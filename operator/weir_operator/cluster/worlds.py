@@ -43,7 +43,10 @@ class ClusterWorlds:
 
         async def targets() -> list[str]:
             replicas = await runtime.replicas()
-            return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
+            return [
+                runtime.job_manager_metrics_url,
+                *(each.metrics_url for each in replicas if each.metrics_url),
+            ]
 
         source = DirectSource(targets, name)
         source.start()

@@ -42,7 +42,7 @@ class Replica:
     started: float
     """Unix time at which it was started."""
     metrics_url: str
-    """Where its Prometheus reporter listens."""
+    """Where its Prometheus reporter listens; empty while it has no address yet."""
     pending: str = ""
     """Why no node has taken it yet, one sentence; empty once it runs."""
     doomed: str = ""
