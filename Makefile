@@ -20,7 +20,7 @@ FAST := not flink and not prometheus and not browser and not kubernetes_api and 
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: env
 env: $(READY_DEV) ## Create .venv with everything to run, check and test Weir
@@ -58,6 +58,10 @@ test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
 .PHONY: test-fast
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+
+.PHONY: e2e
+e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
+	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 
 .PHONY: check
 check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the chart are fresh

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -38,7 +38,16 @@ def trips_app(
     place: Place, *, rate: float = 10.0, config: Mapping[str, str] | None = None
 ) -> StreamApp:
     """Return the example's StreamApp as it runs in `place`, with Flink configured so."""
-    manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
+    return parse_manifest(trips_manifest(place, rate=rate, config=config))
+
+
+def trips_manifest(
+    place: Place, *, rate: float = 10.0, config: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the same as plain values."""
+    manifest: dict[str, Any] = yaml.safe_load(
+        (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
+    )
     manifest["metadata"] |= {"name": NAME, "namespace": place.namespace}
     flink = manifest["spec"]["flink"]
     flink["image"] = IMAGE
@@ -58,7 +67,7 @@ def trips_app(
     for operator in manifest["spec"]["operators"]:
         if "fixed" not in operator:
             del operator["initial"]
-    return parse_manifest(manifest)
+    return manifest
 
 
 class TripsOnKubernetes:

@@ -127,7 +127,7 @@ class Controller:
             claim_signals()
             self.port = await health.start(self._settings.health_port, self._settings.health_host)
             # Before anything depends on the event loop: compiling takes half of its time.
-            await self._compiler.ensure(DEFAULT_POLICY, _compile_default)
+            await self._compiler.ensure(DEFAULT_POLICY, compile_default_policy)
             if not await _until(stop, self._leader.acquire()):
                 return
             # Renewed to the very end: what is let go may still have to write its status.
@@ -232,7 +232,8 @@ class Controller:
         return self._telemetry.render()
 
 
-def _compile_default() -> None:
+def compile_default_policy() -> None:
+    """Compile what most StreamApps decide with, where that was not done yet: it takes a minute."""
     policy = registry.build(DEFAULT_POLICY, rng=np.random.default_rng())
     if isinstance(policy, KernelPolicy):
         policy.compile()

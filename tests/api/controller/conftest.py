@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.process import Controller
+from weir_operator.cluster.process import Controller, compile_default_policy
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.seam import Window
@@ -198,8 +198,14 @@ class Bench:
         return {event["reason"]: event["message"] for event in answer.body["items"]}
 
 
+@pytest.fixture(scope="session")
+def compiled():
+    """Compile the policy: a controller would do it first, and no test waits for so long."""
+    compile_default_policy()
+
+
 @pytest.fixture
-async def bench(kube, tmp_path, monkeypatch):
+async def bench(kube, compiled, tmp_path, monkeypatch):
     config = str(kube.kubeconfig)
     monkeypatch.setenv("KUBECONFIG", config)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)
