@@ -66,6 +66,7 @@ def cut_trace(
     as_json: AsJson = False,
 ) -> None:
     """Keep a stretch of a trace."""
+    _refuse_same(file, out)
     _write(out, cut(read_trace(file), start=start, slots=slots), as_json)
 
 
@@ -102,6 +103,7 @@ def compress_trace(
     as_json: AsJson = False,
 ) -> None:
     """Average groups of slots, so that the trace takes less time to replay."""
+    _refuse_same(file, out)
     _write(out, compress(read_trace(file), slots=slots), as_json)
 
 
@@ -138,6 +140,16 @@ def plot_traces(
     except OSError as error:
         raise TraceError(f"Page {out} cannot be written: {error.strerror}") from error
     typer.echo(out)
+
+
+def _refuse_same(file: Path, out: Path) -> None:
+    """Keep the user's trace: what is left out of it would be gone.
+
+    Raises:
+        TraceError: Both are the same file.
+    """
+    if out.exists() and out.samefile(file):
+        raise TraceError(f"OUT: expected another file than {file}, which is read; name a new one")
 
 
 def _write(out: Path, trace: Trace, as_json: bool) -> None:

@@ -163,8 +163,8 @@ class Change(Section):
     """What is different from a slot on; factors multiply what the file says, not former changes."""
 
     slot: int = Field(ge=0, examples=[5000])
-    rate: AtLeastZero = Field(default=1.0, examples=[2.0])
-    """Factor of the trace."""
+    rate: AtLeastZero | None = Field(default=None, examples=[2.0])
+    """Factor of the trace; `None` leaves the one in force."""
     prices: dict[str, AtLeastZero] = Field(default={}, examples=[{"t1": 100}])
     """Factor by node type."""
     speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t1": 0.5}])

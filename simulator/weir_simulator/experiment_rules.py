@@ -102,6 +102,18 @@ def _node_types_once(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
     yield from _repeated("nodeTypes", [node_type.name for node_type in node_types])
 
 
+def _something_has_a_price(
+    node_types: Sequence[NodeType], cost_normaliser: float | None
+) -> Iterator[Mistake]:
+    """Refuse prices that are all zero: resources are a part of the dearest deployment's price."""
+    if cost_normaliser is None and all(each.price == 0 for each in node_types):
+        yield Mistake(
+            ("nodeTypes",), [each.price for each in node_types],
+            "a price above zero for one of them",
+            "give prices, or costNormaliser: 1 where only violations count",
+        )  # fmt: skip
+
+
 def _repeated(section: str, names: Sequence[str]) -> Iterator[Mistake]:
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -265,6 +277,7 @@ def _errors_are_given_or_drawn(believed: Believed) -> Iterator[Mistake]:
 _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _operators_once,
     _node_types_once,
+    _something_has_a_price,
     _edges_join_operators,
     _initial_names_node_types,
     _beliefs_name_node_types,

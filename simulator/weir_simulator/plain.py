@@ -145,7 +145,8 @@ class _World:
         world = self.experiment.world
         for change in world.changes:
             if change.slot == t:
-                self.rate_factor = change.rate
+                if change.rate is not None:
+                    self.rate_factor = change.rate
                 self.change_types(change.prices, change.speedups)
         if self.provisioned_at == t:
             for name, deployment in self.pending.items():

@@ -157,7 +157,8 @@ def _list_changes(experiment: Experiment) -> Changes:
     places = {each.name: place for place, each in enumerate(experiment.node_types)}
     listed: list[tuple[int, int, int, float]] = []
     for change in sorted(experiment.world.changes, key=lambda change: change.slot):
-        listed.append((change.slot, RATE_FACTOR, -1, change.rate))
+        if change.rate is not None:
+            listed.append((change.slot, RATE_FACTOR, -1, change.rate))
         for name, factor in change.prices.items():
             price = experiment.node_types[places[name]].price
             listed.append((change.slot, PRICE, places[name], price * factor))

@@ -133,6 +133,7 @@ def test_plot_puts_several_traces_side_by_side(trace, tmp_path):
         ["plot", "{trace}", "{absent}/out.html"],
         ["inspect", "{absent}"],
         ["cut", "{trace}", "{out}", "--slots", 5],
+        ["cut", "{trace}", "{trace}", "--slots", 1],
         ["synth", "taxi", "{out}", "--slots", 0],
     ],
 )

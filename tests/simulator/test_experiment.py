@@ -150,3 +150,11 @@ def test_a_trace_file_that_changed_is_read_again(tmp_path):
 
     assert before.tolist() == [1.0, 2.0]
     assert after.tolist() == [3.0, 4.0, 5.0]
+
+
+def test_prices_of_which_none_is_above_zero_are_refused():
+    free = (NodeType(name="small", speedup=1.0, price=0.0),)
+
+    with pytest.raises(ValidationError, match="a price above zero"):
+        an_experiment(node_types=free)
+    assert an_experiment(node_types=free, cost_normaliser=1.0).dearest == 1.0

@@ -14,6 +14,7 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.run import new_outcome, run_compiled
 from weir_simulator.state import (
     AT_PRICE,
+    AT_RATE,
     AT_REPLICAS,
     AT_TIME,
     BACKLOGGED,
@@ -179,3 +180,13 @@ def test_the_sharing_rules_agree_where_all_replicas_are_equally_fast(rate, repli
     ]
 
     assert answers == pytest.approx([answers[0]] * 3)
+
+
+def test_a_change_leaves_what_it_does_not_name_as_it_was():
+    changes = [{"slot": 1, "rate": 1.5}, {"slot": 2, "prices": {"t1": 2.0}}]
+    rates = np.array([10.0, 10.0, 10.0])
+
+    history = hold(an_experiment(world={"changes": changes}), rates).history
+
+    assert history[:, AT_RATE].tolist() == [10.0, 15.0, 15.0]
+    assert history[:, AT_PRICE].tolist() == [0.5, 0.5, 1.0]
