@@ -29,7 +29,8 @@ def test_the_readme_shows_both_commands(root):
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_every_make_command_of_a_page_exists(root, targets, page):
-    named = set(re.findall(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", (root / page).read_text(), re.M))
+    text = (root / page).read_text()
+    named = set(re.findall(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", text, re.M))
 
     commands = {quoted or shown for quoted, shown in named}
 
