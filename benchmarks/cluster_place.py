@@ -1,0 +1,116 @@
+"""A namespace of a benchmark's own on the cluster that KUBECONFIG names, with a volume for state.
+
+The cluster's nodes must share this machine's disk, because ledgers and savepoints are looked at
+from here, and must have the image in `WEIR_TEST_IMAGE` (`trips:dev`, made by
+`examples/trips/Dockerfile`). Jobs' jars come from the volume, so no image is made for them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.cluster.api import Body, KubernetesApi
+from weir_operator.cluster.flink_pods import STATE_MOUNT
+
+IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
+CLAIM = "state"
+OWNER = "owner"
+"""Name of the ConfigMap that stands for the StreamApp, so that no definition need be installed."""
+_CORE = "/api/v1"
+_ANY_SIZE = {"storage": "1Gi"}  # a folder has no size: claim and volume only have to agree
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a benchmark's job lives."""
+
+    api: KubernetesApi
+    namespace: str
+    owner_uid: str
+    """Uid of the object with which everything else goes."""
+    state: Path
+    """The volume's folder on this machine."""
+
+    def inside(self, path: Path) -> str:
+        """Return how the containers call a path of the volume."""
+        return f"{STATE_MOUNT}/{path.relative_to(self.state)}"
+
+    def outside(self, uri: str) -> Path:
+        """Return where a URI of Flink's that names something on the volume is on this machine."""
+        return self.state / uri.removeprefix("file:").lstrip("/").removeprefix(
+            f"{STATE_MOUNT.strip('/')}/"
+        )
+
+    async def pods(self, component: str) -> tuple[Body, ...]:
+        """Return the pods of a component: `jobmanager` or `taskmanager`."""
+        path = f"{_CORE}/namespaces/{self.namespace}/pods"
+        return await self.api.list(path, labels=f"weir.dev/component={component}")
+
+
+@asynccontextmanager
+async def open_place() -> AsyncIterator[Place]:
+    """Make a namespace with restricted pod security and a claim; clear both away at the end."""
+    name = f"weir-bench-{uuid.uuid4().hex[:8]}"
+    folder = Path(f"/var/tmp/{name}")  # the pods' user must be able to walk to it
+    folder.mkdir()
+    folder.chmod(0o777)
+    api = await KubernetesApi.connect()
+    try:
+        owner = await _make(api, name, folder)
+        yield Place(api=api, namespace=name, owner_uid=owner, state=folder)
+    finally:
+        await api.delete(f"{_CORE}/namespaces/{name}")
+        await api.delete(f"{_CORE}/persistentvolumes/{name}")
+        await api.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _make(api: KubernetesApi, name: str, folder: Path) -> str:
+    """Make everything and return the owner's uid."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await api.create(
+        f"{_CORE}/namespaces",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+    )
+    await api.create(f"{_CORE}/persistentvolumes", _volume(name, folder))
+    await api.create(f"{_CORE}/namespaces/{name}/persistentvolumeclaims", _claim(name))
+    made = await api.create(
+        f"{_CORE}/namespaces/{name}/configmaps",
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}},
+    )
+    return str(made["metadata"]["uid"])
+
+
+def _volume(name: str, folder: Path) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": _ANY_SIZE,
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": str(folder)},
+            "claimRef": {"namespace": name, "name": CLAIM},
+            "storageClassName": "",
+        },
+    }
+
+
+def _claim(name: str) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": _ANY_SIZE},
+            "volumeName": name,
+            "storageClassName": "",
+        },
+    }
