@@ -62,7 +62,7 @@ class AppStatus(BaseModel):
     revision: Revision | None = None
     """What the job is made of; `None` before that was known."""
     refused_revision: str | None = None
-    """Id of the revision that the job was upgraded to in vain; it is not tried again."""
+    """Fingerprint of the revision that was tried in vain; it is not tried again."""
     restart_tokens: dict[str, Any] = Field(default_factory=dict)
     """State of the restart budget."""
     suspended: bool = False

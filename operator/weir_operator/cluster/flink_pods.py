@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from weir_operator.cluster.api import Body
 from weir_operator.errors import PermanentError
 from weir_operator.flink.configuration import Storage, TaskManagerMemory
+from weir_operator.runtime.places import (
+    Place,
+    job_manager_place,
+    managed_memory_of,
+    places_of,
+)
 from weir_operator.runtime.revision import Revision
-from weir_operator.streamapp import world
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
 
-MIB = 2**20
 MANAGED_BY = "app.kubernetes.io/managed-by"
 COMPONENT = "weir.dev/component"
 APP = "weir.dev/app"
@@ -24,6 +28,7 @@ OPERATOR = "weir.dev/operator"
 POOL = "weir.dev/pool"
 REVISION = "weir.dev/revision"
 SIZE = "weir.dev/size"
+PLACE = "weir.dev/place"
 
 STATE_MOUNT = "/flink-data"
 """Where the volume with checkpoints and savepoints is in every container."""
@@ -56,6 +61,12 @@ class Make:
     """What an upgrade changes of the pods."""
 
     image: str
+    job_manager: Place
+    """Where the JobManager runs."""
+    claim: str | None = None
+    """PersistentVolumeClaim with the state."""
+    uri: str | None = None
+    """Folder with the state, where there is no claim."""
     jar: str | None = None
     """Path in the image; `None` takes the one jar of `/opt/flink/usrlib`."""
     config: Mapping[str, str] = field(default_factory=dict)
@@ -70,27 +81,43 @@ class Make:
             PermanentError: It names no image.
         """
         flink = app.spec.flink
+        storage = flink.storage
         return cls(
             image=_required(flink.image),
+            job_manager=job_manager_place(app),
+            claim=storage.claim if storage else None,
+            uri=storage.uri if storage else None,
             jar=flink.job.jar if flink.job else None,
             config=dict(flink.config or {}),
             pod_template=dict(flink.pod_template or {}),
         )
 
     @classmethod
-    def of_revision(cls, revision: Revision) -> Self:
+    def of_revision(cls, revision: Revision, *, job_manager: Place) -> Self:
         """Return the pods' part of a revision.
+
+        Args:
+            revision: What the job is to be made of.
+            job_manager: Where the JobManager runs, should the revision not say.
 
         Raises:
             PermanentError: It names no image.
         """
         parts = revision.processes
         image, jar = parts.get("image"), parts.get("jar")
-        config, template = parts.get("config") or {}, parts.get("podTemplate") or {}
-        if not isinstance(config, dict) or not isinstance(template, dict):
+        config, template, storage = (
+            parts.get(name) or {} for name in ("config", "podTemplate", "storage")
+        )
+        if not (
+            isinstance(config, dict) and isinstance(template, dict) and isinstance(storage, dict)
+        ):
             raise PermanentError("Expected a revision of Weir's, got something else")
+        claim, uri = storage.get("claim"), storage.get("uri")
         return cls(
             image=_required(image if isinstance(image, str) else None),
+            job_manager=revision.job_manager or job_manager,
+            claim=claim if isinstance(claim, str) else None,
+            uri=uri if isinstance(uri, str) else None,
             jar=jar if isinstance(jar, str) else None,
             config={key: str(value) for key, value in config.items()},
             pod_template=dict(template),
@@ -108,16 +135,11 @@ class FlinkPods:
     revision: str
     """Id of the revision that `make` is of; empty before one was named."""
     pools: Mapping[str, NodePool]
+    """As the manifest has them now, for the names of their sizes."""
+    places: Mapping[str, Place]
+    """Where replicas run, by pool."""
     managed_memory: Mapping[str, int]
     """MiB per operator; operators left out take none."""
-    job_manager_pool: str
-    job_manager_cpu: str
-    job_manager_memory: int
-    """MiB."""
-    claim: str | None
-    """PersistentVolumeClaim with the state."""
-    uri: str | None
-    """Folder with the state, where there is no claim."""
     max_parallelism: int
     controller_namespace: str
     """Where the controller runs, which alone may reach Flink's REST interface."""
@@ -134,8 +156,7 @@ class FlinkPods:
         Raises:
             PermanentError: It names no image.
         """
-        flink, meta = app.spec.flink, app.metadata
-        storage = flink.storage
+        meta = app.metadata
         return cls(
             namespace=meta.namespace,
             name=meta.name,
@@ -143,18 +164,25 @@ class FlinkPods:
             make=Make.of_app(app),
             revision="",
             pools={pool.name: pool for pool in app.spec.node_pools},
-            managed_memory={
-                each.name: each.managed_memory.bytes // MIB
-                for each in world.operators(app)
-                if each.managed_memory
-            },
-            job_manager_pool=flink.job_manager.pool or app.spec.node_pools[0].name,
-            job_manager_cpu=str(flink.job_manager.cpu),
-            job_manager_memory=flink.job_manager.memory.bytes // MIB,
-            claim=storage.claim if storage else None,
-            uri=storage.uri if storage else None,
-            max_parallelism=flink.max_parallelism,
+            places=places_of(app),
+            managed_memory=managed_memory_of(app),
+            max_parallelism=app.spec.flink.max_parallelism,
             controller_namespace=controller_namespace,
+        )
+
+    def made_of(self, revision: Revision) -> Self:
+        """Return what the pods are at a revision; pools that it does not know stay as they are.
+
+        Raises:
+            PermanentError: The revision names no image.
+        """
+        managed = revision.managed_memory if revision.places else self.managed_memory
+        return replace(
+            self,
+            make=Make.of_revision(revision, job_manager=self.make.job_manager),
+            revision=revision.id,
+            places={**self.places, **revision.places},
+            managed_memory=managed,
         )
 
     @property
@@ -165,7 +193,7 @@ class FlinkPods:
     @property
     def survives(self) -> bool:
         """Whether state outlives the JobManager's pod, so that Flink can recover the job itself."""
-        return self.claim is not None or self.uri is not None
+        return self.make.claim is not None or self.make.uri is not None
 
     @property
     def storage(self) -> Storage:
@@ -181,8 +209,8 @@ class FlinkPods:
 
     @property
     def _state(self) -> str:
-        if self.uri is not None:
-            return self.uri.rstrip("/")
+        if self.make.uri is not None:
+            return self.make.uri.rstrip("/")
         # A claim may be shared, so each StreamApp has a folder of its own.
         return f"file://{STATE_MOUNT}/{self.namespace}.{self.name}"
 
@@ -235,19 +263,28 @@ class FlinkPods:
             PermanentError: There is no such pool.
         """
         return TaskManagerMemory(
-            process=self.pool_named(pool).memory.bytes // MIB,
+            process=self.place_named(pool).memory,
             managed=self.managed_memory.get(operator, 0),
         )
 
-    def pool_named(self, name: str) -> NodePool:
-        """Return a pool.
+    def place_named(self, pool: str) -> Place:
+        """Return where the replicas of a pool run.
 
         Raises:
-            PermanentError: There is none of this name.
+            PermanentError: There is no pool of this name.
         """
-        if name not in self.pools:
-            raise PermanentError(f"Expected one of the pools {', '.join(self.pools)}, got {name!r}")
-        return self.pools[name]
+        if pool not in self.places:
+            known = ", ".join(self.places)
+            raise PermanentError(f"Expected one of the pools {known}, got {pool!r}")
+        return self.places[pool]
+
+    def place_id(self, operator: str, pool: str) -> str:
+        """Return `Revision.place_id` of the replicas that are made now.
+
+        Raises:
+            PermanentError: There is no pool of this name.
+        """
+        return self.place_named(pool).digest(managed_memory=self.managed_memory.get(operator, 0))
 
     def size_of(self, pool: str, cpu: str) -> str:
         """Return a CPU quantity as the pool writes it; Kubernetes may write it otherwise."""

@@ -164,11 +164,12 @@ def disruption_budget(pods: FlinkPods) -> Body:
 
 def job_manager(pods: FlinkPods, config_map: str) -> Body:
     """Return the JobManager's Deployment."""
-    resources = _resources(pods.job_manager_cpu, pods.job_manager_memory)
+    place = pods.make.job_manager
+    resources = _resources(place.cpu or "1", place.memory)
     template = pod_template(
         pods,
         component=JOB_MANAGER,
-        pool=pods.job_manager_pool,
+        place=place,
         config_map=config_map,
         annotations={},
         container={
@@ -203,6 +204,7 @@ def task_managers(
         pods,
         component=TASK_MANAGER,
         **identity,
+        place=pods.place_named(pool),
         config_map=config_map,
         annotations={SIZE: size},
         spread=True,

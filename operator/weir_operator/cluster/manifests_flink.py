@@ -68,7 +68,8 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             **_recovery(pods),
         },
     )
-    heap = max(128, pods.job_manager_memory - JOB_MANAGER_METASPACE - _JOB_MANAGER_OFF_HEAP)
+    memory = pods.make.job_manager.memory
+    heap = max(128, memory - JOB_MANAGER_METASPACE - _JOB_MANAGER_OFF_HEAP)
     # The leader is found by its pod's address: a name would be asked for before it is known.
     own_address = (
         '-D "jobmanager.rpc.address=$POD_IP" -D "rest.address=$POD_IP"' if pods.survives else ""

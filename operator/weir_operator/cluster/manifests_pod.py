@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weir_operator.cluster.api import Body
-from weir_operator.cluster.flink_pods import REVISION, STATE_MOUNT, FlinkPods
+from weir_operator.cluster.flink_pods import PLACE, REVISION, STATE_MOUNT, FlinkPods
+from weir_operator.runtime.places import Place
 
 CONTAINER = "flink-main-container"
 CONFIG_MOUNT = "/etc/weir/flink"
@@ -42,7 +43,8 @@ def pod_template(
     *,
     component: str,
     operator: str = "",
-    pool: str,
+    pool: str = "",
+    place: Place,
     config_map: str,
     container: Body,
     annotations: Mapping[str, str],
@@ -54,17 +56,20 @@ def pod_template(
         pods: What the StreamApp's pods are made of.
         component: `jobmanager` or `taskmanager`.
         operator: The TaskManager's.
-        pool: Where it runs.
+        pool: Its pool.
+        place: Where it runs.
         config_map: Name of the ConfigMap with `config.yaml` and the start script.
         container: What Weir owns of the main container beside image, configuration and volumes.
         annotations: Of the pod.
         spread: Whether pods of one operator should avoid each other's nodes.
     """
     labels = pods.labels(component, operator=operator, pool=pool) | {REVISION: pods.revision}
+    if operator:
+        labels[PLACE] = pods.place_id(operator, pool)
     owned = {
         "metadata": {"labels": labels, "annotations": dict(annotations)},
         "spec": {
-            **_placement(pods, pool),
+            **_placement(place),
             "containers": [_container(pods, container)],
             "volumes": _volumes(pods, component, config_map),
             "restartPolicy": "Always",
@@ -143,8 +148,7 @@ def _defaults(pods: FlinkPods) -> Body:
     }
 
 
-def _placement(pods: FlinkPods, pool: str) -> Body:
-    found = pods.pool_named(pool)
+def _placement(place: Place) -> Body:
     dead_node = [
         {
             "key": f"node.kubernetes.io/{state}",
@@ -154,12 +158,9 @@ def _placement(pods: FlinkPods, pool: str) -> Body:
         }
         for state in ("not-ready", "unreachable")
     ]
-    own = [
-        each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in found.tolerations
-    ]
     return {
-        **({"nodeSelector": dict(found.node_selector)} if found.node_selector else {}),
-        "tolerations": [*own, *dead_node],
+        **({"nodeSelector": dict(place.node_selector)} if place.node_selector else {}),
+        "tolerations": [*place.tolerations, *dead_node],
     }
 
 
@@ -175,7 +176,7 @@ def _container(pods: FlinkPods, container: Body) -> Body:
         "volumeMounts": [
             {"name": "weir-config", "mountPath": CONFIG_MOUNT, "readOnly": True},
             {"name": "weir-tmp", "mountPath": "/tmp"},
-            *([] if pods.uri else [{"name": "weir-state", "mountPath": STATE_MOUNT}]),
+            *([] if pods.make.uri else [{"name": "weir-state", "mountPath": STATE_MOUNT}]),
         ],
     }
     return merge(own, container)
@@ -189,13 +190,12 @@ _FLINK_VARIABLES: Mapping[str, str] = {
 
 
 def _volumes(pods: FlinkPods, component: str, config_map: str) -> list[Body]:
-    state: Body = (
-        {"persistentVolumeClaim": {"claimName": pods.claim}} if pods.claim else {"emptyDir": {}}
-    )
+    claim = pods.make.claim
+    state: Body = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
     return [
         {"name": "weir-config", "configMap": {"name": config_map}},
         {"name": "weir-tmp", "emptyDir": {}},
-        *([] if pods.uri else [{"name": "weir-state", **state}]),
+        *([] if pods.make.uri else [{"name": "weir-state", **state}]),
     ]
 
 

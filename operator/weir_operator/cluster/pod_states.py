@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from weir_operator.cluster.api import Body
-from weir_operator.cluster.flink_pods import OPERATOR, POOL, REVISION, SIZE, FlinkPods
+from weir_operator.cluster.flink_pods import (
+    OPERATOR,
+    PLACE,
+    POOL,
+    REVISION,
+    SIZE,
+    FlinkPods,
+)
 from weir_operator.cluster.manifests_flink import METRICS_PORT
 from weir_operator.cluster.manifests_pod import CONTAINER
 from weir_operator.runtime.seam import Replica
@@ -43,6 +50,7 @@ def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
         pending=waiting_for(pod),
         doomed=_disruption(pod) or doomed,
         revision=labels.get(REVISION, ""),
+        place=labels.get(PLACE, ""),
     )
 
 

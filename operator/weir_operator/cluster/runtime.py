@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Self
 
 from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.flink_pods import FlinkPods, Make
+from weir_operator.cluster.flink_pods import FlinkPods
 from weir_operator.cluster.manifests_flink import JAR_ID
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime_job_manager import JobManagerPod
@@ -39,7 +38,8 @@ class KubernetesRuntime:
     """The `Runtime` of one StreamApp on a cluster; making one touches nothing."""
 
     def __init__(self, api: KubernetesApi, pods: FlinkPods, nodes: NodeNotices) -> None:
-        self._pods = pods
+        self._given = self._pods = pods
+        self._used: Revision | None = None
         self._objects = AppObjects(api, pods)
         self._job_manager = JobManagerPod(self._objects, pods)
         self._task_managers = TaskManagerPods(self._objects, nodes)
@@ -88,9 +88,8 @@ class KubernetesRuntime:
         Raises:
             PermanentError: The revision names no image.
         """
-        if revision.id != self._pods.revision:
-            make = Make.of_revision(revision)
-            self._pods = replace(self._pods, make=make, revision=revision.id)
+        if revision != self._used:
+            self._pods, self._used = self._given.made_of(revision), revision
 
     async def ensure_job_manager(self) -> bool:
         """Bring the JobManager about and wait for REST; return whether a session is gone.
@@ -132,7 +131,7 @@ class KubernetesRuntime:
         """
         async with self._changing:
             try:
-                await self._task_managers.stop(ids)
+                await self._task_managers.stop(self._pods, ids)
             finally:
                 self._seen = None
         if ids:

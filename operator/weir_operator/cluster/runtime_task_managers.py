@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from weir_operator.cluster import manifests
 from weir_operator.cluster.api import Body, ConflictError, NotFoundError
-from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, POOL, FlinkPods
+from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, PLACE, POOL, SIZE, FlinkPods
 from weir_operator.cluster.manifests_flink import config_map, task_manager_files
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.pod_states import condition, is_alive, replica
@@ -73,7 +73,7 @@ class TaskManagerPods:
                 for pod in await self._alive()
                 if pod["metadata"]["name"] not in before
             ]
-            await self.stop(new)
+            await self.stop(pods, new)
             raise failures[0]
         if grouped:
             await self._objects.prune_config_maps()
@@ -81,7 +81,7 @@ class TaskManagerPods:
             name for each in started if not isinstance(each, BaseException) for name in each
         )
 
-    async def stop(self, ids: Iterable[str]) -> None:
+    async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
         """End these, by their ReplicaSets, and wait until they are told to end.
 
         Raises:
@@ -92,7 +92,7 @@ class TaskManagerPods:
         groups = {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}
         await asyncio.gather(
             *(
-                self._shrink(group, [pod for pod in alive if _group(pod) == group], chosen)
+                self._shrink(pods, group, [pod for pod in alive if _group(pod) == group], chosen)
                 for group in groups
             )
         )
@@ -161,18 +161,25 @@ class TaskManagerPods:
                 )
             await asyncio.sleep(_POLL)
 
-    async def _shrink(self, group: Group, members: Sequence[Body], chosen: set[str]) -> None:
+    async def _shrink(
+        self, pods: FlinkPods, group: Group, members: Sequence[Body], chosen: set[str]
+    ) -> None:
         """Take the chosen pods out of a group, and nobody else."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
         for pod in leaving:
             await self._mark(pod)
-        name = _owner(leaving[0])
-        if name is not None:
-            staying = {"spec": {"replicas": len(members) - len(leaving)}}
+        name, staying = _owner(leaving[0]), len(members) - len(leaving)
+        if any(_is_made_otherwise(pod, pods, group) for pod in leaving):
+            # What replaces a lost one must not be made as those that leave.
+            found = await self._set(pods, *group)
+            if found is not None:
+                await self._apply_set(pods, group, _size(found), staying)
+        elif name is not None:
             # Where somebody deleted the ReplicaSet, its pods are deleted by name below.
             with suppress(NotFoundError):
                 await self._objects.api.patch(
-                    self._objects.path("ReplicaSet", name, group=_APPS), staying
+                    self._objects.path("ReplicaSet", name, group=_APPS),
+                    {"spec": {"replicas": staying}},
                 )
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
 
@@ -222,6 +229,16 @@ def _refusal(workload: Body | None) -> str | None:
     if failure.get("status") != "True" or seen != workload["metadata"].get("generation"):
         return None  # a refusal of an earlier wish says nothing of this one
     return str(failure.get("message", ""))
+
+
+def _is_made_otherwise(pod: Body, pods: FlinkPods, group: Group) -> bool:
+    """Return whether a pod was made for another place than its group has now, if it has one."""
+    labels = pod["metadata"]["labels"]
+    return group[1] in pods.places and labels.get(PLACE, "") != pods.place_id(*group)
+
+
+def _size(workload: Body) -> str:
+    return str(workload["spec"]["template"]["metadata"]["annotations"][SIZE])
 
 
 def _group(pod: Body) -> Group:

@@ -16,6 +16,7 @@ from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
@@ -61,13 +62,14 @@ def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Rev
     Args:
         app: The manifest.
         job: How the job is submitted.
-        jar: The jar on this machine; `None` takes the path in the image, as the manifest has it.
+        jar: The jar on this machine, where all pools are in one place; `None` takes the path in
+            the image, as the manifest has it.
     """
     flink = app.spec.flink.model_dump(
         mode="json",
         by_alias=True,
         exclude_none=True,
-        include={"image": True, "config": True, "pod_template": True},
+        include={"image": True, "config": True, "pod_template": True, "storage": True},
     )
     in_image = app.spec.flink.job.jar if app.spec.flink.job else None
     path = str(jar) if jar else in_image
@@ -77,6 +79,9 @@ def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Rev
         parallelism_arguments=dict(job.parallelism_arguments),
         whole_job=job.whole_job,
         processes=flink | ({"jar": path} if path else {}),
+        job_manager=None if jar else job_manager_place(app),
+        places={} if jar else places_of(app),
+        managed_memory={} if jar else managed_memory_of(app),
     )
 
 

@@ -17,16 +17,14 @@ from weir_operator.clock import Clock
 from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event
-from weir_operator.controller.room import fit_into_room, fit_to_manifest
+from weir_operator.controller.room_finder import RoomFinder
 from weir_operator.errors import JobFailedError, ResizeRefusedError
-from weir_operator.rescale.closing import add_full
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.jobs import LIVE_STATES, Jobs
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
 from weir_operator.rescale.replicas import (
     excess_replicas,
-    explain_absence,
     missing_replicas,
     size_changes,
 )
@@ -36,7 +34,9 @@ from weir_operator.status import AppStatus, StatusStore
 from weir_policies.promise import OperatorModel
 
 TRY_AGAIN = 60.0
-"""Seconds after which an upgrade or a replacement that was abandoned is tried again."""
+LONGEST_TRY_AGAIN = 960.0
+"""Seconds after which an upgrade or a replacement that was abandoned is tried again: twice as many
+each time, as each costs pods that come and go, and events."""
 
 
 class Health(StrEnum):
@@ -73,16 +73,21 @@ class Lifecycle:
         self._jobs = jobs
         self._rescaler = rescaler
         self._store = store
-        self._initial = initial
         self._initial_savepoint = initial_savepoint
         self._clock = clock
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
-        self._models = models
-        self._settings = settings or RescaleSettings()
+        self._room = RoomFinder(
+            runtime=runtime,
+            store=store,
+            clock=clock,
+            initial=initial,
+            models=models,
+            settings=settings or RescaleSettings(),
+        )
         self._not_before = -math.inf
-        self._pending_since: float | None = None
+        self._try_again = TRY_AGAIN
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -93,7 +98,7 @@ class Lifecycle:
 
     def fits(self, deployments: DeploymentMap) -> bool:
         """Whether the manifest has these operators and allows them these deployments."""
-        return self._fit(deployments) == deployments
+        return self._room.fit(deployments) == deployments
 
     async def bring_up(self) -> None:
         """Resume what an earlier controller left half-done, or start, or find the job running.
@@ -214,9 +219,10 @@ class Lifecycle:
             return await self._keep_suspended(status)
         if status.job_id is None or status.suspended:
             restore = status.restore_path or self._initial_savepoint
-            target = await self._find_target(status)
-            now = self._clock.now()
-            await self._walk(plans.start(status, target, restore, self._wanted(status), now=now))
+            wanted = self._wanted(status)
+            await self._walk_to_a_place(
+                lambda now, target: plans.start(status, target, restore, wanted, now=now)
+            )
             return Health.RUNS
         return await self._look(status.job_id)
 
@@ -244,12 +250,6 @@ class Lifecycle:
         failed = asked is not None and asked.id == status.refused_revision
         return status.revision if failed else asked
 
-    def _fit(self, deployments: DeploymentMap) -> DeploymentMap:
-        """Return the deployments as far as the manifest has them now."""
-        if self._models is None:
-            return {name: deployments.get(name, own) for name, own in self._initial.items()}
-        return fit_to_manifest(deployments, self._initial, self._models)
-
     async def _resume_unfinished(self) -> None:
         """Take a change that was left half-done to its end, before anything else is looked at.
 
@@ -258,6 +258,10 @@ class Lifecycle:
         """
         journal = self._store.load().rescale
         if journal is None or journal.step.is_end:
+            return
+        if journal.kind.begins and journal.step is Step.START:
+            # Nothing of it runs yet, and the manifest may have been mended since it was planned.
+            await self._rescaler.drop(journal)
             return
         self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
         try:
@@ -291,76 +295,91 @@ class Lifecycle:
         if not progress.running or lost:
             await self._make_do(alive)
             return Health.RESTARTING
-        self._pending_since = None
+        self._room.forget_waiting()
         await self._improve(alive)
         return Health.RUNS
 
-    async def _find_target(self, status: AppStatus) -> DeploymentMap:
-        """Return where a job that is down is to run: where it was, as far as there is room."""
-        now = self._clock.now()
-        full = [(each.operator, each.pool) for each in status.full if each.until > now]
-        alive = await self._runtime.replicas()
-        return fit_into_room(self._fit(status.deployments), alive, full, self._models or {})
-
     async def _make_do(self, alive: tuple[Replica, ...]) -> None:
         """Go on with what there is, where replicas of a job that is down find no place."""
-        now = self._clock.now()
-        pending = [replica for replica in alive if replica.pending]
-        if not pending:
-            self._pending_since = None
+        pending = tuple(replica for replica in alive if replica.pending)
+        reason = await self._room.see_waiting(pending)
+        if not reason:
             return
-        self._pending_since = now if self._pending_since is None else self._pending_since
-        limit = self._settings.start_deadline
-        if now - self._pending_since < limit:
-            return
-        self._pending_since = None
-        reason = str(explain_absence(alive, limit))
-        status = self._store.load()
-        known = add_full(
-            status.full,
-            {(each.operator, each.pool) for each in pending},
-            until=now + self._settings.full_for,
-            reason=reason,
-            now=now,
-        )
-        await self._store.save(status.model_copy(update={"full": known}))
         self._tell("PoolFull", f"{reason}; the job goes on with what there is")
         status = self._store.load()
-        target = await self._find_target(status)
+        target = await self._room.find_target(status)
         if target == status.deployments:
             return  # there is nowhere else to go: the place may come free
+        now = self._clock.now()
         await self._walk(plans.make_do(status, target, pending, reason, now=now))
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
-        """Upgrade a job that runs, or take its replicas from where they cannot stay."""
+        """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
         status = self._store.load()
         wanted, now = self._wanted(status), self._clock.now()
-        if status.revision is None and wanted is not None:
-            # A job of before revisions were kept: it is taken for what the manifest says.
-            await self._store.save(status.model_copy(update={"revision": wanted}))
-            return
         if now < self._not_before:
             return
-        doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
-        end = None
-        if wanted is not None and status.revision is not None and wanted.id != status.revision.id:
-            target = self._fit(status.deployments)
-            end = await self._walk(plans.upgrade(status, wanted, target, now=now))
-        elif not self.fits(status.deployments) and wanted == status.revision:
-            target = self._fit(status.deployments)
-            end = await self._walk(plans.obey_manifest(status, target, now=now))
-        elif doomed:
-            end = await self._walk(plans.replace_doomed(status, doomed, now=now))
-        if end is not None and end.step is not Step.DONE:
-            self._not_before = self._clock.now() + TRY_AGAIN
+        target = self._room.fit(status.deployments)
+        journal = plans.improve(status, alive, wanted, target, now=now)
+        if journal is None and wanted != status.revision and wanted is not None:
+            # Nothing that runs has to change for it: a pool without replicas, or a job of before
+            # revisions were kept.
+            await self._store.save(status.model_copy(update={"revision": wanted}))
+        sizes = size_changes(alive, status.deployments)
+        if journal is None and sizes:
+            journal = await self._give_back_sizes(status, sizes)
+        if journal is None:
+            return
+        end = await self._walk(journal)
+        if end.step is Step.DONE:
+            self._try_again = TRY_AGAIN
+        else:
+            self._not_before = self._clock.now() + self._try_again
+            self._try_again = min(LONGEST_TRY_AGAIN, 2 * self._try_again)
+
+    async def _give_back_sizes(
+        self, status: AppStatus, sizes: Mapping[str, str]
+    ) -> RescaleJournal | None:
+        """Give sizes to replicas that came back from a loss; return how, where nodes refuse."""
+        names = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
+        try:
+            await self._runtime.resize(sizes)
+        except ResizeRefusedError as error:
+            return plans.replace_sizes(status, sizes, str(error), now=self._clock.now())
+        self._tell("ReplicaResized", f"Gave back their sizes in place: {names}")
+        return None
 
     async def _recover(self, job: str, cause: str) -> None:
         status = self._store.load()
         restore = await self._runtime.newest_checkpoint(job) or status.restore_path
         wanted = self._wanted(status)
         self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
-        target, now = await self._find_target(status), self._clock.now()
-        await self._walk(plans.recover(status, target, restore, wanted, cause, now=now))
+        await self._walk_to_a_place(
+            lambda now, target: plans.recover(status, target, restore, wanted, cause, now=now)
+        )
+
+    async def _walk_to_a_place(
+        self, make: Callable[[float, DeploymentMap], RescaleJournal]
+    ) -> None:
+        """Start a job that is down where it was, or in the next best place that has room.
+
+        Args:
+            make: Returns the journal, from the time and the target.
+
+        Raises:
+            JobFailedError: It did not come to run, or no place is left.
+        """
+        target = await self._room.find_target(self._store.load())
+        while True:
+            try:
+                await self._walk(make(self._clock.now(), target))
+                return
+            except JobFailedError as error:
+                status, before = self._store.load(), target
+                target = await self._room.find_target(status)
+                if status.rescale is None or not status.rescale.pending or target == before:
+                    raise
+                self._tell("PoolFull", f"{error}; the next best place is tried")
 
     async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
         self._on_change(journal)
@@ -370,18 +389,10 @@ class Lifecycle:
         finally:
             self._changing = False
         self._on_change(end)
-        match end.step:
-            case Step.DONE:
-                by = ", by checkpoint: a plain sink sees records again" if end.by_checkpoint else ""
-                self._tell(f"{end.kind}Done", f"{end.reason}{by}")
-            case Step.ROLLED_BACK:
-                self._tell("RolledBack", end.failure or end.reason)
-            case Step.ABANDONED:
-                self._tell("ChangeAbandoned", f"{end.failure}; the job was left as it is")
-                if end.pending:
-                    self._tell("PoolFull", f"{end.failure}; the next best is looked for")
-            case _:
-                raise JobFailedError(end.failure or "The job did not come to run")
+        if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
+            raise JobFailedError(end.failure or "The job did not come to run")
+        for reason, message in plans.say_end(end):
+            self._tell(reason, message)
         return end
 
     def _tell(self, reason: str, message: str) -> None:

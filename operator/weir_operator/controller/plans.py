@@ -1,10 +1,11 @@
-"""The journals of the changes by which a job is kept alive and as it is asked for. Pure."""
+"""The changes by which a job is kept alive and as it is asked for: their journals. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, plan
+from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
+from weir_operator.rescale.replicas import misplaced_replicas
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica
 from weir_operator.status import AppStatus
@@ -81,15 +82,73 @@ def upgrade(
     )
 
 
-def obey_manifest(status: AppStatus, target: DeploymentMap, *, now: float) -> RescaleJournal:
+def improve(
+    status: AppStatus,
+    alive: Sequence[Replica],
+    wanted: Revision | None,
+    target: DeploymentMap,
+    *,
+    now: float,
+) -> RescaleJournal | None:
+    """Return the change by which a job that runs becomes what is asked; `None` where it is that.
+
+    Args:
+        status: What is known of it.
+        alive: Its TaskManagers.
+        wanted: What it is to be made of; `None` takes it as it is.
+        target: What runs, as far as the manifest allows it.
+        now: Unix time.
+    """
+    running = status.revision
+    if wanted is not None and running is not None and wanted.id != running.id:
+        return upgrade(status, wanted, target, now=now)
+    moved = () if wanted is None else misplaced_replicas(alive, wanted)
+    if target != status.deployments:
+        return _obey_manifest(
+            status, target, wanted, now=now,
+            reason="The manifest has other operators, pools, sizes or limits than what runs",
+        )  # fmt: skip
+    if moved:
+        return _obey_manifest(
+            status, target, wanted, now=now,
+            reason=f"Their pool has changed in the manifest: {', '.join(moved)}",
+        )  # fmt: skip
+    doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
+    return replace_doomed(status, doomed, now=now) if doomed else None
+
+
+def _obey_manifest(
+    status: AppStatus,
+    target: DeploymentMap,
+    revision: Revision | None,
+    *,
+    reason: str,
+    now: float,
+) -> RescaleJournal:
     """Return the way from what the manifest allows no more."""
     return plan(
         kind=Kind.RESCALE,
-        reason="The manifest has other operators, pools, sizes or limits than what runs",
+        reason=reason,
         now=now,
         source=status.deployments,
         target=target,
         old_job=status.job_id,
+        revision=None if revision == status.revision else revision,
+    )
+
+
+def replace_sizes(
+    status: AppStatus, sizes: Mapping[str, str], refusal: str, *, now: float
+) -> RescaleJournal:
+    """Return the replacement of replicas that came back with another size and cannot change it."""
+    return plan(
+        kind=Kind.RESCALE,
+        reason=f"Replicas came back with other sizes, refused in place ({refusal})",
+        now=now,
+        source=status.deployments,
+        target=status.deployments,
+        old_job=status.job_id,
+        replace=tuple(sorted(sizes)),
     )
 
 
@@ -126,3 +185,16 @@ def make_do(
         replace=tuple(each.id for each in pending),
         by_checkpoint=True,  # a job that does not run makes no savepoint
     )
+
+
+def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+    """Return what is to be told of a change that left the job running: reasons and sentences."""
+    if end.step is Step.DONE:
+        by = ", by checkpoint: a plain sink sees records again" if end.by_checkpoint else ""
+        return ((f"{end.kind}Done", f"{end.reason}{by}"),)
+    if end.step is Step.ROLLED_BACK:
+        return (("RolledBack", end.failure or end.reason),)
+    abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
+    if end.pending:
+        return abandoned, ("PoolFull", f"{end.failure}; the next best is looked for")
+    return (abandoned,)

@@ -23,6 +23,9 @@ def close_change(
             changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
+    if journal.step is Step.FAILED and journal.ran:
+        # Its newest checkpoint is where to go on from, not that of the job before it.
+        changes["job_id"] = journal.new_job
     if journal.pending and journal.step is not Step.DONE:
         changes["full"] = add_full(
             status.full,
@@ -63,7 +66,7 @@ def _remember_failure(
     reason = journal.failure or journal.reason
     if journal.revision is not None:
         rolled_back = journal.step is Step.ROLLED_BACK
-        return {"refused_revision": journal.revision.id} if rolled_back else {}
+        return {"refused_revision": journal.revision.fingerprint} if rolled_back else {}
     if journal.target == journal.source:
         return {}  # replicas were to be replaced: the deployment itself is right
     failed = FailedDeployment(

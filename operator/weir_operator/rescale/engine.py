@@ -12,7 +12,7 @@ docs/decisions/0001.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -26,13 +26,7 @@ from weir_operator.errors import (
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.jobs import LIVE_STATES, Jobs, Progress, SavepointState
-from weir_operator.rescale.journal import (
-    Direction,
-    Kind,
-    RescaleJournal,
-    Step,
-    new_id,
-)
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, new_id
 from weir_operator.rescale.patience import Patience
 from weir_operator.rescale.replicas import (
     excess_replicas,
@@ -41,12 +35,14 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
+from weir_operator.rescale.turning import Setback, never_stopped, turn_round
 from weir_operator.runtime.seam import Replica, Runtime
 from weir_operator.status import StatusStore
 
 log = structlog.get_logger()
 
-_WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
+SLOW_START = 3
+"""Start deadlines after which TaskManagers that have a node and do not register are given up."""
 
 
 class Rescaler:
@@ -103,14 +99,27 @@ class Rescaler:
         await self._finish(journal)
         return journal
 
+    async def drop(self, journal: RescaleJournal) -> None:
+        """End a change of which nothing has run yet; what it knows of the state is kept."""
+        await self._finish(journal.at(Step.FAILED, self._clock.now(), failure="It is begun anew"))
+
     async def _start(self, journal: RescaleJournal) -> RescaleJournal:
         """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
+        revision = journal.made_of(self._store.load().revision)
+
+        def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
+            return stale_replicas(alive, revision, journal.replaced)
+
+        if journal.kind.begins:
+            # An earlier attempt may have left what has been mended since; nobody works there.
+            await self._runtime.stop(stale(await self._runtime.replicas()))
 
         async def remaining() -> list[Replica]:
             alive = await self._runtime.replicas()
-            stay = [replica for replica in alive if replica.id not in journal.replaced]
+            leaving = stale(alive)
+            stay = [replica for replica in alive if replica.id not in leaving]
             excess = excess_replicas(stay, journal.wanted)
             return [replica for replica in stay if replica.id not in excess]
 
@@ -125,7 +134,11 @@ class Rescaler:
 
         limit = self._settings.start_deadline
         if await self._until(lacking, limit) is None:
-            raise explain_absence(await remaining(), limit)
+            absence = explain_absence(await remaining(), limit)
+            # Whoever has a place is on the way: a busy node, or a large image, takes its time.
+            more = (SLOW_START - 1) * limit
+            if isinstance(absence, PodsPendingError) or await self._until(lacking, more) is None:
+                raise absence
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
@@ -233,7 +246,7 @@ class Rescaler:
         """End what is not wanted and give the rest its sizes."""
         revision = journal.made_of(self._store.load().revision)
         alive = await self._runtime.replicas()
-        stale = stale_replicas(alive, revision.id if revision else "", journal.replaced)
+        stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
         await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
         sizes = size_changes(await self._runtime.replicas(), journal.wanted)
@@ -242,7 +255,7 @@ class Rescaler:
                 await self._runtime.resize(sizes)
             except ResizeRefusedError as error:
                 return self._give_up(journal, str(error))
-        if journal.is_back and self._never_stopped(journal):
+        if journal.is_back and never_stopped(journal):
             return await self._abandon(journal)
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
@@ -320,43 +333,11 @@ class Rescaler:
         ran: bool = False,
         pending: tuple[tuple[str, str], ...] = (),
     ) -> RescaleJournal:
-        """Turn round, or on the way back try again; nothing has been forgotten."""
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        now = self._clock.now()
-        first = journal.failure or failure
-        if journal.step is Step.CANCEL:
-            attempt = journal.attempt + 1
-            over = attempt >= self._settings.back_attempts
-            step = Step.FAILED if over else Step.CANCEL
-            return journal.at(step, now, failure=first, attempt=attempt)
-        if journal.kind is Kind.SUSPEND:
-            return journal.at(Step.FAILED, now, failure=first)
-        if not journal.is_back and journal.kind in _WITH_A_WAY_BACK:
-            return journal.at(
-                Step.CANCEL if self._may_be_submitted(journal) else Step.REMOVE,
-                now,
-                failure=first,
-                direction=Direction.BACK,
-                ran=ran or journal.ran,
-                pending=pending,
-                new_job=new_id() if not self._may_be_submitted(journal) else journal.new_job,
-            )
-        # A start or recovery has no way back, and the way back has none either: the same again.
-        return journal.at(
-            Step.CANCEL,
-            now,
-            failure=first,
-            ran=ran or journal.ran,
-            pending=pending or journal.pending,
+        setback = Setback(failure=failure, ran=ran, pending=pending)
+        return turn_round(
+            journal, setback, now=self._clock.now(), attempts=self._settings.back_attempts
         )
-
-    def _never_stopped(self, journal: RescaleJournal) -> bool:
-        return journal.kind in _WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
-
-    def _may_be_submitted(self, journal: RescaleJournal) -> bool:
-        """Whether the job may run under its new id; a rescale knows that from its stop on."""
-        first = Step.SUBMIT if journal.kind is Kind.UPGRADE else Step.REMOVE
-        return str(first) in journal.times
 
     async def _ended(self, job: str) -> None:
         async def gone() -> bool | None:

@@ -43,6 +43,11 @@ class Kind(StrEnum):
     UPGRADE = "Upgrade"
     """To another revision, by a savepoint."""
 
+    @property
+    def begins(self) -> bool:
+        """Whether no job runs before it that it must leave alone."""
+        return self in (Kind.START, Kind.RECOVER)
+
 
 class Step(StrEnum):
     """The step that is about to be taken, or the end that was reached."""
@@ -124,10 +129,10 @@ class RescaleJournal(BaseModel):
 
     def made_of(self, running: Revision | None) -> Revision | None:
         """Return what processes are to be made of at this step; `running` is what they were."""
-        if self.revision is None:
+        if self.revision is None or self.is_back:
             return running
-        before = self.step is Step.STOP or self.is_back
-        return running if self.kind is Kind.UPGRADE and before else self.revision
+        before = self.kind is Kind.UPGRADE and self.step is Step.STOP
+        return running if before else self.revision
 
     @property
     def replaced(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from weir_operator.errors import PodsPendingError, TemporaryError
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Deployments, Replica, ReplicaSpec
 
 
@@ -52,17 +53,26 @@ def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str,
 
 
 def stale_replicas(
-    alive: Iterable[Replica], revision: str, replaced: Collection[str]
+    alive: Iterable[Replica], revision: Revision | None, replaced: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the ids of what is to go whatever is wanted: replaced, or of another revision.
+    """Return the ids of what is to go whatever is wanted: replaced, or not made as it should be.
 
-    An empty id, on either side, fits any other.
+    Args:
+        alive: TaskManagers.
+        revision: What they should be made of; `None` takes all as they are, and so does what a
+            replica does not say of itself.
+        replaced: Ids of those whose place others take.
     """
     return tuple(
-        replica.id
-        for replica in alive
-        if replica.id in replaced or (revision and replica.revision not in ("", revision))
+        each.id
+        for each in alive
+        if each.id in replaced or (revision is not None and not _is_made_of(each, revision))
     )
+
+
+def misplaced_replicas(alive: Iterable[Replica], revision: Revision) -> tuple[str, ...]:
+    """Return the ids of those that their pool, as it is now, would make elsewhere or otherwise."""
+    return tuple(each.id for each in alive if not _is_in_place(each, revision))
 
 
 def size_changes(alive: Iterable[Replica], wanted: Deployments) -> dict[str, str]:
@@ -105,6 +115,15 @@ def parallelism(deployments: Deployments) -> dict[str, int]:
 
 
 Group = tuple[str, str]  # operator, pool
+
+
+def _is_made_of(replica: Replica, revision: Revision) -> bool:
+    return replica.revision in ("", revision.id) and _is_in_place(replica, revision)
+
+
+def _is_in_place(replica: Replica, revision: Revision) -> bool:
+    place = revision.place_id(replica.operator, replica.pool)
+    return "" in (replica.place, place) or replica.place == place
 
 
 def _by_group(alive: Iterable[Replica]) -> Mapping[Group, list[Replica]]:

@@ -6,6 +6,7 @@ each job was started and where it had got to, so that a wrong order of steps sho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -75,19 +76,26 @@ class FakeWorld:
         """How often a job is asked about before its cancellation has come to an end."""
         self.refuse_calls = 0
         """How many of the next calls to Flink fail in a way that passes."""
-        self.revision = ""
-        """Of what is started."""
+        self.used: Revision = Revision()
+        """What is started is made of it."""
+        self.slow_until = -math.inf
+        """Unix time until which no TaskManager registers that was not registered before."""
+        self.named = False
+        """Whether it was told a revision at all."""
+        self.lost_places: set[str] = set()
+        """Short names of places that no node offers."""
         self._next = 0
+        self._registered: set[str] = set()
 
     # Runtime
 
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of this."""
-        self.revision = revision.id
+        self.used, self.named = revision, True
 
     async def ensure_job_manager(self) -> bool:
         """Answer that it runs, unless its revision does not."""
-        if self.revision in self.deaf_revisions:
+        if self.used.id in self.deaf_revisions:
             raise TemporaryError("The JobManager did not start: its image cannot be pulled")
         return False
 
@@ -114,7 +122,8 @@ class FakeWorld:
                 size=spec.size,
                 started=self.clock.now() + self._next / 1000,
                 metrics_url="http://fake/metrics",
-                revision=self.revision,
+                revision=self.used.id if self.named else "",
+                place=self.used.place_id(spec.operator, spec.pool),
             )
             self.alive[replica.id] = replica
             ids.append(replica.id)
@@ -196,7 +205,7 @@ class FakeWorld:
             raise AssertionError(f"submitted {job_id} beside {live}")
         position = self.positions[restore_path] if restore_path else 0
         total = sum(sum(counts.values()) for counts in deployments_of(self.alive.values()).values())
-        broken = total in self.broken_totals or self.revision in self.broken_revisions
+        broken = total in self.broken_totals or self.used.id in self.broken_revisions
         state = "FAILED" if broken else "RUNNING"
         self.jobs[job_id] = FakeJob(state=state, position=position, arguments=arguments)
 
@@ -211,9 +220,16 @@ class FakeWorld:
 
     async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of deaf pools."""
-        return tuple(
-            key for key in ids if self.alive[key].pool in self.deaf_pools or self._is_pending(key)
+        late = self.clock.now() < self.slow_until
+        missing = tuple(
+            key
+            for key in ids
+            if (late and key not in self._registered)
+            or self.alive[key].pool in self.deaf_pools
+            or self._is_pending(key)
         )
+        self._registered |= {*ids} - {*missing}
+        return missing
 
     async def misplaced(self, job_id: str) -> str | None:
         """Find everything in place."""
@@ -234,6 +250,10 @@ class FakeWorld:
             if job.state == "RUNNING":
                 self.positions[f"file:/checkpoints/{key}/chk-1"] = job.position
 
+    def give_sizes(self, size: str) -> None:
+        """Give every replica this size, as a workload that replaces lost ones might."""
+        self.alive = {key: replace(each, size=size) for key, each in self.alive.items()}
+
     def lost_and_doubled(self) -> tuple[int, int]:
         """Count records that never left a sink and that left more than once, up to the furthest."""
         counts: dict[int, int] = {}
@@ -249,6 +269,8 @@ class FakeWorld:
 
     def _is_pending(self, key: str) -> bool:
         """Whether those of its pool that were started before it have taken all places."""
+        if self.alive[key].place in self.lost_places:
+            return True
         pool = self.alive[key].pool
         places = self.full_pools.get(pool)
         if places is None:

@@ -1,4 +1,4 @@
-"""What a job is made of: a change of it is an upgrade, not a rescale.
+"""What a job is made of: a change of it is an upgrade, or where only pools changed, a rescale.
 
 A revision is a value that outlives its manifest: it is kept in the status, because whoever goes
 back to it after a failed upgrade can no longer read it from the StreamApp.
@@ -11,6 +11,8 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.types import JsonValue
+
+from weir_operator.runtime.places import Place
 
 
 class Revision(BaseModel):
@@ -27,11 +29,36 @@ class Revision(BaseModel):
     whole_job: str | None = None
     """Name of the single operator of a job that was not written for Weir."""
     processes: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the runtime makes pods or processes of: image, jar, configuration, pod template, as the
-    StreamApp writes them."""
+    """What the runtime makes pods or processes of: image, jar, configuration, pod template and
+    storage, as the StreamApp writes them."""
+    job_manager: Place | None = None
+    """Where the JobManager runs; `None` on one machine."""
+    places: dict[str, Place] = Field(default_factory=dict)
+    """Where replicas run, by pool; empty on one machine. Another place is no upgrade: replicas
+    move there by a rescale, and the JobManager stays."""
+    managed_memory: dict[str, int] = Field(default_factory=dict)
+    """MiB that Flink manages per operator; belongs to the places."""
 
     @property
     def id(self) -> str:
-        """Short name, the same for equal content: processes carry it."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """Short name, the same for all that differ in places alone: processes carry it."""
+        left_out = {"places", "managed_memory"}
+        if self.job_manager is None:
+            left_out.add("job_manager")
+        content = json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+    @property
+    def fingerprint(self) -> str:
+        """Short name of the whole, places included."""
+        if not self.places:
+            return self.id
+        places = {name: each.digest() for name, each in self.places.items()}
+        content = json.dumps([places, self.managed_memory], sort_keys=True)
+        return f"{self.id}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
+
+    def place_id(self, operator: str, pool: str) -> str:
+        """Return the short name of a replica's place; empty where places do not matter."""
+        if pool not in self.places:
+            return ""
+        return self.places[pool].digest(managed_memory=self.managed_memory.get(operator, 0))

@@ -49,6 +49,8 @@ class Replica:
     """Why it is about to go (its node is drained, a spot notice), one sentence; else empty."""
     revision: str = ""
     """Id of the revision that it was made of; empty where that does not matter."""
+    place: str = ""
+    """`Revision.place_id` that it was made with; empty where that does not matter."""
 
     @property
     def node_type(self) -> str:

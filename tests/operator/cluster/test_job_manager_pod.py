@@ -63,6 +63,11 @@ def job_manager(cluster, pods, monkeypatch):
     return JobManagerPod(AppObjects(cluster, pods), pods)
 
 
+def with_job_manager(pods, **place):
+    changed = pods.make.job_manager.model_copy(update=place)
+    return replace(pods, make=replace(pods.make, job_manager=changed))
+
+
 def image(cluster):
     return cluster.objects[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]["image"]
 
@@ -101,7 +106,7 @@ async def test_a_weir_that_renders_it_otherwise_leaves_one_that_runs_alone(
     await job_manager.ensure(pods)
     before = cluster.objects[DEPLOYMENT]
 
-    await job_manager.ensure(replace(pods, job_manager_cpu="2"))
+    await job_manager.ensure(with_job_manager(pods, cpu="2"))
 
     assert cluster.objects[DEPLOYMENT] == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.cluster.runtime_task_managers import DELETION_COST, TaskManagerPods
 from weir_operator.errors import PodsPendingError
+from weir_operator.runtime.places import Place
 from weir_operator.runtime.seam import ReplicaSpec
 
 SMALL = ReplicaSpec(operator="match", pool="small", size="250m")
@@ -148,7 +150,7 @@ async def test_started_replicas_are_of_the_sizes_that_were_asked_for(task_manage
 async def test_exactly_the_chosen_replicas_end(task_managers, pods):
     first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
 
-    await task_managers.stop([first])
+    await task_managers.stop(pods, [first])
 
     assert {each.id for each in await task_managers.replicas(pods)} == {second, third}
 
@@ -157,7 +159,7 @@ async def test_a_chosen_replica_that_is_passed_over_ends_all_the_same(task_manag
     first, second = await task_managers.start(pods, [SMALL, SMALL])
     cluster.pods()[second]["status"]["phase"] = "Pending"
 
-    await task_managers.stop([first])
+    await task_managers.stop(pods, [first])
 
     (left,) = await task_managers.replicas(pods)
     assert left.id != first
@@ -165,9 +167,9 @@ async def test_a_chosen_replica_that_is_passed_over_ends_all_the_same(task_manag
 
 async def test_ending_what_is_gone_changes_nothing(task_managers, pods):
     ids = await task_managers.start(pods, [SMALL, SMALL])
-    await task_managers.stop([ids[0]])
+    await task_managers.stop(pods, [ids[0]])
 
-    await task_managers.stop([ids[0], "never-was"])
+    await task_managers.stop(pods, [ids[0], "never-was"])
 
     assert [each.id for each in await task_managers.replicas(pods)] == [ids[1]]
 
@@ -198,12 +200,27 @@ async def test_a_lost_replica_comes_back_with_the_size_that_was_given_last(
     assert await sizes(task_managers, pods) == ["small/500m"]
 
 
+async def test_a_lost_replica_comes_back_in_the_place_that_a_failed_change_left(
+    task_managers, pods, cluster
+):
+    (first,) = await task_managers.start(pods, [SMALL])
+    wrong = replace(pods, places={**pods.places, "small": Place(memory=9000)})
+    (other,) = await task_managers.start(wrong, [SMALL])
+    await task_managers.stop(pods, [other])
+
+    await cluster.delete(f"/api/v1/namespaces/streams/pods/{first}")
+
+    (back,) = await task_managers.replicas(pods)
+    assert back.place == pods.place_id("match", "small")
+    assert back.size == "250m"
+
+
 async def test_config_maps_that_nobody_uses_are_cleared_away(task_managers, pods, cluster):
     old = pods_of(config={"pipeline.generic-types": "false"})
     (first,) = await task_managers.start(old, [SMALL])
     kept = {at for at, body in cluster.objects.items() if body["kind"] == "ConfigMap"}
     await task_managers.start(pods, [SMALL])
-    await task_managers.stop([first])
+    await task_managers.stop(pods, [first])
 
     await task_managers.start(pods, [LARGE])
 

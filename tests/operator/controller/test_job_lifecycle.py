@@ -267,15 +267,52 @@ async def test_a_job_that_has_lost_all_replicas_of_a_full_pool_moves_to_another(
     assert stage.exact()
 
 
-async def test_a_first_start_in_a_full_pool_begins_in_another_the_next_time(stage):
+async def test_a_first_start_in_a_full_pool_goes_on_in_another(stage):
     stage.world.full_pools = {"small": 0}
-    lifecycle = stage.lifecycle()
-    with pytest.raises(JobFailedError, match="No place was found"):
-        await lifecycle.bring_up()
 
-    await lifecycle.bring_up()
+    await stage.lifecycle().bring_up()
 
     assert stage.store.load().deployments == {"match": {"large/1": 1}}
+    assert "PoolFull" in stage.reasons
+
+
+async def test_a_recovery_whose_replicas_find_no_place_goes_on_in_another_after_one_deadline(stage):
+    lifecycle = await stage.running()
+    stage.world.checkpoint()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+    await lose_a_node(stage, places=0)
+    began = stage.clock.now()
+
+    await lifecycle.heal()
+
+    assert stage.clock.now() - began < 2 * RescaleSettings().start_deadline
+    assert stage.store.load().deployments == {"match": {"large/1": 1}}
+    assert stage.exact()
+
+
+async def test_a_replica_that_came_back_with_another_size_gets_its_own_again_in_place(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.give_sizes("500m")
+
+    await lifecycle.heal()
+
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert stage.world.running() == [job]
+    assert "ReplicaResized" in stage.reasons
+
+
+async def test_a_size_that_its_node_refuses_to_give_back_is_had_by_another_replica(stage):
+    lifecycle = await stage.running()
+    stage.world.give_sizes("500m")
+    stage.world.refuse_sizes = True
+
+    await lifecycle.heal()
+
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert "RescaleDone" in stage.reasons
+    assert stage.exact()
 
 
 async def test_a_size_that_the_manifest_has_no_more_is_left_for_one_that_it_has(stage):

@@ -1,10 +1,14 @@
 """Replicas that are to go are replaced first; those that find no place end the change."""
 
+import math
+
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.runtime.places import Place
+from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica
 
 TWO = {"match": {"small/250m": 2}}
@@ -54,7 +58,7 @@ class Bench:
         return self.world.lost_and_doubled() == (0, 0)
 
 
-def a_replica(key, size="250m", revision=""):
+def a_replica(key, size="250m", revision="", place=""):
     return Replica(
         id=key,
         operator="match",
@@ -63,7 +67,28 @@ def a_replica(key, size="250m", revision=""):
         started=0.0,
         metrics_url="",
         revision=revision,
+        place=place,
     )
+
+
+async def test_replicas_that_have_a_place_and_start_slowly_are_waited_for_longer():
+    bench = await Bench().started()
+    bench.world.slow_until = bench.clock.now() + 2.5 * RescaleSettings().start_deadline
+
+    end = await bench.change({"match": {"small/250m": 3}})
+
+    assert end.step is Step.DONE
+
+
+async def test_replicas_that_have_a_place_and_never_register_are_given_up():
+    bench = await Bench().started()
+    bench.world.slow_until = math.inf
+
+    end = await bench.change({"match": {"small/250m": 3}})
+
+    assert end.step is Step.ABANDONED
+    assert "did not register" in str(end.failure)
+    assert end.pending == ()
 
 
 async def test_a_replaced_replica_goes_only_after_another_has_its_place():
@@ -118,8 +143,18 @@ def test_what_is_missing_is_started_at_the_sizes_that_nobody_has():
     assert spec.size == "250m"
 
 
-def test_replicas_of_another_revision_are_stale_and_those_of_none_are_not():
-    alive = [a_replica("a", revision="old"), a_replica("b", revision="new"), a_replica("c")]
+NEW = Revision(places={"small": Place(memory=1024)})
 
-    assert stale_replicas(alive, "new", ()) == ("a",)
-    assert stale_replicas(alive, "", ("b",)) == ("b",)
+
+def test_replicas_of_another_revision_are_stale_and_those_of_none_are_not():
+    alive = [a_replica("a", revision="old"), a_replica("b", revision=NEW.id), a_replica("c")]
+
+    assert stale_replicas(alive, NEW, ()) == ("a",)
+    assert stale_replicas(alive, None, ("b",)) == ("b",)
+
+
+def test_replicas_of_another_place_are_stale_and_those_that_name_none_are_not():
+    there = NEW.place_id("match", "small")
+    alive = [a_replica("a", place="elsewhere"), a_replica("b", place=there), a_replica("c")]
+
+    assert stale_replicas(alive, NEW, ()) == ("a",)

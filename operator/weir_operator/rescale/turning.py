@@ -1,0 +1,71 @@
+"""Where a change goes on whose step has failed: back, once more, or to its end. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
+
+_WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setback:
+    """Why a step came to nothing."""
+
+    failure: str
+    """One sentence."""
+    ran: bool = False
+    """A task of the new deployment ran."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """(operator, pool) whose replicas found no place in time."""
+
+
+def turn_round(
+    journal: RescaleJournal, setback: Setback, *, now: float, attempts: int
+) -> RescaleJournal:
+    """Return the change at the step that follows a failed one; nothing has been forgotten.
+
+    Args:
+        journal: At the step that failed.
+        setback: Why.
+        now: Unix time.
+        attempts: Submissions on the way back before the change ends as failed.
+    """
+    first = journal.failure or setback.failure
+    ran = setback.ran or journal.ran
+    if journal.step is Step.CANCEL:
+        attempt = journal.attempt + 1
+        step = Step.FAILED if attempt >= attempts else Step.CANCEL
+        return journal.at(step, now, failure=first, attempt=attempt)
+    if journal.kind is Kind.SUSPEND:
+        return journal.at(Step.FAILED, now, failure=first)
+    if not journal.is_back and journal.kind in _WITH_A_WAY_BACK:
+        submitted = _may_be_submitted(journal)
+        return journal.at(
+            Step.CANCEL if submitted else Step.REMOVE,
+            now,
+            failure=first,
+            direction=Direction.BACK,
+            ran=ran,
+            pending=setback.pending,
+            new_job=journal.new_job if submitted else new_id(),
+        )
+    if setback.pending and journal.step is Step.START and journal.kind.begins:
+        # The same again finds no place either: whoever looks next goes where there is one.
+        return journal.at(Step.FAILED, now, failure=first, pending=setback.pending)
+    # A start or recovery has no way back, and the way back has none either: the same again.
+    return journal.at(
+        Step.CANCEL, now, failure=first, ran=ran, pending=setback.pending or journal.pending
+    )
+
+
+def never_stopped(journal: RescaleJournal) -> bool:
+    """Return whether the job from before the change still runs, as far as the journal knows."""
+    return journal.kind in _WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
+
+
+def _may_be_submitted(journal: RescaleJournal) -> bool:
+    """Return whether the job may run under its new id; a rescale knows that from its stop on."""
+    first = Step.SUBMIT if journal.kind is Kind.UPGRADE else Step.REMOVE
+    return str(first) in journal.times
