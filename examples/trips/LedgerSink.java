@@ -20,11 +20,11 @@ import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.util.Collector;
 
 /**
- * The end of the job: keeps a {@link Ledger} in checkpointed state and writes every arrival to a
+ * Keeps a {@link Ledger} in checkpointed state and writes every arrival to a
  * file of its attempt. After a failure the ledger goes back with the job, the files do not: they
- * show what was emitted again.
+ * show what was emitted again. Records are passed on, to a sink that commits them or to nobody.
  */
-final class LedgerSink extends ProcessFunction<Trip, Void>
+final class LedgerSink extends ProcessFunction<Trip, Trip>
         implements CheckpointedFunction, CheckpointListener {
     private final String directory;
     private transient ListState<byte[]> state;
@@ -70,7 +70,7 @@ final class LedgerSink extends ProcessFunction<Trip, Void>
     }
 
     @Override
-    public void processElement(Trip trip, Context context, Collector<Void> out) throws IOException {
+    public void processElement(Trip trip, Context context, Collector<Trip> out) throws IOException {
         ledger.enter(trip.id, trip.zone, trip.number);
         if (arrivals != null) {
             Instant now = Instant.now();
@@ -85,6 +85,7 @@ final class LedgerSink extends ProcessFunction<Trip, Void>
                             trip.number));
             arrivals.flush(); // at once: a killed TaskManager must not take arrivals with it
         }
+        out.collect(trip);
     }
 
     @Override

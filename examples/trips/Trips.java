@@ -28,6 +28,7 @@ import org.apache.flink.util.ParameterTool;
  * --scv.match 1.0           its squared coefficient of variation; aggregate: 0.5
  * --checkpoint-seconds 2
  * --out DIR                 raw-*.csv, ledger.json and source.json go there
+ * --commit DIR              a transactional sink writes the ids of what arrived there
  * </pre>
  */
 public final class Trips {
@@ -38,6 +39,7 @@ public final class Trips {
         ParameterTool settings = ParameterTool.fromArgs(args);
         long seed = settings.getLong("seed", 7);
         String directory = settings.get("out", null);
+        String committed = settings.get("commit", null);
         TraceSource source =
                 new TraceSource(
                         schedule(settings, seed),
@@ -74,10 +76,19 @@ public final class Trips {
                                 .uid("aggregate"),
                         "aggregate",
                         args);
-        Weir.pin(
-                counted.process(Weir.latency(new LedgerSink(directory))).name("sink").uid("sink"),
-                "sink",
-                args);
+        DataStream<Trip> arrived =
+                Weir.pin(
+                        counted.process(Weir.latency(new LedgerSink(directory)))
+                                .name("sink")
+                                .uid("sink"),
+                        "sink",
+                        args);
+        if (committed != null) {
+            Weir.pin(
+                    arrived.sinkTo(Committed.sink(committed)).name("commit").uid("commit"),
+                    "sink",
+                    args);
+        }
         env.execute("trips");
     }
 

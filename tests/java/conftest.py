@@ -1,4 +1,4 @@
-"""Compiled probes of the Java side; what they ask stands in `Probe.java` and `WrapperJob.java`."""
+"""Compiled probes of the Java side; what they ask stands in the folder's sources."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def probe_jar(tmp_path_factory):
     trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
-    probes = [HERE / "Probe.java", HERE / "WrapperJob.java"]
+    probes = [HERE / f"{name}.java" for name in ("Probe", "WrapperJob", "CommitJob")]
     return build_jar([HELPER, *trips, *probes], tmp_path_factory.mktemp("jars") / "probe.jar")
 
 
