@@ -93,7 +93,7 @@ class Rescaler:
                 journal = await steps[journal.step](journal)
             except PodsPendingError as error:
                 journal = self._give_up(journal, str(error), pending=error.groups)
-            except (TemporaryError, PermanentError) as error:
+            except (TemporaryError, PermanentError, ResizeRefusedError) as error:
                 # Steps retry what may pass; what is left over ends the step, never the engine.
                 journal = self._give_up(journal, str(error))
         await self._finish(journal)
@@ -142,6 +142,9 @@ class Rescaler:
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
+        if leave_job:
+            # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
+            await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
 
     async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
@@ -249,16 +252,20 @@ class Rescaler:
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
         await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
-        sizes = size_changes(await self._runtime.replicas(), journal.wanted)
-        if sizes:
-            try:
-                await self._runtime.resize(sizes)
-            except ResizeRefusedError as error:
-                return self._give_up(journal, str(error))
+        try:
+            await self._give_sizes(await self._runtime.replicas(), journal)
+        except ResizeRefusedError as error:
+            # With other sizes the job runs all the same, and whoever looks next sees to them.
+            log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal):
             return await self._abandon(journal)
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
+
+    async def _give_sizes(self, replicas: Sequence[Replica], journal: RescaleJournal) -> None:
+        sizes = size_changes(replicas, journal.wanted)
+        if sizes:
+            await self._runtime.resize(sizes)
 
     async def _abandon(self, journal: RescaleJournal) -> RescaleJournal:
         """Leave the old job running; where the stop got through after all, start it again."""

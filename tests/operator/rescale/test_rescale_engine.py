@@ -5,6 +5,7 @@ import pytest
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import (
     ControllerDied,
     FakeClock,
@@ -161,14 +162,17 @@ async def test_an_answer_that_was_lost_does_not_change_the_outcome():
     assert bench.exact()
 
 
-async def test_a_size_that_the_node_refuses_leads_back():
+async def test_a_size_that_the_node_refuses_leaves_the_job_running_as_it_is():
     bench = await Bench().started()
+    [job] = bench.world.running()
     bench.world.refuse_sizes = True
 
     end = await bench.change({"match": {"small/500m": 1, "large/1": 1}})
 
-    assert end.step is Step.ROLLED_BACK
-    assert bench.exact()
+    assert end.step is Step.ABANDONED
+    assert end.failure == "The node is full"
+    assert bench.world.running() == [job]
+    assert deployments_of(bench.world.alive.values()) == ONE
 
 
 async def test_a_suspension_keeps_the_savepoint_and_a_start_goes_on_from_it():
