@@ -30,23 +30,20 @@ from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.runtime.seam import Replica
 from weir_operator.status import FileStatusStore
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 
-START_DEADLINE = 180.0
-"""Seconds for pods to start: two cores may carry a dozen JVMs."""
 SUBMIT_DEADLINE = 300.0
 """Seconds from submission until every task runs: state is read back in between."""
 
 TRIPS = "example.Trips"
 HEAVY = "example.Heavy"
 
-POOLS = tuple(
-    {"name": name, "nodeSelector": {"weir.dev/pool": name}, "sizes": ["500m"]}
-    for name in ("small", "medium", "large")
-)
-"""A pool for each node of the cluster."""
+POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
+"""Two pools of every node: what is measured does not depend on the node, and the cluster may be
+shared with others who have filled one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +65,8 @@ class Wanted:
     """Of it, per operator, for state off the heap."""
     savepoint_deadline: str = "10s"
     """When a change stops waiting for a savepoint and takes the newest checkpoint."""
+    start_deadline: str = "180s"
+    """When it stops waiting for its pods: two cores may carry a dozen JVMs."""
 
 
 class ClusterJob:
@@ -118,6 +117,11 @@ class ClusterJob:
                 f"Expected the job to get to {target}, got {end.step}: {end.failure}"
             )
         return end
+
+    async def replica(self, operator: str) -> Replica:
+        """Return the one replica of an operator."""
+        [found] = [each for each in await self.runtime.replicas() if each.operator == operator]
+        return found
 
     async def finish(self) -> Ledger:
         """Stop the job with a savepoint and return what its ledger says then."""
@@ -197,7 +201,7 @@ class ClusterJob:
                     ],
                     "operators": [self._operator(name) for name in wanted.initial],
                     "rescale": {
-                        "startDeadline": f"{START_DEADLINE:g}s",
+                        "startDeadline": wanted.start_deadline,
                         "submitDeadline": f"{SUBMIT_DEADLINE:g}s",
                         "savepointDeadline": wanted.savepoint_deadline,
                     },

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -41,11 +42,11 @@ def run() -> list[Figure]:
     return [
         at_least(
             figure="queueing: intervals within the bound", unit="%", limit=90.0,
-            value=100 * (1 - _share(ours)),
+            value=100 * (1 - share_over_bound(ours)),
         ),
         at_most(
             figure="queueing: cost against static", unit="%", limit=99.0,
-            value=100 * _cost(ours) / _cost(static),
+            value=100 * hourly_cost(ours) / hourly_cost(static),
         ),
         at_least(figure="queueing: intervals judged", unit="", limit=60, value=_judged(ours)),
         at_least(figure="queueing: rescales", unit="", limit=4, value=up + down),
@@ -57,16 +58,29 @@ def run() -> list[Figure]:
 
 def run_policy(name: str) -> Run:
     """Run the demo's night on a real Flink with one policy."""
-    folder = FOLDER / name
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
-    manifest["metadata"]["name"] = name
-    manifest["spec"]["flink"]["job"]["jar"] = str(REPOSITORY / "build/jars/trips.jar")
-    manifest["spec"]["flink"]["job"]["args"][1] = str(TRACE)
+    manifest = demo_manifest()
     if name == STATIC:
         manifest["spec"]["mode"] = "Advise"
     elif name != "queueing":
         manifest["spec"]["operatorManager"]["policy"] = {"name": name}
+    return run_night(name, manifest, FOLDER)
+
+
+def demo_manifest() -> dict[str, Any]:
+    """Return the demo's StreamApp."""
+    manifest: dict[str, Any] = yaml.safe_load(
+        (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
+    )
+    manifest["spec"]["flink"]["job"]["jar"] = str(REPOSITORY / "build/jars/trips.jar")
+    manifest["spec"]["flink"]["job"]["args"][1] = str(TRACE)
+    return manifest
+
+
+def run_night(name: str, manifest: dict[str, Any], root: Path) -> Run:
+    """Run the demo's night with a StreamApp of this name; its files go to a folder in `root`."""
+    manifest["metadata"]["name"] = name
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "streamapp.yaml"
     path.write_text(yaml.safe_dump(manifest))
     out = folder / "out"
@@ -77,7 +91,7 @@ def run_policy(name: str) -> Run:
         subprocess.run(
             [
                 Path(sys.executable).with_name("weir"), "local", str(path), "--json", "--fresh",
-                "--duration", f"{INTERVALS * INTERVAL + 2:g}s", "--state", str(FOLDER / "state"),
+                "--duration", f"{INTERVALS * INTERVAL + 2:g}s", "--state", str(root / "state"),
                 "--job-args", f"--out {out}", "--ledger", str(out),
                 "--report", str(folder / "report.html"),
             ],
@@ -91,7 +105,9 @@ def _figures(name: str, done: Run) -> list[Figure]:
     if summary is None:
         raise RuntimeError(f"Expected a summary of {name}, got none: see {FOLDER / name}")
     return [
-        Figure(figure=f"{name}: intervals over the bound", value=100 * _share(done), unit="%"),
+        Figure(
+            figure=f"{name}: intervals over the bound", value=100 * share_over_bound(done), unit="%"
+        ),
         Figure(figure=f"{name}: cost", value=summary.cost, unit="currency"),
         Figure(figure=f"{name}: restarts", value=summary.restarts, unit=""),
         Figure(figure=f"{name}: resizes", value=summary.resizes, unit=""),
@@ -101,7 +117,8 @@ def _figures(name: str, done: Run) -> list[Figure]:
     ]
 
 
-def _share(done: Run) -> float:
+def share_over_bound(done: Run) -> float:
+    """Return the share of the intervals that were judged, in [0, 1]."""
     judged = [tick.violated for tick in done.ticks if tick.violated is not None]
     return sum(judged) / len(judged)
 
@@ -110,7 +127,7 @@ def _judged(done: Run) -> int:
     return sum(tick.violated is not None for tick in done.ticks)
 
 
-def _cost(done: Run) -> float:
+def hourly_cost(done: Run) -> float:
     """Return the currency that was paid per hour, so that runs of unlike length compare."""
     return sum(tick.cost_per_hour for tick in done.ticks) / len(done.ticks)
 
@@ -142,8 +159,8 @@ def _table(runs: dict[str, Run]) -> Table:
         table.add_row(
             name,
             str(_judged(done)),
-            f"{_share(done):.1%}",
-            f"{_cost(done):.3f}",
+            f"{share_over_bound(done):.1%}",
+            f"{hourly_cost(done):.3f}",
             str(summary.restarts),
             str(summary.resizes),
             f"{1000 * summary.response_mean:.0f} ms",

@@ -38,11 +38,10 @@ WARM_UP = 20.0
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
 
-# A node of two cores must bear what is there and what is started beside it.
-FIXED = {"source": {"small/500m": 1}, "sink": {"small/500m": 1}}
-HOME = {**FIXED, "match": {"large/500m": 2}, "aggregate": {"medium/500m": 2}}
-ONE_MOVED = {**HOME, "match": {"large/500m": 1, "medium/500m": 1}}
-TWO_MOVED = {**ONE_MOVED, "aggregate": {"medium/500m": 1, "large/500m": 1}}
+FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
+HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
+ONE_MOVED = {**HOME, "match": {"first/500m": 1, "second/500m": 1}}
+TWO_MOVED = {**ONE_MOVED, "aggregate": {"first/500m": 1, "second/500m": 1}}
 JOB = Wanted(
     initial=HOME,
     rates=[RATE],
