@@ -86,7 +86,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self._folder / 'accounts.key'}",
             f"--service-account-signing-key-file={self._folder / 'accounts.key'}",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-cluster-ip-range=10.0.0.0/16",
             # Nobody makes the account `default` of a namespace, which it would demand of each pod.
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",  # an address of the loopback would be refused there
