@@ -85,7 +85,7 @@ def find_other_autoscalers(
     *,
     workloads: Collection[Workload],
     scalers: Scalers,
-    others: Sequence[StreamApp] = (),
+    others: Collection[str] = (),
     configuration: Mapping[str, str] | None = None,
 ) -> tuple[OtherAutoscaler, ...]:
     """Return everybody who scales the job of a StreamApp beside Weir.
@@ -94,7 +94,7 @@ def find_other_autoscalers(
         app: The StreamApp.
         workloads: Objects whose replicas are the job's, see `foreign_workloads`.
         scalers: Of the app's namespace.
-        others: StreamApps of the same namespace; the app itself may be among them.
+        others: Names of other StreamApps of the namespace that refer to the same job.
         configuration: Flink's, of the resource that `flink.ref` names; `None` is the app's own.
     """
     refuses = app.spec.mode is Mode.AUTO
@@ -176,21 +176,16 @@ def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterato
             )
 
 
-def _of_weir(app: StreamApp, others: Sequence[StreamApp]) -> Iterator[_Found]:
+def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[_Found]:
     ref = app.spec.flink.ref
-    for other in others:
-        if (
-            ref is not None
-            and other.metadata.name != app.metadata.name
-            and other.metadata.namespace == app.metadata.namespace
-            and other.spec.flink.ref == ref
-        ):
-            yield (
-                "StreamApp",
-                other.metadata.name,
-                f"StreamApp {other.metadata.name} refers to the same {ref.kind} {ref.name}; "
-                "delete one of them",
-            )
+    if ref is None:
+        return
+    for name in sorted(others):
+        yield (
+            "StreamApp",
+            name,
+            f"StreamApp {name} refers to the same {ref.kind} {ref.name}; delete one of them",
+        )
 
 
 def _target(scaler: Json, *, kind: str) -> Workload:

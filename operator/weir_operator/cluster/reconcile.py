@@ -94,6 +94,7 @@ class Reconciler:
         move = choose_move(resource, steered.resource if steered else None)
         if self._closed or move is Move.LEAVE:
             return Move.LEAVE
+        self._office.rivals.note(resource)
         if move is Move.REPLACE and steered is not None:
             self._let_go(steered)
         if move is Move.TELL and steered is not None:
@@ -115,6 +116,7 @@ class Reconciler:
         self._passes.pop(key, None)
         self._generations.pop(key, None)
         self._office.events.forget(key)
+        self._office.rivals.forget(key)
         self._office.telemetry.forget(key)
         self._office.telemetry.apps.set(len(self._apps))
 
@@ -156,6 +158,7 @@ class Reconciler:
 
     async def _end(self, resource: Resource, deleted: str) -> None:
         steered = self._apps.pop(resource.key, None)
+        self._office.rivals.forget(resource.key)
         if steered is not None:
             await steered.leave()
         since = datetime.fromisoformat(deleted).timestamp()

@@ -7,13 +7,14 @@ not answer changes nothing: what was found last holds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_reference import ClusterReader, find_reference
+from weir_operator.cluster.objects import Key, Resource
 from weir_operator.cluster.other_autoscalers import (
     OtherAutoscaler,
     Scalers,
@@ -48,6 +49,19 @@ class Rivals:
         self._api = api
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
+        self._references: dict[Key, Mapping[str, str]] = {}
+
+    def note(self, resource: Resource) -> None:
+        """Remember which job a StreamApp refers to, if any."""
+        reference = (resource.spec.get("flink") or {}).get("ref")
+        if reference is None:
+            self.forget(resource.key)
+        else:
+            self._references[resource.key] = dict(reference)
+
+    def forget(self, key: Key) -> None:
+        """Forget a StreamApp that is gone."""
+        self._references.pop(key, None)
 
     async def find(self, app: StreamApp) -> tuple[OtherAutoscaler, ...]:
         """Return who scales the job of `app` beside Weir.
@@ -64,8 +78,25 @@ class Rivals:
         elif scalers.horizontal or scalers.scaled_objects:
             workloads = await self._own_workloads(app)
         return find_other_autoscalers(
-            app, workloads=workloads, scalers=scalers, configuration=configuration
+            app,
+            workloads=workloads,
+            scalers=scalers,
+            others=self._twins(app),
+            configuration=configuration,
         )
+
+    def _twins(self, app: StreamApp) -> set[str]:
+        """Return the names of the other StreamApps that refer to the same job."""
+        own = Key(app.metadata.namespace, app.metadata.name)
+        mine = self._references.get(own)
+        return {
+            key.name
+            for key, reference in self._references.items()
+            if mine is not None
+            and key != own
+            and key.namespace == own.namespace
+            and reference == mine
+        }
 
     async def watch(
         self, app: StreamApp, see: Callable[[tuple[OtherAutoscaler, ...]], None]

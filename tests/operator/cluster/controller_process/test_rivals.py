@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
+from weir_operator.cluster.objects import Key, Resource
 from weir_operator.cluster.rivals import LOOK_EVERY, Rivals
 from weir_operator.cluster.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
@@ -86,3 +88,34 @@ async def test_a_look_that_failed_is_made_again_and_tells_nothing_meanwhile(api)
         await Rivals(api, clock=TwoLooks()).watch(a_stream_app(), told.append)
 
     assert [len(found) for found in told] == [1]
+
+
+REF = {"kind": "FlinkDeployment", "name": "trips"}
+
+
+def advised(name, namespace="default", job="trips"):
+    return Resource.of(
+        {
+            "metadata": {"namespace": namespace, "name": name, "uid": name},
+            "spec": {"flink": {"ref": {"kind": "FlinkDeployment", "name": job}}},
+        }
+    )
+
+
+async def test_two_stream_apps_for_one_job_are_told_of_each_other_until_one_is_gone():
+    rivals = Rivals(FakeCluster(flink_deployment_objects()), clock=FakeClock())
+    app = a_stream_app(mode="Advise", flink={"ref": REF})
+    for each in (
+        advised("trips"),
+        advised("trips-again"),
+        advised("trips-there", namespace="elsewhere"),
+        advised("shop", job="shop"),
+    ):
+        rivals.note(each)
+
+    found = await rivals.find(app)
+    rivals.forget(Key("default", "trips-again"))
+    later = await rivals.find(app)
+
+    assert [each.name for each in found] == ["trips-again"]
+    assert later == ()
