@@ -170,6 +170,14 @@ def test_the_network_time_moves_slowly_once_it_is_known():
     assert belief.network_time == pytest.approx(0.006)
 
 
+def test_what_waited_in_an_earlier_backlog_is_forgotten_with_the_next_calm_interval():
+    drained = learn(OperatorBelief(), model=a_model(), rate=60.0, response_time=9.0)
+
+    belief = learn(drained, model=a_model(), rate=60.0, response_time=truth(60.0, 0.004))
+
+    assert belief.network_time == pytest.approx(0.004)
+
+
 def test_a_busy_operator_teaches_no_network_time():
     belief = learn(OperatorBelief(), model=a_model(), rate=250.0, response_time=1.0)
 

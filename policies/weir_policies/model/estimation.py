@@ -10,7 +10,9 @@ that nobody gave, and the network time.
   speedup. A size that was never run follows its pool: what its siblings turned out to be, relative
   to what was assumed of them.
 - The network time is what the measured response time has more than the predicted one, while
-  queues are short; a busy operator would mix errors of the queueing model into it.
+  queues are short; a busy operator would mix errors of the queueing model into it. Less is believed
+  at once, more slowly: the records of a calm interval may still have waited in an earlier backlog,
+  and seconds of that, taken for the wire's, would put every objective out of reach.
 
 The measured variability is that within intervals; a mean that drifts is no variability.
 """
@@ -36,7 +38,7 @@ ENOUGH_RECORDS = 100.0
 CALM = 0.5
 """Utilisation below which the network time is learned."""
 SLOWLY = 0.1
-"""Weight of a new interval in the network time, once there were ten."""
+"""Weight of a new interval that raises the network time, once there were ten."""
 VERSION = 1
 
 
@@ -162,7 +164,8 @@ def update(
     # Written so that NaN anywhere learns nothing.
     if not (utilisation[0] < CALM and math.isfinite(residual)):
         return belief
-    weight = max(SLOWLY, 1 / (belief.calm_intervals + 1))
+    less = residual < belief.network_time
+    weight = 1.0 if less else max(SLOWLY, 1 / (belief.calm_intervals + 1))
     network_time = belief.network_time + weight * (residual - belief.network_time)
     return replace(
         belief,
