@@ -102,6 +102,7 @@ async def _discard(memory: Memory, loops: Loops, notebook: Notebook, office: Off
     left = [*status.savepoints]
     try:
         if status.job_id is not None:
+            await loops.steering.lifecycle.reach()
             left += await _cancel(status.job_id, loops, office)
         while left:
             await loops.jobs.dispose(left[-1])

@@ -42,6 +42,11 @@ class Fence(Protocol):
         """Names this time in office: no two controllers, nor two times of one, share it."""
         ...
 
+    @property
+    def home(self) -> str:
+        """Names the installation: `namespace/name` of the Lease that its controllers share."""
+        ...
+
     def check(self) -> None:
         """Return if this process holds the Lease now.
 
@@ -79,6 +84,26 @@ class LeaseSettings:
     """Between two looks, and between two renewals."""
 
 
+class StandingLease:
+    """Somebody else's Lease: over once it has stood still for its duration, as seen from here."""
+
+    def __init__(self, duration: float) -> None:
+        """Begin with none seen; `duration`, seconds, is for one that does not name its own."""
+        self._duration = duration
+        self._seen: tuple[str, float] | None = None  # resourceVersion, and since when
+
+    def is_over(self, lease: Body, now: float) -> bool:
+        """Return whether nobody holds it any more, at a time of a clock that nobody sets."""
+        if not lease["spec"].get("holderIdentity"):
+            return True
+        version = lease["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, now)
+            return False
+        lasts = float(lease["spec"].get("leaseDurationSeconds") or self._duration)
+        return now - self._seen[1] >= lasts
+
+
 class Leader:
     """Seeks, keeps and gives back the Lease."""
 
@@ -89,7 +114,7 @@ class Leader:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
         self._path = f"{self._collection}/{settings.name}"
         self._renewed: float | None = None  # when the last successful renewal was asked for
-        self._seen: tuple[str, float] | None = None  # resourceVersion of another's, and since when
+        self._another = StandingLease(settings.duration)
         self._told = ""
         self._term = f"{settings.identity}/{uuid.uuid4().hex[:12]}"
 
@@ -97,6 +122,11 @@ class Leader:
     def term(self) -> str:
         """Names this time in office."""
         return self._term
+
+    @property
+    def home(self) -> str:
+        """Names the installation."""
+        return f"{self._settings.namespace}/{self._settings.name}"
 
     @property
     def holds(self) -> bool:
@@ -176,7 +206,7 @@ class Leader:
         spec = lease.setdefault("spec", {})
         holder = spec.get("holderIdentity") or ""
         own = holder == self._settings.identity
-        if holder and not own and not self._is_over(lease, now):
+        if holder and not own and not self._another.is_over(lease, now):
             raise _HeldByAnotherError(f"{holder} holds the Lease")
         changes = int(spec.get("leaseTransitions") or 0) + (not own)
         await self._api.replace(self._path, {**lease, "spec": self._spec(changes, spec)})
@@ -195,15 +225,6 @@ class Leader:
             return False
         self._renewed = began
         return True
-
-    def _is_over(self, lease: Body, now: float) -> bool:
-        """Whether another's Lease has stood still for its duration, as seen from here."""
-        version = lease["metadata"]["resourceVersion"]
-        if self._seen is None or self._seen[0] != version:
-            self._seen = (version, now)
-            return False
-        lasts = float(lease["spec"].get("leaseDurationSeconds") or self._settings.duration)
-        return now - self._seen[1] >= lasts
 
     def _spec(self, changes: int, before: Mapping[str, Any]) -> Body:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from pydantic.types import JsonValue
 
 from weir_operator.cluster.api import ConflictError, NotFoundError
+from weir_operator.cluster.home import Home
 from weir_operator.cluster.leader import Fence, LeaseLostError
 from weir_operator.cluster.objects import Body, ObjectApi, Resource
 from weir_operator.errors import PermanentError, TemporaryError
@@ -34,6 +35,8 @@ ATTEMPTS = 5
 
 WRITER = "writer"
 """Key under `status.controller` that names the term of whoever wrote last."""
+HOME = "home"
+"""Key under `status.controller` that names the installation that looks after the StreamApp."""
 
 
 class StatusDoor:
@@ -43,8 +46,10 @@ class StatusDoor:
         self._api = api
         self._resource = resource
         self._fence = fence
+        self._home = Home(api, fence.home)
         self._lock = asyncio.Lock()
         self._version = ""
+        self._annotations: Mapping[str, str] = {}
         self._status: dict[str, JsonValue] = {}
         self.writes = 0
         """Successful ones."""
@@ -59,12 +64,14 @@ class StatusDoor:
 
         Raises:
             LeaseLostError: This process does not hold the Lease.
+            ManagedElsewhereError: Another installation looks after the StreamApp.
             TemporaryError: The API server does not answer, or the StreamApp is gone.
         """
         async with self._lock:
             self._read(await self._fetch())
-            if self._controller().get(WRITER) != self._fence.term:
-                claim = {**self._controller(), WRITER: self._fence.term}
+            await self._check_home()
+            claim = {**self._controller(), **self._mark}
+            if claim != self._controller():
                 await self._write({"controller": claim}, claiming=True)
 
     async def write(self, part: Mapping[str, JsonValue]) -> None:
@@ -81,7 +88,7 @@ class StatusDoor:
         """Put what the controller itself needs, with its term; see `write`."""
         controller = part.get("controller")
         own = controller if isinstance(controller, dict) else {}
-        await self.write({**part, "controller": {**own, WRITER: self._fence.term}})
+        await self.write({**part, "controller": {**own, **self._mark}})
 
     async def _write(self, part: Mapping[str, JsonValue], *, claiming: bool) -> None:
         for _ in range(ATTEMPTS):
@@ -94,7 +101,9 @@ class StatusDoor:
                 self._read(await self._api.replace(f"{self._path}/status", self._body(wanted)))
             except ConflictError:
                 self._read(await self._fetch())
-                if not claiming and self._controller().get(WRITER) != self._fence.term:
+                if claiming:
+                    await self._check_home()  # two installations may open a new one at once
+                elif self._controller().get(WRITER) != self._fence.term:
                     raise LeaseLostError(
                         f"Another controller has written the status of {self._resource.key}"
                     ) from None
@@ -119,6 +128,14 @@ class StatusDoor:
     def _read(self, body: Body) -> None:
         self._version = body["metadata"]["resourceVersion"]
         self._status = body.get("status") or {}
+        self._annotations = body["metadata"].get("annotations") or {}
+
+    @property
+    def _mark(self) -> dict[str, JsonValue]:
+        return {WRITER: self._fence.term, HOME: self._fence.home}
+
+    async def _check_home(self) -> None:
+        await self._home.check(self._controller().get(HOME), self._annotations)
 
     def _controller(self) -> dict[str, JsonValue]:
         kept = self._status.get("controller")

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
+from weir_operator.cluster.home import ManagedElsewhereError
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
@@ -46,6 +47,8 @@ log = structlog.get_logger()
 FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 300.0
 """Seconds between a life that failed and the next one."""
+LOOK_ELSEWHERE = 60.0
+"""Seconds between two looks at a StreamApp that another installation looks after."""
 HEALTHY_AFTER = 600.0
 """Seconds of a life after which the next pause is short again."""
 LET_GO = 15.0
@@ -115,6 +118,9 @@ class SteeredApp:
                 continue
             except (PermanentError, WeirPolicyError) as error:
                 pause = self._fail("permanent", error, LONGEST_PAUSE)
+            except ManagedElsewhereError as error:
+                self._office.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
+                pause = self._fail("elsewhere", error, min(LOOK_ELSEWHERE, 2 * pause))
             except TemporaryError as error:
                 if self._office.clock.now() - began > HEALTHY_AFTER:
                     pause = FIRST_PAUSE

@@ -177,24 +177,27 @@ class Lifecycle:
                 return str(error)
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
-            self._on_change(
-                plan(
-                    kind=Kind.RESIZE,
-                    reason="Other sizes, in place",
-                    now=began,
-                    source=status.deployments,
-                    target=target,
-                    old_job=status.job_id,
-                    change_id=change_id,
-                ).at(Step.DONE, self._clock.now())
-            )
+            now = self._clock.now()
+            self._on_change(plans.resized(status, target, change_id, began=began, now=now))
             return ""
 
     async def suspend(self) -> RescaleJournal | None:
         """Stop the job with a savepoint; `None` where none runs."""
         async with self._busy:
+            await self._reach()
             await self._resume_unfinished()
             return await self._suspend()
+
+    async def reach(self) -> None:
+        """See that the JobManager of a job that was started answers, wherever it is by now."""
+        async with self._busy:
+            await self._reach()
+
+    async def _reach(self) -> None:
+        status = self._store.load()
+        if status.job_id is not None and not status.suspended:
+            self._use(status.revision or self._directives().revision)
+            await self._runtime.ensure_job_manager()
 
     async def _suspend(self) -> RescaleJournal | None:
         status = self._store.load()
@@ -214,7 +217,7 @@ class Lifecycle:
         self._use(status.revision or asked.revision)
         if asked.suspended and status.job_id is None:
             return Health.SUSPENDED
-        await self._runtime.ensure_job_manager()
+        restarted = await self._runtime.ensure_job_manager()
         if asked.suspended:
             return await self._keep_suspended(status)
         if status.job_id is None or status.suspended:
@@ -224,7 +227,7 @@ class Lifecycle:
                 lambda now, target: plans.start(status, target, restore, wanted, now=now)
             )
             return Health.RUNS
-        return await self._look(status.job_id)
+        return await self._look(status.job_id, restarted=restarted)
 
     async def _keep_suspended(self, status: AppStatus) -> Health:
         """Stop the job with a savepoint where it runs, and see that no TaskManager is paid for."""
@@ -271,9 +274,8 @@ class Lifecycle:
                 raise
             self._tell("StartBegunAnew", str(error))
 
-    async def _look(self, job: str) -> Health:
+    async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
-        restarted = await self._runtime.ensure_job_manager()
         progress = None if restarted else await self._jobs.progress(job)
         if progress is not None and progress.state == "FINISHED":
             return Health.FINISHED
@@ -365,9 +367,6 @@ class Lifecycle:
 
         Args:
             make: Returns the journal, from the time and the target.
-
-        Raises:
-            JobFailedError: It did not come to run, or no place is left.
         """
         target = await self._room.find_target(self._store.load())
         while True:

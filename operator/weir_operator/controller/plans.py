@@ -187,6 +187,26 @@ def make_do(
     )
 
 
+def resized(
+    status: AppStatus,
+    target: DeploymentMap,
+    change_id: str | None,
+    *,
+    began: float,
+    now: float,
+) -> RescaleJournal:
+    """Return the record of a change of sizes that was made in place."""
+    return plan(
+        kind=Kind.RESIZE,
+        reason="Other sizes, in place",
+        now=began,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        change_id=change_id,
+    ).at(Step.DONE, now)
+
+
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what is to be told of a change that left the job running: reasons and sentences."""
     if end.step is Step.DONE:

@@ -76,6 +76,8 @@ class FakeWorld:
         """How often a job is asked about before its cancellation has come to an end."""
         self.refuse_calls = 0
         """How many of the next calls to Flink fail in a way that passes."""
+        self.is_found = True
+        """Whether the JobManager's address is known; asking for the JobManager finds it."""
         self.used: Revision = Revision()
         """What is started is made of it."""
         self.slow_until = -math.inf
@@ -97,6 +99,7 @@ class FakeWorld:
         """Answer that it runs, unless its revision does not."""
         if self.used.id in self.deaf_revisions:
             raise TemporaryError("The JobManager did not start: its image cannot be pulled")
+        self.is_found = True
         return False
 
     async def replicas(self) -> tuple[Replica, ...]:
@@ -281,6 +284,8 @@ class FakeWorld:
         return key in [each.id for each in same[places:]]
 
     def _answer(self) -> None:
+        if not self.is_found:
+            raise TemporaryError("The JobManager's name is not known here")
         if self.refuse_calls:
             self.refuse_calls -= 1
             raise TemporaryError("The JobManager did not answer")

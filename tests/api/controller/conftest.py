@@ -130,7 +130,7 @@ class Bench:
         self.worlds = MiniatureWorlds()
         self.running = {}
 
-    def start(self, name="one"):
+    def start(self, name="one", lease="weir-controller"):
         settings = ControllerSettings(
             identity=name,
             own_namespace=self.kube.namespace,
@@ -138,6 +138,7 @@ class Bench:
             state=self.folder / name,
             health_port=0,
             health_host="127.0.0.1",
+            lease=lease,
         )
         self.running[name] = RunningController(self.worlds, settings)
         return self.running[name]

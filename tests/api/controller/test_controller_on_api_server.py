@@ -125,6 +125,29 @@ async def test_one_app_whose_flink_hangs_delays_no_other(bench):
     assert (await bench.condition("Ready", "hung"))["reason"] == "Starting"
 
 
+async def test_an_installation_beside_another_leaves_its_apps_alone_until_that_is_gone(bench):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+
+    bench.start("two", lease="other")
+
+    async def told():
+        return (await bench.events()).get("ManagedElsewhere")
+
+    message = await bench.until(told, "expected the second one to tell")
+    assert f"{bench.kube.namespace}/weir-controller, which is active" in message
+    assert (await bench.app())["status"]["controller"]["writer"].startswith("one/")
+
+    await bench.stop("one")
+
+    async def taken():
+        return (await bench.app())["status"]["controller"]["writer"].startswith("two/")
+
+    await bench.until(taken, "expected the second one to take over")
+    assert len(bench.worlds.of["trips"].running()) == 1
+
+
 async def test_what_people_change_while_a_status_is_written_is_kept(bench):
     bench.start()
     await bench.create()

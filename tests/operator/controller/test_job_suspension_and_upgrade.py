@@ -11,6 +11,7 @@ from tests.operator.controller.job_stage import (
 )
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.lifecycle import Health
+from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.runtime.revision import Revision
 
@@ -34,6 +35,18 @@ async def test_a_job_that_is_to_be_suspended_stops_with_a_savepoint_and_frees_it
     assert stage.world.running() == []
     assert stage.world.alive == {}
     assert stage.reasons.count("Suspended") == 1
+
+
+async def test_a_controller_that_has_just_begun_finds_the_job_manager_before_it_stops_the_job(
+    stage,
+):
+    await stage.running()
+    stage.world.is_found = False
+
+    end = await stage.lifecycle().suspend()
+
+    assert end.step is Step.DONE
+    assert stage.store.load().suspended
 
 
 async def test_a_suspended_job_that_is_to_run_goes_on_from_its_savepoint(stage):

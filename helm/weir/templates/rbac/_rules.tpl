@@ -14,6 +14,10 @@ reads one. */}}
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+# Whether another installation of Weir that looks after a StreamApp is alive.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get]
 # Flink's pods. Their ReplicaSets make them; Weir resizes, marks and removes.
 - apiGroups: [""]
   resources: [pods]

@@ -61,6 +61,7 @@ class InOffice:
     """A fence that is always open."""
 
     term = "term-1"
+    home = "weir-system/weir-controller"
 
     def check(self):
         """This process holds the Lease."""

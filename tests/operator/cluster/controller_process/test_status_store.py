@@ -18,8 +18,9 @@ PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 class OpenFence:
     """Lets its holder act until it is told otherwise."""
 
-    def __init__(self, term):
+    def __init__(self, term, home="weir/weir-controller"):
         self.term = term
+        self.home = home
         self.lost = False
 
     def check(self):

@@ -171,6 +171,7 @@ class Desk:
 
 class AlwaysOpen:
     term = "one/1"
+    home = "weir-system/weir-controller"
 
     def check(self):
         """Let everybody act."""
