@@ -82,7 +82,8 @@ class AdoptedSurroundings:
     on_found: Callable[[AdoptedTerms], None]
     """Told whenever loops were made for the job as it is."""
     on_tick: Callable[[Tick], None]
-    on_advice: Callable[[Advice], None]
+    on_advice: Callable[[Advice | None], None]
+    """Told of advice, and of `None` where what it was learned from was forgotten."""
     on_event: Callable[[Event], None]
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
@@ -107,6 +108,7 @@ class AdoptedApp:
         self._told = ""
         self._learned = 0
         self._went_on = False
+        self._reset_nonce = app.spec.reset_nonce
         self.advice: Advice | None = None
         """The newest; `None` until there is one."""
 
@@ -200,7 +202,11 @@ class AdoptedApp:
         return AdoptedTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
-        job = self._watch.job
+        job, nonce = self._watch.job, self._asked().reset_nonce
+        if nonce != self._reset_nonce:
+            self._reset_nonce, self._learned, self._went_on = nonce, 0, False
+            self.advice = None
+            self._around.on_advice(None)
         # A manager learns from two decisions in a row, so a tick that held costs an interval.
         self._learned += self._went_on and bool(tick.proposals)
         self._went_on = bool(tick.proposals)

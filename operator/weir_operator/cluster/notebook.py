@@ -166,9 +166,9 @@ class Notebook:
         log.info("change", decision=change.id, kind=str(change.kind), step=str(change.step))
         self._note(see_change(self.facts, change))
 
-    def on_advice(self, advice: Advice) -> None:
-        """Take over what is advised for a job that somebody else runs."""
-        self._note(replace(self.facts, advice=advice.message))
+    def on_advice(self, advice: Advice | None) -> None:
+        """Take over what is advised for a job that somebody else runs; `None` takes it back."""
+        self._note(replace(self.facts, advice=advice.message if advice else ""))
 
     def on_event(self, event: Event) -> None:
         """Take over a fact."""

@@ -24,17 +24,20 @@ SAVED_EVERY = 300.0
 class Advisor:
     """Follows the advice of one StreamApp in thought."""
 
-    def __init__(self, hypothesis: Hypothesis, path: Path, *, policy: str) -> None:
-        """Begin with what the file holds, as far as it is of the same policy.
+    def __init__(
+        self, hypothesis: Hypothesis, path: Path, *, policy: str, reset_nonce: int
+    ) -> None:
+        """Begin with what the file holds, as far as it is of the same policy and nonce.
 
         Args:
             hypothesis: With nothing seen.
             path: The file.
             policy: Name of the operators' policy; a bill of another one is not gone on with.
+            reset_nonce: The manifest's; a bill of before another one is not gone on with either.
         """
         self._hypothesis = hypothesis
         self._path = path
-        self._policy = policy
+        self._key: dict[str, str | int] = {"policy": policy, "resetNonce": reset_nonce}
         self._saved_at = 0.0
         self._restore()
         self._told = self._count_told(hypothesis.bill)
@@ -58,13 +61,15 @@ class Advisor:
         """Leave mode Advise: the next time begins where the job then is."""
         self._hypothesis.let_go()
 
-    def forget(self) -> None:
+    def forget(self, reset_nonce: int) -> None:
         """Begin anew altogether.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
         """
+        self._key["resetNonce"] = reset_nonce
         self._hypothesis.forget()
+        self._told = 0
         self._save()
 
     def _count_told(self, bill: Bill) -> int:
@@ -72,7 +77,7 @@ class Advisor:
         return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
 
     def _save(self) -> None:
-        state = {"policy": self._policy, **self._hypothesis.state_dict()}
+        state = {**self._key, **self._hypothesis.state_dict()}
         write_atomically(self._path, json.dumps(state))
 
     def _restore(self) -> None:
@@ -81,7 +86,7 @@ class Advisor:
             return
         try:
             state = json.loads(text)
-            if state["policy"] == self._policy:
+            if {name: state[name] for name in self._key} == self._key:
                 self._hypothesis.load_state_dict(state)
         except (ValueError, KeyError, TypeError, StateError) as error:
             log.warning("forecast cannot be read, it begins anew", failure=str(error))

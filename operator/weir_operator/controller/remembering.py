@@ -82,7 +82,7 @@ class Memory:
             manager.forget()
         self._learned.begin_anew(nonce)
         self._learned.save(self._managers)
-        self.advisor.forget()
+        self.advisor.forget(nonce)
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 

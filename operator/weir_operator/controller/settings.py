@@ -33,8 +33,9 @@ class LoopSettings:
     """Seconds for which sizes that nodes refused are not asked for again, for want of a restart."""
     quality: QualitySettings = field(default_factory=QualitySettings)
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
-    save_learned_every: int = 30
-    """Intervals between two writes of what was learned; the end of the loops writes it, too."""
+    save_learned_every: int = 10
+    """Intervals between two writes of what was learned, which a crash loses; the end of the loops
+    writes it, too."""
     phase: float | None = None
     """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
     all tick in the same moment; `None` counts from the start of the loops."""

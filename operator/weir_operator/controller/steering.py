@@ -185,6 +185,7 @@ def _memory(
             Hypothesis(managers, manager, bound=loops.bound, paid=around.paid),
             around.folder / "forecast.json",
             policy=loops.policy,
+            reset_nonce=app.spec.reset_nonce,
         ),
         save_every=loops.save_learned_every * loops.interval,
     )

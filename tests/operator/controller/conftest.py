@@ -175,6 +175,7 @@ class Stage:
                 Hypothesis(self.managers, manager, bound=settings.bound),
                 self.folder / "forecast.json",
                 policy=settings.policy,
+                reset_nonce=self.app.spec.reset_nonce,
             ),
             save_every=settings.save_learned_every * settings.interval,
         )

@@ -90,7 +90,8 @@ async def test_only_the_last_days_are_kept(stage_of):
     stage = stage_of(mode="Advise", operatorManager=QUEUEING)
     stage.clock.time = 100 * DAY
     days = {str(day): [DAY, 10.0, 9.0, 1, 10, 0] for day in range(100 - DAYS_KEPT, 100)}
-    state = {"version": 1, "policy": "queueing", "deployments": None, "tokens": None, "days": days}
+    key = {"version": 1, "policy": "queueing", "resetNonce": 0}
+    state = {**key, "deployments": None, "tokens": None, "days": days}
     (stage.folder / "forecast.json").write_text(json.dumps(state))
     await stage.started()
 
@@ -106,6 +107,18 @@ async def test_a_reset_forgets_the_bill_too(stage_of):
 
     [tick] = await stage.ticks(1)
 
+    assert tick.bill.seconds == 5
+
+
+async def test_a_reset_that_no_controller_saw_forgets_the_bill_too(stage_of):
+    stage = await stage_of(mode="Advise", operatorManager=QUEUEING).started()
+    stage.clock.time += 300
+    await stage.ticks(3)
+    later = stage_of(mode="Advise", operatorManager=QUEUEING, resetNonce=1)
+
+    [tick] = await (await later.started()).ticks(1)
+
+    assert later.folder == stage.folder
     assert tick.bill.seconds == 5
 
 

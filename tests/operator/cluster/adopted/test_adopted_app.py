@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings, AdoptedTerms
+from weir_operator.cluster.adopted_advice import Advice
 from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
+from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
+from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.testing import a_stream_app
 
 
@@ -25,6 +28,8 @@ class Advised:
     def __init__(self, cluster, folder):
         self.events: list[Event] = []
         self.found: list[AdoptedTerms] = []
+        self.advice: list[Advice | None] = []
+        self.directives = Directives(mode=Mode.ADVISE)
         self.heard = asyncio.Event()
         self.stop = asyncio.Event()
         self.records = RecordStore(folder / "records.sqlite")
@@ -43,7 +48,8 @@ class Advised:
                 clock=TurnTaking(),
                 on_found=self.take(self.found),
                 on_tick=lambda tick: None,
-                on_advice=lambda advice: None,
+                on_advice=self.take(self.advice),
+                directives=lambda: self.directives,
                 on_event=self.take(self.events),
             ),
         )
@@ -104,3 +110,13 @@ async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, t
     assert operators[0][1] == "score-slow"
     assert operators[1][1] == "score-fast"
     assert advised.reasons.count("JobChanged") == 1
+
+
+async def test_a_reset_takes_back_what_was_advised(cluster, tmp_path):
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: advised.found)
+        advised.directives = Directives(mode=Mode.ADVISE, reset_nonce=1)
+        await advised.until(lambda: advised.advice)
+
+    assert advised.advice == [None]
+    assert "LearnedForgotten" in advised.reasons
