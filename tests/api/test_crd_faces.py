@@ -75,7 +75,7 @@ async def test_columns_answer_what_people_ask_first(kube):
                 "responseTime": "45ms",
                 "objective": "200ms mean",
                 "costPerHour": "0.31",
-                "lastAction": "Rescaled match to 3 replicas.",
+                "lastAction": "Rescaled match 2 -> 3 in 12 s",
                 "restartsLastDay": 2,
             }
         },
@@ -96,12 +96,13 @@ async def test_columns_answer_what_people_ask_first(kube):
         "Name": "trips",
         "Mode": "Auto",
         "Ready": "True",
+        "Reason": "Test",
         "Replicas": 3,
         "Rate": "120/s",
         "Response": "45ms",
         "Objective": "200ms mean",
         "Cost/h": "0.31",
-        "Last Action": "Rescaled match to 3 replicas.",
+        "Last Action": "Rescaled match 2 -> 3 in 12 s",
     }
     wide = {
         column["name"]: value

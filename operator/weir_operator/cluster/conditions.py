@@ -14,7 +14,7 @@ from typing import Literal
 
 from weir_operator.controller.application import Tick
 from weir_operator.controller.guards import Cause, Guard
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.streamapp.status import Condition, shorten
 
 LONGEST_MESSAGE = 512
@@ -35,8 +35,11 @@ class Aspect:
 
 def judge_metrics(tick: Tick | None) -> Aspect:
     """Return whether what is measured can be trusted."""
-    if tick is None or tick.sight.app is None:
+    if tick is None:
         return Aspect("MetricsHealthy", "Unknown", "NoSamples", "Nothing has been measured yet")
+    if tick.sight.app is None:
+        why = tick.held or "It is not known yet where the tasks run"
+        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"Nothing was measured: {why}")
     holding = [problem for problem in tick.sight.problems if problem.kind.holds]
     if holding:
         return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
@@ -99,7 +102,8 @@ def judge_change(change: RescaleJournal | None) -> Aspect:
     if change is None or not change.step.is_end:
         return Aspect("Degraded", "False", "AsPlanned", "Nothing speaks against the deployment")
     if change.step is Step.DONE:
-        return Aspect("Degraded", "False", "AsPlanned", "The last change went as planned")
+        sentence = f"The last change went as planned ({change.kind}: {change.reason})"
+        return Aspect("Degraded", "False", "AsPlanned", sentence)
     failure = change.failure or change.reason
     return Aspect("Degraded", "True", str(change.step), failure)
 
@@ -134,18 +138,3 @@ def render(
 def stamp(now: float) -> str:
     """Return Unix seconds as Kubernetes writes a time."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def describe_change(change: RescaleJournal) -> str:
-    """Return a finished change in a sentence."""
-    took = max(change.times.values(), default=change.created) - change.created
-    what = {
-        Kind.START: "Started",
-        Kind.RESCALE: "Rescaled",
-        Kind.RESIZE: "Resized",
-        Kind.RECOVER: "Recovered",
-        Kind.SUSPEND: "Suspended",
-        Kind.UPGRADE: "Upgraded",
-    }[change.kind]
-    end = "" if change.step is Step.DONE else f" ({change.step})"
-    return shorten(f"{what}{end} in {took:.1f} s: {change.reason}", LONGEST_MESSAGE)

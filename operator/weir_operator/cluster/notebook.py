@@ -153,6 +153,7 @@ class Notebook:
                     "decision",
                     operator=each.operator,
                     decision=each.id,
+                    change=each.change,
                     reason=each.decision.reason,
                     verdict=each.verdict,
                 )
@@ -163,7 +164,7 @@ class Notebook:
         if self._records is not None:
             self._records.note(change=change)
         self._office.telemetry.see_change(self._resource.key, change)
-        log.info("change", decision=change.id, kind=str(change.kind), step=str(change.step))
+        log.info("change", change=change.id, kind=str(change.kind), step=str(change.step))
         self._note(see_change(self.facts, change))
 
     def on_advice(self, advice: Advice | None) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from weir_operator.cluster.conditions import (
     Aspect,
-    describe_change,
     judge_change,
     judge_metrics,
     judge_model,
@@ -25,6 +24,7 @@ from weir_operator.controller.guards import Cause, Guard
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.wording import say_change
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
     DecisionStatus,
@@ -98,7 +98,7 @@ def see_change(facts: Facts, change: RescaleJournal) -> Facts:
     """Take over how far a change has come."""
     if not change.step.is_end:
         return replace(facts, change=change)
-    return replace(facts, change=change, last_action=describe_change(change))
+    return replace(facts, change=change, last_action=say_change(change))
 
 
 def see_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
 from weir_operator.rescale.replicas import misplaced_replicas
+from weir_operator.rescale.wording import say_change
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica
 from weir_operator.status import AppStatus
@@ -210,10 +211,10 @@ def resized(
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what is to be told of a change that left the job running: reasons and sentences."""
     if end.step is Step.DONE:
-        by = ", by checkpoint: a plain sink sees records again" if end.by_checkpoint else ""
-        return ((f"{end.kind}Done", f"{end.reason}{by}"),)
+        by = " by checkpoint (a plain sink sees records again)" if end.by_checkpoint else ""
+        return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)
     if end.step is Step.ROLLED_BACK:
-        return (("RolledBack", end.failure or end.reason),)
+        return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
     if end.pending:
         return abandoned, ("PoolFull", f"{end.failure}; the next best is looked for")

@@ -30,12 +30,13 @@ _KEPT = (
 _COLUMNS = (
     ("Mode", "string", ".spec.mode", "How much Weir does"),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether the job runs"),
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why, or why not"),
     ("Replicas", "integer", ".status.replicas", "Replicas of all operators"),
     ("Rate", "string", ".status.rate", "Records that enter the job per second"),
     ("Response", "string", ".status.responseTime", "Response time over the last interval"),
     ("Objective", "string", ".status.objective", "Bound on the response time"),
     ("Cost/h", "string", ".status.costPerHour", "What the deployment costs per hour"),
-    ("Last Action", "string", ".status.lastAction", "The last change with its reason"),
+    ("Last Action", "string", ".status.lastAction", "The last change and how long it took"),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the StreamApp was made"),
 )
 

@@ -136,7 +136,8 @@ class StreamAppStatus(Section):
     """What the deployment costs per hour, JobManager included. If unset, the job does not run."""
 
     last_action: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """The last change with its reason, in a sentence. If unset, there was none."""
+    """The last change and how long it took, in few words, such as `Rescaled match 2 -> 3 in 12 s`;
+    conditions and events say why. If unset, there was none."""
 
     restarts_last_day: int | None = Field(default=None, ge=0)
     """Restarts of the job that scaling caused in the last 24 hours. If unset, it never started."""

@@ -164,8 +164,8 @@ def test_columns_show_what_people_ask_first():
     ]
 
     assert columns == [
-        "Mode", "Ready", "Replicas", "Rate", "Response", "Objective", "Cost/h", "Last Action",
-        "Age",
+        "Mode", "Ready", "Reason", "Replicas", "Rate", "Response", "Objective", "Cost/h",
+        "Last Action", "Age",
     ]  # fmt: skip
     assert VERSION["subresources"] == {"status": {}}
 

@@ -114,7 +114,7 @@ def test_a_change_under_way_is_progress_and_one_that_was_rolled_back_degrades(fa
     assert condition(running, "Degraded").status == "False"
     assert condition(undone, "Progressing").status == "False"
     assert condition(undone, "Degraded").message == "it broke"
-    assert undone.last_action == "Rescaled (RolledBack) in 4.0 s: load"
+    assert undone.last_action == "Rescaled, rolled back in 4 s"
 
 
 def test_a_status_stays_small_whatever_the_sentences_are(facts):
