@@ -11,6 +11,7 @@ from typing import Protocol
 from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_metrics import PrometheusFor
 from weir_operator.cluster.adopted_reference import ClusterReader
+from weir_operator.cluster.crowd import Crowd
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.leader import Fence
 from weir_operator.cluster.objects import ObjectApi, Resource
@@ -21,6 +22,7 @@ from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
+from weir_policies.kernels.rooms import Room
 
 
 class Api(ObjectApi, ClusterReader, Protocol):
@@ -85,6 +87,10 @@ class Office:
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
+    tables: Room | None = None
+    """Where the tables of all policies are; `None` keeps them in the memory of the process."""
+    crowd: Crowd = field(default_factory=Crowd)
+    """How many there are; the more, the rarer each job is looked at."""
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
     be renewed meanwhile."""

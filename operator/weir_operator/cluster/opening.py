@@ -20,8 +20,8 @@ from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether a job lives: Kubernetes brings back pods by itself, and
-Flink the job."""
+"""Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
+back pods by itself, and Flink the job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +82,7 @@ async def open_loops(
         directives: What people ask of the loops now, read at every tick.
     """
     async with AsyncExitStack() as stack:
+        stack.enter_context(office.crowd.joined())
         runtime = office.worlds.runtime(app, resource)
         stack.push_async_callback(runtime.detach)
         jobs = office.worlds.jobs(runtime)
@@ -102,9 +103,12 @@ async def open_loops(
             directives=directives,
             shared_restarts=office.shared_restarts,
             phase=phase_of(resource),
-            look_every=LOOK_EVERY,
+            look_every=lambda: office.crowd.look_every(LOOK_EVERY),
         )
         steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
+        if office.tables is not None:
+            for manager in steering.managers.values():
+                manager.keep_tables_in(office.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 

@@ -42,6 +42,7 @@ from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.cluster.telemetry import Telemetry
 from weir_operator.cluster.worlds import ClusterWorlds
+from weir_operator.controller.mapped_tables import MappedTables
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
 from weir_operator.streamapp.models import StreamApp
@@ -86,6 +87,7 @@ class Controller:
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
+                tables=MappedTables(settings.state),
                 compiler=self._compiler,
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),

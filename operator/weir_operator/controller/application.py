@@ -83,6 +83,7 @@ class ApplicationController:
         store: StatusStore,
         memory: Memory,
         clock: Clock,
+        look_every: Callable[[], float] = lambda: 1.0,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
     ) -> None:
@@ -95,6 +96,7 @@ class ApplicationController:
         self._store = store
         self._memory = memory
         self._clock = clock
+        self._look_every = look_every
         self._on_tick = on_tick
         self._notices = Notices(on_event, clock)
         self._actor = Actor(
@@ -172,7 +174,7 @@ class ApplicationController:
                     return
             except TemporaryError as error:
                 log.warning("look failed", failure=str(error))
-            await self._clock.sleep(self._settings.look_every)
+            await self._clock.sleep(self._look_every())
 
     async def _tick_for_ever(self) -> None:
         due = find_first_tick(self._clock.now(), self._settings.interval, self._settings.phase)

@@ -13,6 +13,7 @@ from typing import Any
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.seam import Replica
 from weir_policies.kernels.policy import KernelPolicy
+from weir_policies.kernels.rooms import Room
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
 from weir_policies.model.node_types import Deployment
@@ -77,6 +78,11 @@ class OperatorManager:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
         if isinstance(self._policy, KernelPolicy):
             self._policy.compile()
+
+    def keep_tables_in(self, room: Room) -> None:
+        """Keep the policy's tables in a room, where it has any worth the name."""
+        if isinstance(self._policy, KernelPolicy):
+            self._policy.keep_in(room)
 
     @property
     def neighbourhood(self) -> Neighbourhood:

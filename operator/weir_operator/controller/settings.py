@@ -39,8 +39,6 @@ class LoopSettings:
     phase: float | None = None
     """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
     all tick in the same moment; `None` counts from the start of the loops."""
-    look_every: float = 1.0
-    """Seconds between two looks at whether the job and its processes live."""
     settle: float = 0.5
     """Part of an interval that a run of the job must have behind it before it is judged: before
     that, what is measured is the restart."""

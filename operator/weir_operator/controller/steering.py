@@ -58,8 +58,8 @@ class Surroundings:
     """The restart budget over all StreamApps; `None` where there is none."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    look_every: float = 1.0
-    """Seconds between two looks at whether the job lives."""
+    look_every: Callable[[], float] = lambda: 1.0
+    """Returns seconds until the next look at whether the job lives."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for the replicas, currency per hour; `None` takes the prices of their
     node types."""
@@ -103,7 +103,6 @@ def assemble(
     loops = replace(
         assembly.loop_settings(app, policy=policy),
         phase=around.phase,
-        look_every=around.look_every,
     )
     managers = assembly.operator_managers(app, policy=policy)
     rescaler = Rescaler(
@@ -155,6 +154,7 @@ def assemble(
         store=around.store,
         memory=_memory(app, around, loops, managers, manager),
         clock=around.clock,
+        look_every=around.look_every,
         on_tick=around.on_tick,
         on_event=around.on_event,
     )

@@ -6,7 +6,7 @@ calls its kernels for all operators, `KernelPolicy` for one.
 
 from __future__ import annotations
 
-import math
+import weakref
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
+from weir_policies.kernels.rooms import PAGE, Berth, Room, move_in
 from weir_policies.kernels.tables import grow
 from weir_policies.kernels.view import (
     AGGREGATION,
@@ -46,7 +48,7 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.staying import find_unknown, hold
 from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 1
+VERSION = 2
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has room at first; it grows."""
 
@@ -78,7 +80,7 @@ class Algorithm:
     """One call decides for all operators."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class _Mind:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
@@ -86,6 +88,28 @@ class _Mind:
     memory: Memory
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
+    berth: Berth | None = None
+    """Where the memory's tables are; `None` in the memory of the process."""
+
+    def settle(self, memory: Memory, room: Room | None) -> None:
+        """Take over a memory, its tables in the room, should there be one."""
+        if memory is self.memory and (room is None) == (self.berth is None):
+            return
+        self.memory = memory
+        if room is not None:
+            self.memory, self.berth = move_in(memory, room)
+            # With whatever ends the mind, the place of its tables is free again.
+            weakref.finalize(self, self.berth.leave).atexit = False
+
+    def be_ready(self) -> None:
+        """See to it that its tables can be written to."""
+        if self.berth is not None:
+            self.berth.be_ready()
+
+    def rest(self) -> None:
+        """Say that its tables are not used for a while."""
+        if self.berth is not None:
+            self.berth.rest()
 
 
 class KernelPolicy:
@@ -100,6 +124,13 @@ class KernelPolicy:
         self._rng = rng
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
         self._mind: _Mind | None = None
+        self._room: Room | None = None
+
+    def keep_in(self, room: Room) -> None:
+        """Keep tables in a room from now on."""
+        self._room = room
+        if self._mind is not None:
+            self._mind.settle(self._mind.memory, room)
 
     def compile(self) -> None:
         """Compile the kernels now, or load them: the first run on a machine takes a while."""
@@ -122,7 +153,9 @@ class KernelPolicy:
         view.draws[0] = self._draws
         self._algorithm.decide(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
-        return self._algorithm.explain(observation, target, view, memory)
+        decision = self._algorithm.explain(observation, target, view, memory)
+        mind.rest()
+        return decision
 
     def train(self, observation: Observation, rates: Floats) -> None:
         """Let an offline algorithm learn before the first tick; others need not.
@@ -135,8 +168,9 @@ class KernelPolicy:
             return
         mind = self._recall(observation)
         fill_present(mind.view, observation)
-        mind.memory = self._algorithm.train(mind.view, mind.memory, rates)
+        mind.settle(self._algorithm.train(mind.view, mind.memory, rates), self._room)
         mind.taught = True
+        mind.rest()
 
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
@@ -147,10 +181,12 @@ class KernelPolicy:
         mind = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
+        mind.be_ready()
         fill_interval(mind.view, transition)
         self._algorithm.learn(0, mind.view, mind.memory)
-        mind.memory = grow(mind.memory)
+        mind.settle(grow(mind.memory), self._room)
         mind.taught = True
+        mind.rest()
         if self._algorithm.draws:
             self._draws = self._rng.random(2)
 
@@ -164,6 +200,7 @@ class KernelPolicy:
             state["memory"] = {
                 name: pack_array(array) for name, array in self._mind.memory._asdict().items()
             }
+            self._mind.rest()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -182,11 +219,9 @@ class KernelPolicy:
         self._mind = None
         if "memory" in state:
             node_types, replicas = state["shape"]
-            self._mind = _Mind(
-                empty_view(operators=1, node_types=node_types, max_replicas=replicas),
-                Memory(**{name: unpack_array(array) for name, array in state["memory"].items()}),
-                taught=True,
-            )
+            view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
+            arrays = {name: unpack_array(array) for name, array in state["memory"].items()}
+            self._mind = self._begin(view, Memory(**arrays), taught=True)
 
     def _recall(self, observation: Observation) -> _Mind:
         """Return the view and the memory, new ones where the model's shape is new."""
@@ -196,9 +231,15 @@ class KernelPolicy:
             view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
             fill_model(view, 0, model)
             fill_present(view, observation)
-            self._mind = _Mind(view, self._algorithm.prepare(view, TICKS_AHEAD), taught=False)
+            memory = self._algorithm.prepare(view, TICKS_AHEAD)
+            self._mind = self._begin(view, memory, taught=False)
         fill_model(self._mind.view, 0, model)
         return self._mind
+
+    def _begin(self, view: View, memory: Memory, *, taught: bool) -> _Mind:
+        mind = _Mind(view, memory, taught=taught)
+        mind.settle(memory, self._room)
+        return mind
 
 
 def fill_model(view: View, o: int, model: OperatorModel) -> None:
@@ -287,15 +328,28 @@ def _shape(view: View) -> tuple[int, int]:
 def pack_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return an array as JSON values, bit for bit: NaN and infinity have no number there.
 
-    Packed tightly, because a policy's state is written after every tick and its tables are mostly
-    empty: the planner's 4 MB become some 20 kB.
+    Packed tightly, because tables are mostly empty: the planner's 4 MB become some 20 kB. Pages of
+    zeros are left out before anything is compressed, which takes ten times as long as to look.
     """
-    packed = zlib.compress(array.tobytes(), level=1)
+    content = np.frombuffer(array.tobytes(), dtype=np.uint8)
+    used = _used_pages(content)
+    packed = zlib.compress(b"".join(content[begin:end].tobytes() for begin, end in used), level=1)
     return {
         "type": array.dtype.str,
         "shape": list(array.shape),
+        "used": used,
         "data": b64encode(packed).decode("ascii"),
     }
+
+
+def _used_pages(content: NDArray[np.uint8]) -> list[list[int]]:
+    """Return where bytes are not all zero: stretches of whole pages, `[[begin, end], ...]`."""
+    pages = -(-content.size // PAGE)
+    padded = np.zeros(pages * PAGE, dtype=np.uint8)
+    padded[: content.size] = content
+    used = padded.view(np.uint64).reshape(pages, PAGE // 8).any(axis=1)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
+    return (edges.reshape(-1, 2) * PAGE).tolist()
 
 
 def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
@@ -304,7 +358,14 @@ def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     Raises:
         StateError: Its numbers do not fill its shape.
     """
-    array = np.frombuffer(zlib.decompress(b64decode(packed["data"])), dtype=packed["type"])
-    if array.size != math.prod(packed["shape"]):
-        raise StateError(f"Expected an array of shape {packed['shape']}, got {array.size} numbers")
-    return array.reshape(packed["shape"]).copy()
+    array = np.zeros(packed["shape"], dtype=packed["type"])
+    content = array.reshape(-1).view(np.uint8)
+    data = np.frombuffer(zlib.decompress(b64decode(packed["data"])), dtype=np.uint8)
+    places = [content[begin:end] for begin, end in packed["used"]]
+    if data.size != sum(place.size for place in places):
+        raise StateError(f"Expected an array of shape {packed['shape']}, got {data.size} bytes")
+    begin = 0
+    for place in places:
+        place[:] = data[begin : begin + place.size]
+        begin += place.size
+    return array

@@ -1,0 +1,75 @@
+"""Where a policy's tables are kept, should it be elsewhere than in the memory of the process.
+
+A planner's tables are some 4 MB per operator, of which a decision reads a few pages. A controller
+of ten thousand operators therefore keeps them in a room of its own, such as a file that is mapped;
+what a policy learns and decides is the same wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weir_policies.kernels.view import Memory
+
+SMALL = 1 << 14
+"""Bytes up to which an array stays in the memory of the process."""
+PAGE = 4096
+"""Bytes that are looked at, and copied, as one."""
+
+
+class Berth(Protocol):
+    """The place of one policy's tables in a room."""
+
+    @property
+    def arrays(self) -> Sequence[NDArray[np.uint8]]:
+        """The bytes of each table, at first all zero."""
+        ...
+
+    def be_ready(self) -> None:
+        """See to it that the tables can be written to; whoever cannot raises its own error."""
+        ...
+
+    def rest(self) -> None:
+        """Say that the tables are not used for a while."""
+        ...
+
+    def leave(self) -> None:
+        """Give the place back; the arrays must not be used any more."""
+        ...
+
+
+class Room(Protocol):
+    """Gives places to tables."""
+
+    def take_in(self, sizes: Sequence[int]) -> Berth:
+        """Return a place for tables of so many bytes each."""
+        ...
+
+
+def move_in(memory: Memory, room: Room) -> tuple[Memory, Berth]:
+    """Return the memory with its large arrays in a room; pages of zeros are not touched there."""
+    large = {
+        name: np.ascontiguousarray(array)
+        for name, array in memory._asdict().items()
+        if array.nbytes > SMALL
+    }
+    berth = room.take_in([array.nbytes for array in large.values()])
+    moved: dict[str, np.ndarray[Any, Any]] = {}
+    for (name, array), place in zip(large.items(), berth.arrays, strict=True):
+        _copy_used_pages(array.reshape(-1).view(np.uint8), place)
+        moved[name] = place.view(array.dtype).reshape(array.shape)
+    return memory._replace(**moved), berth
+
+
+def _copy_used_pages(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
+    """Copy what is not zero, page by page."""
+    whole = source.size // PAGE * PAGE
+    pages = source[:whole].view(np.uint64).reshape(-1, PAGE // 8)
+    for page in np.flatnonzero(pages.any(axis=1)):
+        target[page * PAGE : (page + 1) * PAGE] = source[page * PAGE : (page + 1) * PAGE]
+    if source[whole:].any():
+        target[whole:] = source[whole:]

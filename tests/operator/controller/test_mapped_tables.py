@@ -1,0 +1,79 @@
+"""Tables of policies in mapped files."""
+
+import os
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weir_operator.controller import mapped_tables
+from weir_operator.controller.mapped_tables import MappedTables
+from weir_operator.errors import PermanentError, TemporaryError
+
+
+def test_what_is_written_stands_there_after_a_rest(tmp_path):
+    berth = MappedTables(tmp_path).take_in([10_000, 300])
+    berth.arrays[0][:] = 7
+    berth.arrays[1][299] = 9
+
+    berth.rest()
+
+    assert berth.arrays[0].tolist() == [7] * 10_000
+    assert berth.arrays[1][299] == 9
+
+
+def test_tables_of_two_policies_do_not_touch(tmp_path):
+    room = MappedTables(tmp_path)
+    one, other = room.take_in([5000]), room.take_in([5000])
+
+    one.arrays[0][:] = 255
+
+    assert not other.arrays[0].any()
+
+
+def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
+    room = MappedTables(tmp_path)
+    left = room.take_in([5000])
+    left.arrays[0][:] = 255
+    address = left.arrays[0].ctypes.data
+
+    left.leave()
+    taken = room.take_in([5000])
+
+    assert taken.arrays[0].ctypes.data == address
+    assert not taken.arrays[0].any()
+
+
+def test_tables_larger_than_a_file_get_one_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_tables, "CHUNK", 4096)
+
+    berth = MappedTables(tmp_path).take_in([10_000, 10_000])
+    berth.arrays[1][:] = 1
+
+    assert not berth.arrays[0].any()
+    assert np.all(berth.arrays[1] == 1)
+
+
+def test_files_of_tables_have_no_name(tmp_path):
+    room = MappedTables(tmp_path)
+
+    room.take_in([5000])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_where_the_disk_is_nearly_full(tmp_path, monkeypatch):
+    berth = MappedTables(tmp_path).take_in([5000])
+    disk = SimpleNamespace(f_bavail=mapped_tables.RESERVE // 4096 - 1, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda folder: disk)
+
+    with pytest.raises(TemporaryError, match="nearly full"):
+        berth.be_ready()
+
+
+def test_a_folder_that_is_not_there_is_told_of(tmp_path):
+    shutil.rmtree(tmp_path)
+
+    with pytest.raises(PermanentError, match=r"Expected .* to be writable"):
+        MappedTables(tmp_path).take_in([5000])
