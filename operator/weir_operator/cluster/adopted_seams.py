@@ -61,6 +61,10 @@ class AdoptedRuntime:
         """Refuse."""
         _refuse("start TaskManagers")
 
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Refuse."""
+        _refuse("stop TaskManagers")
+
     async def stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
         _refuse("stop TaskManagers")

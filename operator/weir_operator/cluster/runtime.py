@@ -121,6 +121,11 @@ class KubernetesRuntime:
             finally:
                 self._seen = None
 
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Tell the cluster which TaskManagers are the next to go."""
+        async with self._changing:
+            await self._task_managers.prepare_stop(ids)
+
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until Flink counts on them no more.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from weir_operator.cluster import manifests
@@ -24,6 +24,7 @@ from weir_operator.runtime.seam import Replica, ReplicaSpec
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 FIRST_TO_GO = "-2147483647"
+LIKE_ANY = "0"
 CREATION_LIMIT = 15.0
 """Seconds in which the cluster makes the pods of a ReplicaSet, wherever they are to run then."""
 CHOICE_LIMIT = 2.0
@@ -80,6 +81,17 @@ class TaskManagerPods:
         return tuple(
             name for each in started if not isinstance(each, BaseException) for name in each
         )
+
+    async def prepare_stop(self, ids: Iterable[str]) -> None:
+        """Mark these as the first of their groups to go.
+
+        A second or more before they do: a kubelet that has just seen any change of a pod, a mark
+        included, heeds its deletion up to a second later.
+        """
+        chosen = set(ids)
+        alive = await self._alive()
+        for group in {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}:
+            await self._mark([pod for pod in alive if _group(pod) == group], chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
         """End these, by their ReplicaSets, and wait until they are told to end.
@@ -166,8 +178,7 @@ class TaskManagerPods:
     ) -> None:
         """Take the chosen pods out of a group, and nobody else."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
-        for pod in leaving:
-            await self._mark(pod)
+        await self._mark(members, chosen)
         name, staying = _owner(leaving[0]), len(members) - len(leaving)
         if any(_is_made_otherwise(pod, pods, group) for pod in leaving):
             # What replaces a lost one must not be made as those that leave.
@@ -183,14 +194,22 @@ class TaskManagerPods:
                 )
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
 
-    async def _mark(self, pod: Body) -> None:
-        try:
-            await self._objects.api.patch(
-                self._objects.path("Pod", pod["metadata"]["name"]),
-                {"metadata": {"annotations": {DELETION_COST: FIRST_TO_GO}}},
-            )
-        except (NotFoundError, ConflictError):
-            return  # gone by itself, or changed while it goes
+    async def _mark(self, members: Sequence[Body], chosen: Collection[str]) -> None:
+        """Let the chosen pods of a group be the first to go, and no other."""
+        if all(pod["metadata"]["name"] in chosen for pod in members):
+            return  # there is nothing to choose
+        for pod in members:
+            name = pod["metadata"]["name"]
+            cost = FIRST_TO_GO if name in chosen else LIKE_ANY
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get(DELETION_COST, LIKE_ANY) == cost:
+                continue
+            # It may have gone by itself, or change while it goes.
+            with suppress(NotFoundError, ConflictError):
+                await self._objects.api.patch(
+                    self._objects.path("Pod", name),
+                    {"metadata": {"annotations": {DELETION_COST: cost}}},
+                )
 
     async def _wait_until_told(self, group: Group, names: set[str]) -> None:
         began = _now()

@@ -125,6 +125,12 @@ class Rescaler:
 
         await self._runtime.start(missing_replicas(await remaining(), journal.wanted))
 
+        leave_job = journal.kind is Kind.RESCALE and not journal.is_back
+        if leave_job:
+            stay = {replica.id for replica in await remaining()}
+            alive = await self._runtime.replicas()
+            await self._runtime.prepare_stop([each.id for each in alive if each.id not in stay])
+
         async def lacking() -> bool | None:
             present = await remaining()
             if missing_replicas(present, journal.wanted):
@@ -141,7 +147,6 @@ class Rescaler:
                 raise absence
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
-        leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         if leave_job:
             # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
             await self._give_sizes(await remaining(), journal)

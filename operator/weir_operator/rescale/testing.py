@@ -86,6 +86,8 @@ class FakeWorld:
         """Whether it was told a revision at all."""
         self.lost_places: set[str] = set()
         """Short names of places that no node offers."""
+        self.about_to_go: set[str] = set()
+        """TaskManagers whose end was announced while a job ran."""
         self._next = 0
         self._registered: set[str] = set()
 
@@ -131,6 +133,11 @@ class FakeWorld:
             self.alive[replica.id] = replica
             ids.append(replica.id)
         return tuple(ids)
+
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Note who is about to go while a job runs."""
+        if self.running():
+            self.about_to_go |= set(ids)
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End at once."""

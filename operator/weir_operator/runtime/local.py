@@ -136,6 +136,9 @@ class LocalRuntime:
                 wanted, address=self._job_manager.address, storage=self._job_manager.storage
             )
 
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Do nothing: a process ends as soon as it is told to."""
+
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers, wait until they are gone, from Flink's list too.
 

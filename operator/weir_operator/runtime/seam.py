@@ -97,6 +97,12 @@ class Runtime(Protocol):
         """
         ...
 
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Get ready to end these TaskManagers, so that `stop` takes no longer than it must.
+
+        Touches nothing that runs, and binds nobody: they may go on, and others be ended.
+        """
+
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until they are gone; unknown ids are already gone."""
 

@@ -32,6 +32,7 @@ class Cluster:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.quota: int | None = None
+        self.patched: list[str] = []
         self._next = 0
 
     async def get(self, path):
@@ -54,6 +55,7 @@ class Cluster:
         self._control()
 
     async def patch(self, path, body, content_type=""):
+        self.patched.append(path)
         self.objects[path] = merge(await self.get(path), body)
         self._control()
 
@@ -153,6 +155,28 @@ async def test_exactly_the_chosen_replicas_end(task_managers, pods):
     await task_managers.stop(pods, [first])
 
     assert {each.id for each in await task_managers.replicas(pods)} == {second, third}
+
+
+async def test_what_was_made_ready_to_go_ends_without_another_change_of_its_pod(
+    task_managers, pods, cluster
+):
+    first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
+    await task_managers.prepare_stop([first])
+    cluster.patched.clear()
+
+    await task_managers.stop(pods, [first])
+
+    assert {each.id for each in await task_managers.replicas(pods)} == {second, third}
+    assert not [path for path in cluster.patched if path.rpartition("/")[2] == first]
+
+
+async def test_what_was_made_ready_to_go_may_stay_after_all(task_managers, pods):
+    first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
+    await task_managers.prepare_stop([first])
+
+    await task_managers.stop(pods, [third])
+
+    assert {each.id for each in await task_managers.replicas(pods)} == {first, second}
 
 
 async def test_a_chosen_replica_that_is_passed_over_ends_all_the_same(task_managers, pods, cluster):

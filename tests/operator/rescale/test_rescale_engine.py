@@ -83,6 +83,18 @@ async def test_a_first_start_submits_the_job_at_the_target():
     )
 
 
+async def test_who_is_to_go_is_announced_while_the_job_runs():
+    bench = await Bench().started()
+    await bench.change(TWO)
+    before = set(bench.world.alive)
+
+    await bench.change({"match": {"large/1": 1}})
+
+    gone = before - set(bench.world.alive)
+    assert len(gone) == 1
+    assert gone <= bench.world.about_to_go
+
+
 async def test_a_rescale_goes_on_from_its_savepoint_with_the_new_parallelism():
     bench = await Bench().started()
 
