@@ -53,6 +53,8 @@ def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspec
     measured = tick.sight.response(statistic)
     seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
     sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
+    if tick.infeasible:
+        sentence = f"{sentence}; {tick.infeasible}"
     if tick.violated:
         return Aspect("ObjectiveMet", "False", "Violated", sentence)
     return Aspect("ObjectiveMet", "True", "WithinBound", sentence)

@@ -20,6 +20,7 @@ from weir_operator.cluster.manifests_flink import METRICS_PORT
 from weir_operator.cluster.manifests_pod import CONTAINER
 from weir_operator.runtime.seam import Replica
 
+_CAUSED_BY = "Caused by:"  # before each cause of a Java exception, the innermost last
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a container waits for in the normal course of things."""
 
@@ -78,7 +79,7 @@ def waiting_for(pod: Body) -> str:
     if not reason or reason in _STARTING:
         return ""
     last = _main_status(pod).get("lastState", {}).get("terminated", {})
-    told = _last_line(last.get("message", "")) or waiting.get("message", "")
+    told = _cause(last.get("message", "")) or waiting.get("message", "")
     return f"{reason}: {told}".rstrip(": ")
 
 
@@ -145,8 +146,11 @@ def _main_status(pod: Body) -> Mapping[str, Any]:
     return {}
 
 
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2].strip()
+def _cause(text: str) -> str:
+    """Return what a container's last words are about: the innermost cause, else the last line."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    causes = [line for line in lines if line.startswith(_CAUSED_BY)]
+    return causes[-1].removeprefix(_CAUSED_BY).strip() if causes else "".join(lines[-1:])
 
 
 def _unix(time: str | None) -> float:

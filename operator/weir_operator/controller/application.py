@@ -19,7 +19,7 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.controller.acting import Action, Actor, expect_response
-from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.application_manager import ApplicationManager, Shares
 from weir_operator.controller.binding import say_what_binds
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fallback import Blindness, answer_outage
@@ -35,7 +35,7 @@ from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import TemporaryError
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import AppStatus, FullPool, StatusStore
 from weir_operator.streamapp.models import Mode
@@ -59,6 +59,8 @@ class Tick:
     verdicts: Mapping[str, str]
     held: str
     """Why nothing was decided, one sentence; empty where it was."""
+    infeasible: str = ""
+    """Why the objective cannot be kept, one sentence; empty where it can, or nobody knows."""
     dataflow: Dataflow | None
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
@@ -196,8 +198,8 @@ class ApplicationController:
         settings = self._settings
         self._am.see_output(mean=sight.output.mean, quantile=sight.response(settings.statistic))
         fits = self._lifecycle.fits(status.deployments)
-        budgets, infeasible = self._share(flow if fits else None)
-        held = self._find_reason_to_hold(view, directives, fits) or infeasible
+        shares = self._share(flow if fits else None)
+        budgets, held = shares.budgets, self._find_reason_to_hold(view, directives, fits)
         tick = Tick(
             now=now,
             sight=sight,
@@ -207,18 +209,16 @@ class ApplicationController:
             proposals={},
             verdicts={},
             held=held,
+            infeasible=shares.infeasible,
             dataflow=flow,
             guards=guards,
             full=tuple(each for each in status.full if each.until > now),
         )
-        seen = {}
-        if sight.app is not None and (not held or held == infeasible):
-            # An objective out of reach may be a first, wrong belief: it goes on being corrected.
-            seen = self._watcher.observe(view, status, budgets)
         if held or sight.app is None or flow is None:
             for manager in self._managers.values():
                 manager.skip()
             return tick
+        seen = self._watcher.observe(view, status, budgets)
         proposals = {
             name: Proposal(observation=each, decision=self._managers[name].propose(each))
             for name, each in seen.items()
@@ -307,18 +307,11 @@ class ApplicationController:
             self._am.pay_shared(self._clock.now())
         self._actor.begin(action)
 
-    def _share(self, flow: Dataflow | None) -> tuple[Mapping[str, float], str]:
-        """Return the budgets, or none and why the objective cannot be kept; the job runs on."""
-        if flow is None:
-            return {}, ""
-        infeasible = ""
-        budgets: Mapping[str, float] = {}
-        try:
-            budgets = self._am.share(flow, self._managers)
-        except PermanentError as error:
-            infeasible = str(error)
-        self._notices.tell_while("ObjectiveInfeasible", infeasible)
-        return budgets, infeasible
+    def _share(self, flow: Dataflow | None) -> Shares:
+        shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
+        if flow is not None:
+            self._notices.tell_while("ObjectiveInfeasible", shares.infeasible)
+        return shares
 
     def _find_reason_to_hold(self, view: View, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

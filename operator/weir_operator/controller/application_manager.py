@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from weir_operator.controller.guards import Guard, direction_of, refuse_change
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.shared_restarts import SharedRestarts
-from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import FailedDeployment
 from weir_policies.application_manager.arbitration import (
@@ -30,6 +30,9 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.queueing import least_response_time
 from weir_policies.promise import NEEDED, ChangeKind, Observation
 
+WITHIN_REACH = 1.5
+"""How many times the least possible response time is aimed at where the objective is below that:
+half of it again leaves room for some waiting, and a price that somebody might pay."""
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
 
@@ -37,6 +40,16 @@ _TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
 """Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
 _SLOWLY = 0.2
 """Weight of a new interval in the ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What of the objective each operator may use."""
+
+    budgets: Mapping[str, float]
+    """Seconds of mean response time."""
+    infeasible: str = ""
+    """Why the objective cannot be kept, so that what comes close is shared; empty where it can."""
 
 
 class ApplicationManager:
@@ -85,13 +98,31 @@ class ApplicationManager:
         ratio = max(1.0, quantile / mean)
         self._tail += _SLOWLY * (ratio - self._tail)
 
-    def share(
-        self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]
-    ) -> dict[str, float]:
+    def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
 
+        An objective out of reach is told, and what comes close to it is shared instead: a job that
+        is overloaded besides is not left to it.
+        """
+        try:
+            bound = self._bound / self._tail
+            return Shares(self._share(dataflow, managers, bound, self._sink_bounds))
+        except _OutOfReachError as error:
+            near = WITHIN_REACH * error.possible
+            ends = {sink: max(end, near * self._tail) for sink, end in self._sink_bounds.items()}
+            return Shares(self._share(dataflow, managers, max(bound, near), ends), str(error))
+
+    def _share(
+        self,
+        dataflow: Dataflow,
+        managers: Mapping[str, OperatorManager],
+        bound: float,
+        sink_bounds: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Return the budgets within a bound on the mean.
+
         Raises:
-            PermanentError: The objective cannot be kept; names the least possible bound.
+            _OutOfReachError: It cannot be kept; names the least possible one.
         """
         least = {name: _least(manager) for name, manager in managers.items()}
         fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
@@ -101,19 +132,17 @@ class ApplicationManager:
         budgets = {name: least[name] for name in fixed}
         if scaled is None:
             return budgets
-        bound = self._bound / self._tail
+        floors = {name: least[name] for name in scaled.operators}
+        # Both may lie on paths of their own, so together they may exceed the longest path.
+        possible = reserved + scaled.response_time(floors)
+        ends = self._bound_ends(dataflow, scaled, least, own, sink_bounds, possible)
         try:
             if bound <= reserved:
-                raise InfeasibleObjectiveError("", least=dataflow.response_time(least))
-            budgets |= share_budgets(
-                scaled,
-                bound - reserved,
-                least={name: least[name] for name in scaled.operators},
-                sink_bounds=self._bound_ends(dataflow, scaled, least, own),
-            )
+                raise InfeasibleObjectiveError("", least=possible)
+            budgets |= share_budgets(scaled, bound - reserved, least=floors, sink_bounds=ends)
         except InfeasibleObjectiveError as error:
-            raise _infeasible(
-                "responseTime", self._bound, dataflow.response_time(least) * self._tail
+            raise _OutOfReachError(
+                "responseTime", self._bound, dataflow.response_time(least) * self._tail, possible
             ) from error
         return budgets
 
@@ -216,19 +245,23 @@ class ApplicationManager:
         scaled: Dataflow,
         least: Mapping[str, float],
         own: Mapping[str, float],
+        sink_bounds: Mapping[str, float],
+        possible: float,
     ) -> dict[str, float]:
         """Return the bounds of paths as what is left of them at the ends of the scaled graph.
 
         A sink is often fixed, so its bound is that of the scaled operators before it.
         """
         ends: dict[str, float] = {}
-        for sink, bound in self._sink_bounds.items():
+        for sink, bound in sink_bounds.items():
             if sink not in dataflow.operators:
                 continue
             path = dataflow.leading_to(sink)
-            possible = path.response_time({name: least[name] for name in path.operators})
-            if bound / self._tail <= possible:
-                raise _infeasible(f"paths[{sink}].responseTime", bound, possible * self._tail)
+            shortest = path.response_time({name: least[name] for name in path.operators})
+            if bound / self._tail <= shortest:
+                raise _OutOfReachError(
+                    f"paths[{sink}].responseTime", bound, shortest * self._tail, possible
+                )
             left = bound / self._tail - path.response_time(
                 {name: own[name] for name in path.operators}
             )
@@ -293,12 +326,18 @@ def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, s
     return barred
 
 
-def _infeasible(field: str, bound: float, possible: float) -> PermanentError:
-    """Return the refusal; what is possible is rounded up, so that a bound just above it is."""
-    return PermanentError(
-        f"spec.objective.{field}: expected more than {math.ceil(possible * 1000)} ms, the least "
-        f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster pool"
-    )
+class _OutOfReachError(Exception):
+    """No deployment keeps the objective."""
+
+    def __init__(self, field: str, bound: float, least: float, possible: float) -> None:
+        """Word the refusal; the least is rounded up, so that a bound just above it is none."""
+        super().__init__(
+            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} ms, the least "
+            f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster "
+            "pool"
+        )
+        self.possible = possible
+        """Seconds of mean response time without any load."""
 
 
 def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:

@@ -120,3 +120,22 @@ def test_a_spot_notice_is_going():
 
 def test_a_node_with_other_taints_stays():
     assert node_is_going(node(taints=[{"key": "dedicated", "effect": "NoSchedule"}])) == ""
+
+
+def test_of_a_java_program_that_ended_the_innermost_cause_is_said():
+    last_words = (
+        "ERROR ClusterEntrypoint - Could not start cluster entrypoint.\n"
+        "Caused by: java.util.concurrent.CompletionException: it failed\n"
+        "\tat java.base/Thread.run\n"
+        "Caused by: java.io.FileNotFoundException: /flink-data is not writable\n"
+        "\t... 8 more\n"
+        "WARN CoordinatedShutdown - Could not addJvmShutdownHook\n"
+    )
+    status = container(
+        state={"waiting": {"reason": "CrashLoopBackOff"}},
+        lastState={"terminated": {"message": last_words}},
+    )
+
+    assert waiting_for(pod(status=status)) == (
+        "CrashLoopBackOff: java.io.FileNotFoundException: /flink-data is not writable"
+    )

@@ -156,16 +156,23 @@ async def test_a_change_that_did_worse_is_taken_back_and_remembered_as_failed(st
     assert "ChangeDidWorse" in stage.reasons
 
 
-async def test_an_infeasible_objective_holds_with_the_least_possible_bound(stage_of):
+async def test_an_objective_out_of_reach_is_told_with_the_least_possible_bound(stage_of):
     stage = await stage_of(objective={"responseTime": "5ms"}).started()
-    await stage.ticks(2)  # what a record takes is learned first
-    [job] = stage.world.running()
 
-    taken = await stage.ticks(3)
+    taken = await stage.ticks(5)  # what a record takes is learned first
 
-    assert "the least possible on these pools, got 5 ms" in taken[-1].held
+    assert "the least possible on these pools, got 5 ms" in taken[-1].infeasible
     assert stage.reasons.count("ObjectiveInfeasible") == 1
-    assert stage.world.running() == [job]
+
+
+async def test_a_job_that_is_overloaded_is_scaled_though_its_objective_is_out_of_reach(stage_of):
+    stage = await stage_of(objective={"responseTime": "5ms"}).started()
+    stage.put_under(90, busy=1.0)
+
+    taken = await stage.ticks(10)
+
+    assert any(tick.infeasible and tick.proposals and not tick.held for tick in taken)
+    assert stage.ends("Rescale") != []
 
 
 async def test_an_objective_that_only_a_wrong_belief_put_out_of_reach_comes_back(stage_of):
@@ -176,8 +183,8 @@ async def test_an_objective_that_only_a_wrong_belief_put_out_of_reach_comes_back
 
     taken = await stage.ticks(200)
 
-    assert infeasible.held.startswith("spec.objective.responseTime")
-    assert taken[-1].held == ""
+    assert infeasible.infeasible.startswith("spec.objective.responseTime")
+    assert taken[-1].infeasible == ""
 
 
 async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(stage_of):
