@@ -96,7 +96,7 @@ def simulate_deep(
     if algorithm is None:
         raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
     _refuse_what_differs([experiment for experiment, _ in runs])
-    scenes = [set_scene(experiment, seed=seed, one_step=True) for experiment, seed in runs]
+    scenes = [set_scene(experiment, seed=seed, policy=policy) for experiment, seed in runs]
     worlds = _stack(scenes)
     rates = _gather_rates(runs, scenes)  # slots x r
     changes = _by_slot(scenes)

@@ -12,16 +12,18 @@ the operators as the world and as the policy knows them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from weir_policies import registry
-from weir_policies.application_manager.budgets import share_equally
+from weir_policies.application_manager.budgets import share_budgets, share_equally
 from weir_policies.model import dataflow as graph
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Aggregation, Neighbourhood, Sharing
+from weir_policies.model.queueing import least_response_time
+from weir_policies.promise import Aggregation, Neighbourhood, OperatorModel, Sharing
 from weir_simulator.experiment_rules import judge, judge_policy, judge_trace
 from weir_simulator.section import (
     AboveZero,
@@ -60,8 +62,8 @@ class Operator(Section):
     network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
     """Seconds per record on the wire before the operator."""
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
-    """Seconds of response time granted to it; `None` is the bound divided by the number of
-    operators on the longest path through it."""
+    """Seconds of response time granted to it; `None` is a share of the bound, equal for the papers'
+    policies, else according to the least time that it needs (`Experiment.share_bound`)."""
 
 
 class Edge(Section):
@@ -283,14 +285,28 @@ class Experiment(Section):
             ),
         )
 
-    @property
-    def budgets(self) -> dict[str, float]:
-        """Seconds of response time granted to each operator."""
-        shares = share_equally(self.dataflow, self.objective.response_time)
-        return {
-            operator.name: shares[operator.name] if operator.budget is None else operator.budget
-            for operator in self.operators
-        }
+    def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
+        """Return seconds of response time granted to each operator.
+
+        The papers' policies get equal quotas of the bound. Ours get the operator's least response
+        time and more by `share_budgets`, as from the controller; where the bound cannot be kept at
+        all, equal quotas again.
+
+        Args:
+            policy: Its name.
+            models: The operators as they are believed to be.
+
+        Raises:
+            UnknownPolicyError: No policy has this name.
+        """
+        bound = self.objective.response_time
+        shares = share_equally(self.dataflow, bound)
+        least = {model.name: least_response_time(model) for model in models}
+        feasible = self.dataflow.response_time(least) < bound
+        if feasible and registry.neighbourhood(policy) is Neighbourhood.ANY:
+            shares = share_budgets(self.dataflow, bound, least=least)
+        own = {each.name: each.budget for each in self.operators if each.budget is not None}
+        return shares | own
 
     @property
     def initial_deployment(self) -> Deployment:

@@ -92,6 +92,7 @@ class _World:
         self.node_types = models[0].node_types
         believed = believed_models(experiment, np.random.default_rng([seed, 0]))
         fed = {edge.target for edge in self.dataflow.edges}
+        budgets = experiment.share_bound(policy, believed)
         self.operators: dict[str, PlainOperator] = {}
         for row, truth in enumerate(models):
             rng = policy_generator(seed, row)
@@ -101,7 +102,7 @@ class _World:
                 nominal=self.node_types,
                 believed=believed[row],
                 policy=registry.build(policy, rng=rng, parameters=settings),
-                budget=experiment.budgets[truth.name],
+                budget=budgets[truth.name],
                 source=truth.name not in fed,
                 seed=seed,
                 spread=world.replica_spread,

@@ -133,7 +133,7 @@ def run_compiled(
     """Run a compiled policy; fill the outcome, return the loop's wall time, s, and the memory."""
     from weir_simulator.world import run_world  # compiles when it is first imported
 
-    scene = set_scene(experiment, seed=seed, one_step=experiment.moves_by_one(policy))
+    scene = set_scene(experiment, seed=seed, policy=policy)
     memory = algorithm.prepare(scene.view, trace.size)
     if algorithm.train is not None:
         memory = algorithm.train(scene.view, memory, training_rates(experiment, policy))

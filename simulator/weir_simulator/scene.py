@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,20 +50,26 @@ class Scene:
     changes: Changes
 
 
-def set_scene(experiment: Experiment, *, seed: int, one_step: bool) -> Scene:
+def set_scene(experiment: Experiment, *, seed: int, policy: str) -> Scene:
     """Return the world of an experiment before its first slot.
 
     Args:
         experiment: What to set up.
         seed: Decides everything that happens by chance.
-        one_step: Whether a decision moves one replica at most.
+        policy: Name of the one that scales: whether it moves one replica at most, and how the bound
+            is shared, depends on it.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
     """
     models = true_models(experiment)
     believed = believed_models(experiment, np.random.default_rng([seed, 0]))
     rules = make_rules(experiment, seed=seed)
-    truth = _see(experiment, models, one_step=one_step)
+    budgets = experiment.share_bound(policy, believed)
+    one_step = experiment.moves_by_one(policy)
+    truth = _see(experiment, models, budgets, one_step=one_step)
     # What a policy knows for certain is the same array: what happens to one is seen in the other.
-    view = _see(experiment, believed, one_step=one_step)._replace(
+    view = _see(experiment, believed, budgets, one_step=one_step)._replace(
         counts=truth.counts, joined=truth.joined, price=truth.price
     )
     state = _begin(experiment)
@@ -104,7 +110,13 @@ def pools_of(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(each.pool_name for each in experiment.node_types))
 
 
-def _see(experiment: Experiment, models: Sequence[OperatorModel], *, one_step: bool) -> View:
+def _see(
+    experiment: Experiment,
+    models: Sequence[OperatorModel],
+    budgets: Mapping[str, float],
+    *,
+    one_step: bool,
+) -> View:
     """Return a view of the operators at rest, without deployments."""
     names = [model.name for model in models]
     dataflow = experiment.dataflow
@@ -118,7 +130,7 @@ def _see(experiment: Experiment, models: Sequence[OperatorModel], *, one_step: b
     for row, edge in enumerate(edges):
         view.edges[row] = names.index(edge.source), names.index(edge.target)
         view.selectivity[row] = edge.selectivity
-    budgets, weights = experiment.budgets, experiment.weights
+    weights = experiment.weights
     for o, model in enumerate(models):
         fill_model(view, o, model)
         view.rules[o, STEP] = one_step

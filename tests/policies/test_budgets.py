@@ -64,14 +64,18 @@ def test_no_path_is_given_more_than_the_bound_and_every_operator_is_on_one_that_
     assert all(length == pytest.approx(BOUND, rel=1e-6) for length in through.values())
 
 
-def test_an_operator_gets_at_least_the_time_that_it_cannot_do_without():
+def test_three_quarters_of_the_spare_time_go_by_the_time_that_an_operator_cannot_do_without():
     least = {"1": 0.15, "2": 0.01, "3": 0.01, "4": 0.01, "5": 0.01}
 
     budgets = share_budgets(COMPLEX, BOUND, least=least)
 
-    spare = (BOUND - 0.17) / 3
-    assert budgets["1"] == pytest.approx(0.15 + spare)
-    assert budgets["3"] == pytest.approx(0.01 + spare)
+    spare = BOUND - 0.17
+    assert budgets["1"] == pytest.approx(0.15 + spare * (0.25 / 3 + 0.75 * 0.15 / 0.17))
+    assert budgets["3"] == pytest.approx(0.01 + spare * (0.25 / 3 + 0.75 * 0.01 / 0.17))
+
+
+def test_without_least_times_the_quotas_are_equal():
+    assert share_budgets(COMPLEX, BOUND)["1"] == pytest.approx(BOUND / 3)
 
 
 def test_an_objective_below_the_service_times_is_refused_with_the_least_possible_bound():

@@ -12,6 +12,8 @@ from weir_policies.operator_manager import q_learning_pds
 PART = """
 from weir_policies.kernels.compiled import compiled
 
+ADDED = {added}
+
 @compiled
 def part(x):
     return x + {added}
@@ -26,14 +28,24 @@ def whole(x):
 
 print(whole(1), sum(whole.stats.cache_hits.values()))
 """
+CONSTANT = """
+from weir_part import ADDED
+from weir_policies.kernels.compiled import compiled
+
+@compiled
+def whole(x):
+    return x + ADDED
+
+print(whole(1), sum(whole.stats.cache_hits.values()))
+"""
 
 
 @pytest.fixture
 def run_whole(tmp_path):
     """Run a compiled function of one file that takes another from a second file."""
-    (tmp_path / "weir_whole.py").write_text(WHOLE)
 
-    def run(added):
+    def run(added, whole=WHOLE):
+        (tmp_path / "weir_whole.py").write_text(whole)
         (tmp_path / "weir_part.py").write_text(PART.format(added=added))
         done = subprocess.run(
             [sys.executable, "-c", "import weir_whole"],
@@ -52,6 +64,11 @@ def test_an_edit_of_what_a_kernel_is_made_from_compiles_it_again(run_whole):
     assert run_whole(added=1) == ["2", "0"]
     assert run_whole(added=1) == ["2", "1"]
     assert run_whole(added=41) == ["42", "0"]
+
+
+def test_an_edit_of_a_constant_that_a_kernel_uses_compiles_it_again(run_whole):
+    assert run_whole(added=1, whole=CONSTANT) == ["2", "0"]
+    assert run_whole(added=41, whole=CONSTANT) == ["42", "0"]
 
 
 def test_a_kernels_sources_are_all_modules_that_it_takes_something_from():

@@ -8,7 +8,7 @@ from weir_policies import registry
 from weir_policies.promise import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
+from weir_simulator.experiment import Believed, Edge, NodeType, Operator, TraceSource, World
 from weir_simulator.testing import an_experiment
 from weir_simulator.trace_synthesis import TraceKind
 
@@ -29,15 +29,43 @@ def test_the_greatest_cost_is_made_of_the_dearest_type_unless_it_is_written():
     assert an_experiment(cost_normaliser=2.0).dearest == 2.0
 
 
+def share(experiment, policy):
+    return experiment.share_bound(policy, true_models(experiment))
+
+
 def test_an_operators_own_budget_is_kept():
     operators = (
         Operator(name="a", service_rate=200, max_replicas=5, budget=0.04),
         Operator(name="b", service_rate=200, max_replicas=5),
     )
 
-    budgets = an_experiment(operators=operators).budgets
+    budgets = share(an_experiment(operators=operators), "ql-pds")
 
     assert budgets == {"a": 0.04, "b": 0.05}
+
+
+def test_the_papers_policies_get_equal_parts_of_the_bound_and_ours_what_the_operators_need():
+    operators = (
+        Operator(name="a", service_rate=1000, max_replicas=5),
+        Operator(name="b", service_rate=50, max_replicas=20),
+    )
+    experiment = an_experiment(operators=operators, edges=(Edge(source="a", target="b"),))
+
+    equal, needed = share(experiment, "ql-pds"), share(experiment, "planner")
+
+    assert equal["a"] == equal["b"]
+    assert needed["b"] > 3 * needed["a"]
+    assert sum(needed.values()) == pytest.approx(sum(equal.values()))
+
+
+def test_a_bound_that_cannot_be_kept_is_shared_equally():
+    operators = (
+        Operator(name="a", service_rate=1000, max_replicas=5),
+        Operator(name="b", service_rate=5, max_replicas=20),
+    )
+    experiment = an_experiment(operators=operators, edges=(Edge(source="a", target="b"),))
+
+    assert share(experiment, "planner") == share(experiment, "ql-pds")
 
 
 def test_downtime_implies_that_backlog_is_carried():

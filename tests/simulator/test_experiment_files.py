@@ -6,6 +6,7 @@ import pytest
 from weir_policies import registry
 from weir_policies.promise import Sharing
 from weir_simulator.arrivals import arrival_rates
+from weir_simulator.beliefs import true_models
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
@@ -302,7 +303,8 @@ def test_the_papers_setting_is_the_default(write):
     assert experiment.initial_deployment.counts == (1, 0)
     assert experiment.dearest == 1.0
     assert not experiment.world.carries_backlog
-    assert experiment.budgets == pytest.approx({"parse": 0.025, "match": 0.025})
+    shares = experiment.share_bound("ql-pds", true_models(experiment))
+    assert shares == pytest.approx({"parse": 0.025, "match": 0.025})
 
 
 def test_the_page_on_experiments_shows_one_that_is_right(page_on_experiments, tmp_path):

@@ -3,14 +3,19 @@
 Budgets are feasible by construction: over no path do they add up to more than the bound.
 
 1. Every operator gets the time that nothing can take from it, its least response time.
-2. What the bound leaves beyond that is shared in equal quotas: each operator gets the rest divided
-   by the number of operators on the longest path through it (longest by count).
+2. Of what the bound leaves beyond that, a quarter is shared in equal quotas: each operator gets it
+   divided by the number of operators on the longest path through it (longest by count). The rest is
+   shared in proportion to the least times, along the path where these add up to most.
 3. Spare time is spread: operators that are on no exhausted path grow by one common factor until
    one more path is exhausted, and so on.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Algorithm 5: step 2 is its lines 1-4,
-step 3 its line 5. Departure: step 1. With equal quotas alone an objective that could be kept fails
-at the one operator whose service takes longer than its quota. All least times zero is the paper.
+step 3 its line 5. Departures: step 1, because with equal quotas alone an objective that could be
+kept fails at the one operator whose service takes longer than its quota; and the proportional part
+of step 2. Where waiting stretches each service time by a factor that depends on utilisation alone,
+equal utilisations cost least, and these need budgets in proportion to the service times. The equal
+part spares an operator of microseconds a budget that no measurement resolves. All least times zero
+is the paper.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ from collections.abc import Mapping
 from weir_policies.errors import InfeasibleObjectiveError, ParameterError
 from weir_policies.model.dataflow import Dataflow
 
+EQUAL_PART = 0.25
+"""Of the spare time, what is shared in equal quotas."""
 EXHAUSTED = 1e-9
 """Spare time below this part of the bound is none."""
 
@@ -92,8 +99,16 @@ def _share(
             f"{path} can take on the fastest nodes without any load, got {bound * 1000:.1f} ms",
             least=least_possible,
         )
-    quotas = share_equally(dataflow, bound - least_possible)
-    budgets = {name: floors[name] + quotas[name] for name in dataflow.operators}
+    spare = bound - least_possible
+    through = dataflow.longest_through(floors)
+    equal_part = EQUAL_PART if min(through.values()) > 0 else 1.0
+    quotas = share_equally(dataflow, spare * equal_part)
+    budgets = {
+        name: floors[name]
+        + quotas[name]
+        + (spare * (1 - equal_part) * floors[name] / through[name] if floors[name] > 0 else 0.0)
+        for name in dataflow.operators
+    }
     return spread_spare(dataflow, bound, budgets)
 
 

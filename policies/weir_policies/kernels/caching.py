@@ -7,9 +7,11 @@ of the old code. So here a function's stamp covers every file of Weir that its m
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import sys
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
@@ -21,25 +23,41 @@ OURS = "weir_"
 
 
 @lru_cache(maxsize=512)
+def _source(module: str) -> bytes:
+    found: Any = find_spec(module)
+    return bytes(found.loader.get_data(found.origin))
+
+
+@lru_cache(maxsize=512)
 def _digest(module: str) -> str:
     """Return a hash of a module's source."""
-    source: Any = sys.modules[module].__spec__
-    return hashlib.sha256(source.loader.get_data(source.origin)).hexdigest()
+    return hashlib.sha256(_source(module)).hexdigest()
+
+
+@lru_cache(maxsize=512)
+def _imported(module: str) -> frozenset[str]:
+    """Return the modules of Weir that a module's source names in an import, wherever it stands."""
+    named = set()
+    for node in ast.walk(ast.parse(_source(module))):
+        if isinstance(node, ast.Import):
+            named |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            # `from package import module` and `from module import constant` look the same.
+            inner = {f"{node.module}.{each.name}" for each in node.names}
+            named |= {node.module} | {each for each in inner if each in sys.modules}
+    return frozenset(each for each in named if each.startswith(OURS))
 
 
 def find_sources(module: str) -> set[str]:
-    """Return the modules of Weir that a module takes something from, itself among them.
+    """Return the modules of Weir that a module imports from, itself among them.
 
-    What it takes shows in its names: functions, classes and the like know where they come from.
-    Modules that are taken from must have been imported, as those at the head of a file are.
+    The source is read for it: a constant that is compiled in does not know where it came from.
     """
     found, todo = {module}, [module]
     while todo:
-        for value in vars(sys.modules[todo.pop()]).values():
-            origin = getattr(value, "__module__", None)
-            if isinstance(origin, str) and origin.startswith(OURS) and origin not in found:
-                found.add(origin)
-                todo.append(origin)
+        for origin in _imported(todo.pop()) - found:
+            found.add(origin)
+            todo.append(origin)
     return found
 
 

@@ -10,9 +10,10 @@ In every interval it
 3. decides: it goes to another deployment where that, the restart included, is expected to cost less
    than to stay.
 
-It targets any deployment, because Flink pays one restart whatever the distance; where moves are by
-one replica, it plans for that (`planner_chain`). Until there is a first plan it only jumps to what
-the present rate with headroom needs. It never looks at anything but the past, has the same settings
+It follows the plan once that has proved better than two simple rules, of which it follows one until
+then, and again where the plan fails (`planner_books`). It targets any deployment, because Flink
+pays one restart whatever the distance; where moves are by one replica, it plans for that
+(`planner_chain`). It never looks at anything but the past, has the same settings
 for every workload, and keeps a bounded memory (`planner_memory`). The policy is Weir's own.
 """
 
@@ -41,10 +42,15 @@ from weir_policies.kernels.view import (
     Memory,
     View,
 )
+from weir_policies.operator_manager.planner_books import (
+    fade_books,
+    follow,
+    forget_capacities,
+    is_pressed,
+    keep_books,
+)
 from weir_policies.operator_manager.planner_chain import choose_chain
 from weir_policies.operator_manager.planner_choice import (
-    choose_rung,
-    find_cheapest,
     rate_to_carry,
     see_envelopes,
 )
@@ -68,7 +74,6 @@ from weir_policies.operator_manager.planner_memory import (
     EXCEEDED_INTERVALS,
     FINGERPRINT,
     FLOOR,
-    HEADROOM,
     HIGHEST,
     IN_BLOCK,
     KEPT,
@@ -96,9 +101,7 @@ from weir_policies.operator_manager.planner_memory import (
     SEASON,
     SINCE_CHANGE,
     WAIT_FACTOR,
-    candidate_counts,
     make_memory,
-    rung_counts,
 )
 from weir_policies.operator_manager.planner_menu import (
     build_menu,
@@ -117,6 +120,7 @@ from weir_policies.operator_manager.planner_rate import (
     span_levels,
 )
 from weir_policies.operator_manager.planner_reasons import explain
+from weir_policies.operator_manager.planner_rules import note_peak
 from weir_policies.operator_manager.planner_season import foresee, note_block
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.promise import Neighbourhood
@@ -150,8 +154,6 @@ class PlannerParameters:
     that follow restarts are learned and added either way."""
     catch_up: float = 300.0
     """Seconds in which a backlog should be worked off."""
-    headroom: float = 0.2
-    """Part by which a deployment must exceed the rate until there is a plan."""
     corrects: int = 1
     """0 believes the model to the letter."""
 
@@ -159,7 +161,6 @@ class PlannerParameters:
         """Refuse what is out of range."""
         refuse_outside("reconfiguration_cost", self.reconfiguration_cost, low=0)
         refuse_outside("catch_up", self.catch_up, low=0, low_allowed=False)
-        refuse_outside("headroom", self.headroom, low=0)
         refuse_outside("corrects", self.corrects, low=0, high=1)
 
 
@@ -181,7 +182,6 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
     cost = parameters.reconfiguration_cost
     memory.floats[:, RECONFIGURATION_COST] = -1.0 if cost is None else cost
     memory.floats[:, CATCH_UP] = parameters.catch_up
-    memory.floats[:, HEADROOM] = parameters.headroom
     memory.floats[:, CORRECTS] = parameters.corrects
     memory.floats[:, LOWEST], memory.floats[:, HIGHEST] = np.inf, -np.inf
     memory.floats[:, WAIT_FACTOR] = 1.0
@@ -250,16 +250,19 @@ def learn(o: int, view: View, memory: Memory) -> None:
     afresh = False
     room = read_room(o, view)
     changed = moved > DRIFTED or room != floats[ROOM]
-    if first or outgrown or moved > JUMPED or (due and changed):
+    pressed = room != floats[ROOM] and is_pressed(o, view, memory)
+    if first or outgrown or moved > JUMPED or (due and changed) or pressed:
         floats[FINGERPRINT], floats[ROOM] = model, room
         rungs = ints[RUNGS_USED]
         build_menu(o, view, memory)
+        forget_capacities(o, memory)
         afresh = moved > JUMPED or rungs != ints[RUNGS_USED]
         due = True
     if due and ints[BLOCKS] >= FIRST_PLAN:
         _plan(o, view, memory, afresh)
     if find_rung(o, view, memory, view.counts[o]) < 0:
         floats[OFF_MENU] = find_capacity(o, view, memory, view.counts[o])
+    keep_books(o, view, memory)
     remove_corrections(o, view, memory)
 
 
@@ -292,6 +295,8 @@ def _end_block(o: int, view: View, memory: Memory) -> None:
         usual = max(height, floats[PEAK_SHORT] + season - OUTAGE)
     note_block(o, view, memory, usual)
     note_height(o, memory, height - season)
+    note_peak(o, memory)
+    fade_books(o, memory)
     ints[BLOCKS] += 1
     ints[IN_BLOCK] = 0
     floats[BLOCK_PEAK] = 0.0
@@ -323,27 +328,7 @@ def _plan(o: int, view: View, memory: Memory, afresh: bool) -> None:
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
-    """Go where the expected cost is least."""
-    target, counts = view.target[o], view.counts[o]
-    for place in range(counts.size):
-        target[place] = counts[place]
-    if memory.ints[o, PLANS] > 0:
-        here = find_rung(o, view, memory, counts)
-        rung = choose_rung(o, view, memory, here)
-        if rung != here:
-            rungs = rung_counts(o, view, memory)
-            for place in range(counts.size):
-                target[place] = rungs[rung, place]
-        return
-    need = rate_to_carry(o, view, memory) * (1 + memory.floats[o, HEADROOM])
-    rung = find_rung(o, view, memory, counts)
-    if rung >= 0:
-        capacity = memory.values[o, RUNG_CAPACITY + rung]
-    else:
-        capacity = find_capacity(o, view, memory, counts)
-    if capacity < need:
-        row = find_cheapest(o, view, memory, need)
-        if row >= 0:
-            candidates = candidate_counts(o, view, memory)
-            for place in range(counts.size):
-                target[place] = candidates[row, place]
+    """Go where the adviser that is followed goes."""
+    put_corrections(o, view, memory)
+    follow(o, view, memory)
+    remove_corrections(o, view, memory)

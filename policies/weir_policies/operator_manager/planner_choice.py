@@ -22,9 +22,6 @@ from weir_policies.operator_manager.planner_fit import (
 )
 from weir_policies.operator_manager.planner_memory import (
     BLOCK_PEAK,
-    CANDIDATE_CAPACITY,
-    CANDIDATE_PRICE,
-    CANDIDATES_USED,
     CATCH_UP,
     FLOOR,
     GROUP,
@@ -36,7 +33,6 @@ from weir_policies.operator_manager.planner_memory import (
     RUNG_PRICE,
     RUNGS_USED,
     SEASON,
-    candidate_counts,
     rung_counts,
 )
 from weir_policies.operator_manager.planner_menu import fits_pools
@@ -162,21 +158,3 @@ def choose_rung(o: int, view: View, memory: Memory, here: int) -> int:
         if value < least - 1e-12:
             best, least = rung, value
     return best
-
-
-@compiled_apart
-def find_cheapest(o: int, view: View, memory: Memory, rate: float) -> int:
-    """Return the cheapest candidate that carries a rate, else the one that carries most."""
-    values = memory.values[o]
-    candidates = candidate_counts(o, view, memory)
-    best, least = -1, np.inf
-    most, largest = -1, 0.0
-    for row in range(memory.ints[o, CANDIDATES_USED]):
-        if not fits_pools(o, view, candidates[row]):
-            continue
-        capacity, price = values[CANDIDATE_CAPACITY + row], values[CANDIDATE_PRICE + row]
-        if capacity >= rate and price < least:
-            best, least = row, price
-        if capacity > largest:
-            most, largest = row, capacity
-    return best if best >= 0 else most

@@ -3,9 +3,9 @@
 Kernels may not allocate, so everything has its place from the beginning: about 3 MB per operator,
 however long it runs and however many node types there are.
 
-Two words recur. A *rung* is a deployment that the planner considers, a row of the menu. A *block*
+Three words recur. A *rung* is a deployment that the planner considers, a row of the menu. A *block*
 is a few intervals, some ten minutes: forecasts and plans count in blocks, decisions are taken in
-every interval.
+every interval. An *adviser* is whom the planner may follow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ LAG = 6
 """Blocks over which a usual change is compared with the real one."""
 
 # Columns of `Memory.floats`: parameters.
-_PARAMETERS = 4
-RECONFIGURATION_COST, CATCH_UP, HEADROOM, CORRECTS = range(_PARAMETERS)
+_PARAMETERS = 3
+RECONFIGURATION_COST, CATCH_UP, CORRECTS = range(_PARAMETERS)
 # The rate.
 _RATE = 12
 (
@@ -79,10 +79,18 @@ _REST = 16
     AGAIN_LASTED,
     ROOM,
 ) = range(_PARAMETERS + _RATE + _SEASON, _PARAMETERS + _RATE + _SEASON + _REST)
-_SCALARS = _PARAMETERS + _RATE + _SEASON + _REST
+# Each adviser's book, and what its deployment carries; the last rates, the largest of 60 blocks.
+ADVISERS = 3
+BRIEF, LONG, PLAN = range(ADVISERS)
+BRIEF_WINDOW, LONG_WINDOW = 3, 60
+BOOK = _PARAMETERS + _RATE + _SEASON + _REST
+CARRIES = BOOK + ADVISERS
+RATES = CARRIES + ADVISERS
+LONG_PEAK = RATES + BRIEF_WINDOW
+_SCALARS = LONG_PEAK + 1
 
 # Columns of `Memory.ints`.
-_NUMBERS = 13
+_NUMBERS = 15
 (
     BLOCK,
     IN_BLOCK,
@@ -97,6 +105,8 @@ _NUMBERS = 13
     CHAIN,
     MISTRUSTED,
     STREAK,
+    FOLLOWED,
+    SEEN_INTERVALS,
 ) = range(_NUMBERS)
 
 # Arrays in `Memory.ints`, by where they begin.
@@ -104,7 +114,7 @@ LINK_TO = _NUMBERS
 LINK_FROM = LINK_TO + STATES * STATES
 GROUP = LINK_FROM + STATES + 1
 ORDER = GROUP + RUNGS
-RUNG_COUNTS = ORDER + CANDIDATES  # then RUNGS x t, then CANDIDATES x t
+RUNG_COUNTS = ORDER + CANDIDATES  # then RUNGS x t, CANDIDATES x t, (ADVISERS + 1) x t
 
 # Arrays in `Memory.values`, by where they begin.
 SEEN_STEPS = 0
@@ -126,7 +136,8 @@ ROW = RUNG_PRICE + RUNGS
 SCRATCH = ROW + RUNGS
 CANDIDATE_CAPACITY = SCRATCH + STATES
 CANDIDATE_PRICE = CANDIDATE_CAPACITY + CANDIDATES
-VALUES_USED = CANDIDATE_PRICE + CANDIDATES
+PEAKS = CANDIDATE_PRICE + CANDIDATES
+VALUES_USED = PEAKS + LONG_WINDOW
 
 
 def make_memory(view: View) -> Memory:
@@ -135,7 +146,7 @@ def make_memory(view: View) -> Memory:
     return empty_memory(
         view,
         floats=_SCALARS + 3 * node_types,
-        ints=RUNG_COUNTS + (RUNGS + CANDIDATES) * node_types,
+        ints=RUNG_COUNTS + (RUNGS + CANDIDATES + ADVISERS + 1) * node_types,
         values=VALUES_USED,
     )
 
@@ -175,6 +186,15 @@ def candidate_counts(o: int, view: View, memory: Memory) -> Counts:
     begin = RUNG_COUNTS + RUNGS * types
     rows = memory.ints[o, begin : begin + CANDIDATES * types]
     return rows.reshape((CANDIDATES, types))
+
+
+@pasted
+def advised_counts(o: int, view: View, memory: Memory) -> Counts:
+    """Return where each adviser would be, and room for one more deployment, `(ADVISERS + 1, t)`."""
+    types = view.counts.shape[1]
+    begin = RUNG_COUNTS + (RUNGS + CANDIDATES) * types
+    rows = memory.ints[o, begin : begin + (ADVISERS + 1) * types]
+    return rows.reshape((ADVISERS + 1, types))
 
 
 @pasted

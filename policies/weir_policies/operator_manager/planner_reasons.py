@@ -1,4 +1,4 @@
-"""What the planner says about its choice: its forecast, what it weighed, what a restart costs."""
+"""What the planner says about its choice: its forecast, what it weighed, or why it has no plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.planner_books import is_planned
 from weir_policies.operator_manager.planner_choice import (
     price_of_move,
     see_envelopes,
@@ -15,10 +16,14 @@ from weir_policies.operator_manager.planner_choice import (
 )
 from weir_policies.operator_manager.planner_fit import price_of_restart
 from weir_policies.operator_manager.planner_memory import (
+    ADVISERS,
     BLOCK,
-    HEADROOM,
+    BOOK,
+    FOLLOWED,
     KEPT,
+    LONG,
     MISTRUSTED,
+    PLAN,
     PLANS,
     RUNG_CAPACITY,
     RUNGS_USED,
@@ -31,6 +36,7 @@ from weir_policies.operator_manager.planner_plan import (
     probability_of_excess,
     value_of,
 )
+from weir_policies.operator_manager.planner_rules import need_of_brief, need_of_long
 from weir_policies.operator_manager.wording import say_deployment, say_rate
 from weir_policies.promise import Decision, Observation
 
@@ -40,14 +46,8 @@ LIKELY = 0.1
 
 def explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Return the decision in words."""
-    if memory.ints[0, PLANS] == 0:
-        headroom = memory.floats[0, HEADROOM]
-        return explain_rule(
-            observation,
-            target,
-            f"there is no plan yet, and {say_rate(observation.rate)} with a headroom of "
-            f"{headroom:.0%} must be carried",
-        )
+    if not is_planned(0, memory):
+        return explain_rule(observation, target, _say_rule(view, memory) + _say_mistrust(memory))
     scores = _score(observation, view, memory)
     named = say_deployment(target, observation.model.node_types)
     price = price_per_hour(target, observation.model.node_types)
@@ -67,9 +67,31 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
         reason += f"; to stay would be expected to cost {saved:.3g} more (a restart: {restart:.3g})"
     else:
         reason += f"; no other is worth a restart ({restart:.3g})"
+    return explain_scores(observation, target, reason + _say_mistrust(memory), scores)
+
+
+def _say_rule(view: View, memory: Memory) -> str:
+    """Return which rule is followed instead of a plan, and why."""
+    if memory.ints[0, FOLLOWED] == LONG:
+        need = need_of_long(0, view, memory)
+        rule = f"the largest rate of late with some room, {say_rate(need)}, must be carried"
+    else:
+        need = need_of_brief(0, view, memory)
+        rule = f"the present rate with some room, {say_rate(need)}, must be carried"
+    if memory.ints[0, PLANS] == 0:
+        return f"there is no plan yet, and {rule}"
+    books = memory.floats[0, BOOK : BOOK + ADVISERS]
+    followed = books[memory.ints[0, FOLLOWED]]
+    return (
+        f"{rule}; on the rates of the last days this rule would have cost {followed:.3g}, and to "
+        f"follow the plan {books[PLAN]:.3g}"
+    )
+
+
+def _say_mistrust(memory: Memory) -> str:
     if memory.ints[0, MISTRUSTED]:
-        reason += "; response times leave the prediction, so a busy share of 70 % is the limit"
-    return explain_scores(observation, target, reason, scores)
+        return "; response times leave the prediction, so a busy share of 70 % is the limit"
+    return ""
 
 
 def forecast_peak(view: View, memory: Memory) -> tuple[float, int]:
