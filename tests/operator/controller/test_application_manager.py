@@ -81,8 +81,8 @@ def test_operators_that_cannot_change_leave_the_rest_to_those_that_can():
     assert budgets["sink"] == pytest.approx(least)
     assert budgets["source"] == 0.0
     assert sum(budgets.values()) == pytest.approx(0.5)
-    assert budgets["match"] > 0.2
-    assert budgets["count"] > 0.2
+    assert budgets["match"] > budgets["count"]
+    assert budgets["count"] > 0.15
 
 
 def test_a_bound_below_the_service_time_is_told_and_what_comes_near_it_is_shared():
