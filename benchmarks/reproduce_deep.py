@@ -1,12 +1,13 @@
 """The deep rows of Tables 2 to 5 of the 2023 paper, with ten seeds each.
 
 Every cell is a part that is kept in `build/benchmarks/reproduce-deep/`: an interrupted run tells of
-the cells that it has, and the next one goes on where it was. A cell holds when its mean cost is within 30 % of the published one, or lower. Where
-it does not, chance explains it if the published cost lies where a single run of ours may lie. Costs
-of single runs differ by up to a factor of ten, because a network settles early on one deployment or
-another, and the published means seem to be of one network each: the program behind them falls back
-to one and the same seed for weights and replay where the configured one is no integer, as in its
-files (`1234L`), and the greedy policies draw nothing else.
+the cells that it has, and the next one goes on where it was. A cell holds when its mean cost is
+within 30 % of the published one, or lower. Where it does not, chance explains it if the published
+cost lies where a single run of ours may lie. Costs of single runs differ by up to a factor of ten,
+because a network settles early on one deployment or another, and the published means seem to be of
+one network each: the program behind them falls back to one and the same seed for weights and replay
+where the configured one is no integer, as in its files (`1234L`), and the greedy policies draw
+nothing else.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
 """
