@@ -1,8 +1,9 @@
 """A namespace of its own on the cluster that KUBECONFIG names, with a volume for state.
 
 These tests need a cluster where a node has the label `weir.dev/pool: large`, where all nodes have
-the image in `WEIR_TEST_IMAGE` (`trips:dev`), made by `examples/trips/Dockerfile`, and share this
-machine's disk, because the job's ledger is read from it.
+the images named by `WEIR_TEST_IMAGE` (`trips:dev`, made by `examples/trips/Dockerfile`),
+`WEIR_TEST_CONTROLLER_IMAGE` (`weir:dev`) and `WEIR_TEST_PROMETHEUS_IMAGE` (`prometheus:dev`), and
+share this machine's disk, because the job's ledger is read from it. `scripts/e2e` makes all of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from weir_operator.cluster.flink_pods import STATE_MOUNT
 IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
 CLAIM = "state"
 _CORE = "/api/v1"
+_TOLD = pytest.StashKey[list[str]]()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,11 +42,33 @@ class Place:
         """The same folder as the containers see it."""
         return STATE_MOUNT
 
+    def seen_here(self, path: str) -> Path:
+        """Return where this machine has what the containers call `path`, a path or a URI."""
+        return self.state / Path(path.removeprefix("file:")).relative_to(STATE_MOUNT)
+
 
 @pytest.fixture(autouse=True)
 def _cluster_or_skip():
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("KUBECONFIG names no cluster: start one and run `make e2e`")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what the tests told, in front of the closing line."""
+    lines = config.stash.get(_TOLD, [])
+    if lines:
+        terminalreporter.section("on the cluster")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def tell(request) -> Callable[[str], None]:
+    """Say something at the end of the run."""
+    lines: list[str] = request.config.stash.setdefault(_TOLD, [])
+    return lines.append
 
 
 @pytest.fixture

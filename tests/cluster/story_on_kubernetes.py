@@ -1,0 +1,127 @@
+"""One StreamApp as its user sees it on a cluster: its status, and the few things one does to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from tests.cluster.conftest import Place, is_gone
+from tests.cluster.trips_on_kubernetes import NAME
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.api import NotFoundError
+from weir_operator.cluster.objects import collection
+
+Status = Mapping[str, Any]
+
+_CLOCK = SystemClock()
+
+
+class Story:
+    """The StreamApp trips; remembers how long each chapter took."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._path = f"{collection(place.namespace)}/{NAME}"
+        self._chapter_began = _CLOCK.now()
+        self.chapters: dict[str, float] = {}
+        """Seconds that each chapter took."""
+
+    async def begin(self, manifest: dict[str, Any]) -> None:
+        """Apply the manifest."""
+        await self._place.api.create(collection(self._place.namespace), manifest)
+
+    async def change(self, **spec: object) -> None:
+        """Change fields of the spec, as `kubectl patch --type merge` does."""
+        await self._place.api.patch(self._path, {"spec": spec})
+
+    async def annotate(self, name: str, text: str | None) -> None:
+        """Set an annotation, or take it away with `None`."""
+        await self._place.api.patch(self._path, {"metadata": {"annotations": {name: text}}})
+
+    async def status(self) -> Status:
+        """Return the status as it is now."""
+        found: Status = (await self._place.api.get(self._path)).get("status", {})
+        return found
+
+    async def until(self, what: Callable[[Status], object], *, within: float) -> Status:
+        """Return the first status of which `what` holds.
+
+        Raises:
+            AssertionError: None did within so many seconds; shows the last one.
+        """
+
+        async def look() -> Status | None:
+            now = await self.status()
+            return now if what(now) else None
+
+        found = await wait_until(look, clock=_CLOCK, timeout=within, period=0.5)
+        assert found is not None, json.dumps(await self.status(), indent=1)
+        return found
+
+    async def delete(self, *, within: float) -> None:
+        """Delete the StreamApp and wait until it is gone."""
+        await self._place.api.delete(self._path)
+
+        async def gone() -> bool | None:
+            return True if await is_gone(self._place.api, self._path) else None
+
+        left = await wait_until(gone, clock=_CLOCK, timeout=within, period=0.5)
+        assert left, json.dumps(await self.status(), indent=1)
+
+    async def leave(self) -> None:
+        """Hold the namespace's end up no longer, where the story broke off in the middle."""
+        with suppress(NotFoundError):
+            await self._place.api.patch(self._path, {"metadata": {"finalizers": None}})
+
+    async def pods(self, component: str) -> list[dict[str, Any]]:
+        """Return the job's pods that are not about to go: `jobmanager` or `taskmanager`."""
+        found = await self._place.api.list(
+            f"/api/v1/namespaces/{self._place.namespace}/pods",
+            labels=f"weir.dev/app={NAME},weir.dev/component={component}",
+        )
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    async def events(self) -> dict[str, str]:
+        """Return the message of the last event of each reason."""
+        found = await self._place.api.list(f"/api/v1/namespaces/{self._place.namespace}/events")
+        return {each["reason"]: each["message"] for each in found}
+
+    def close_chapter(self, name: str) -> None:
+        """Note how long it took since the last one."""
+        now = _CLOCK.now()
+        self.chapters[name] = now - self._chapter_began
+        self._chapter_began = now
+
+
+def condition(status: Status, kind: str) -> tuple[str, str]:
+    """Return status and reason of a condition; empty where there is none."""
+    found = (each for each in status.get("conditions", ()) if each["type"] == kind)
+    return next(((each["status"], each["reason"]) for each in found), ("", ""))
+
+
+def is_ready(status: Status) -> bool:
+    """Return whether the job runs and no change is under way."""
+    ready, progressing = condition(status, "Ready"), condition(status, "Progressing")
+    return ready[0] == "True" and progressing[0] == "False"
+
+
+def deployment(status: Status, operator: str) -> dict[str, int]:
+    """Return replicas per pool and size; empty before the job runs."""
+    return next((each.get("deployment") or {} for each in _operators(status, operator)), {})
+
+
+def target(status: Status, operator: str) -> dict[str, int]:
+    """Return what the last decision asks for; empty before there was one."""
+    return next((each.get("target") or {} for each in _operators(status, operator)), {})
+
+
+def outcome(status: Status, operator: str) -> str:
+    """Return what became of the last decision; empty before there was one."""
+    decisions = (each.get("decision") or {} for each in _operators(status, operator))
+    return next((each.get("outcome", "") for each in decisions), "")
+
+
+def _operators(status: Status, name: str) -> list[dict[str, Any]]:
+    return [each for each in status.get("operators", ()) if each["name"] == name]
