@@ -63,6 +63,14 @@ test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, K
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 
+# Builds an image; its name, the context and options follow.
+IMAGE_BUILD ?= docker build -t
+
+.PHONY: images
+images: jars ## Build the images weir:dev and trips:dev (IMAGE_BUILD="docker build -t")
+	$(IMAGE_BUILD) weir:dev . --target controller
+	$(IMAGE_BUILD) trips:dev . -f examples/trips/Dockerfile
+
 .PHONY: check
 check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the chart are fresh
 	$(BIN)/ruff check .
