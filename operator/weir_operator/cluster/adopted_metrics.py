@@ -22,7 +22,7 @@ from weir_operator.metrics import names
 from weir_operator.metrics.seam import MetricsSource, Series, Window
 
 PrometheusFor = Callable[[Mapping[str, str]], MetricsSource]
-"""Makes a Prometheus source for the series that have these labels."""
+"""Makes a Prometheus source for the series that have this one label."""
 
 _KEPT_LABELS = frozenset(
     {

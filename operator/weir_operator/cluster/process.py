@@ -266,10 +266,11 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             controller_namespace=settings.own_namespace,
         )
 
+    worlds = ClusterWorlds(runtime_for, settings.prometheus)
     try:
-        worlds = ClusterWorlds(runtime_for, settings.prometheus)
         await run_controller(settings, api=api, worlds=worlds)
     finally:
+        await worlds.close()
         await api.close()
 
 

@@ -10,7 +10,9 @@ from weir_operator.cluster.settings import PrometheusAccess
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.names import mangle
+from weir_operator.metrics.prometheus import SharedPrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
@@ -25,7 +27,12 @@ class ClusterWorlds:
     def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:
         """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""
         self._runtime_for = runtime_for
-        self._access = prometheus
+        self._server = None if prometheus is None else _connect(prometheus)
+
+    async def close(self) -> None:
+        """Release the connections to Prometheus."""
+        if self._server is not None:
+            await self._server.close()
 
     def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
         """Return where its Flink runs."""
@@ -38,8 +45,8 @@ class ClusterWorlds:
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
         """Return where its samples come from, begun."""
         name = f"{app.metadata.namespace}/{app.metadata.name}"
-        if self._access is not None:
-            return _ask(self._access, name, {})
+        if self._server is not None:
+            return SharedPrometheusSource(self._server, label="weir_app", value=mangle(name))
 
         async def targets() -> list[str]:
             replicas = await runtime.replicas()
@@ -54,13 +61,18 @@ class ClusterWorlds:
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
-        access = self._access
-        if access is None:
+        server = self._server
+        if server is None:
             return None
-        return lambda labels: _ask(access, None, labels)
+
+        def ask(labels: Mapping[str, str]) -> MetricsSource:
+            [(label, value)] = labels.items()
+            return SharedPrometheusSource(server, label=label, value=value)
+
+        return ask
 
 
-def _ask(access: PrometheusAccess, app: str | None, labels: Mapping[str, str]) -> PrometheusSource:
+def _connect(access: PrometheusAccess) -> PrometheusServer:
     file = access.token_file
 
     def read_token() -> str:
@@ -74,10 +86,9 @@ def _ask(access: PrometheusAccess, app: str | None, labels: Mapping[str, str]) -
                 "mount the secret"
             ) from error
 
-    return PrometheusSource(
+    return PrometheusServer(
         access.url,
-        app,
         token=None if file is None else read_token,
         verify=True if access.ca_file is None else str(access.ca_file),
-        matchers={**access.labels, **labels},
+        matchers=access.labels,
     )

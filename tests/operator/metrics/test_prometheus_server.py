@@ -1,0 +1,132 @@
+"""Several StreamApps ask one Prometheus server together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.prometheus import SharedPrometheusSource
+from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
+
+
+class Answering:
+    """A server that has one sample of each of some StreamApps."""
+
+    def __init__(self, *apps, status=200):
+        self.apps = apps
+        self.status = status
+        self.queries = []
+
+    async def answer(self, request):
+        self.queries.append(request.query["query"])
+        result = [
+            {
+                "metric": {"__name__": "up", "weir_app": app},
+                "values": [[time, "1"] for time in (95.0, 105.0, 155.0, 165.0)],
+            }
+            for app in self.apps
+        ]
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        return web.json_response(answer, status=self.status)
+
+
+@pytest.fixture
+async def connected():
+    """Connect to a server that answers so; returns the connection."""
+    opened, runners = [], []
+
+    async def connect(answering):
+        application = web.Application()
+        application.router.add_get("/api/v1/query", answering.answer)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        opened.append(PrometheusServer(f"http://{host}:{port}"))
+        return opened[-1]
+
+    yield connect
+    for server in opened:
+        await server.close()
+    for runner in runners:
+        await runner.cleanup()
+
+
+def ask(server, app, *, start=100.0, end=160.0):
+    source = SharedPrometheusSource(server, label="weir_app", value=app)
+    return source.window(start=start, end=end)
+
+
+async def test_questions_of_one_moment_are_one_query_and_each_gets_its_own(connected):
+    answering = Answering("one", "two")
+    server = await connected(answering)
+
+    one, two = await asyncio.gather(ask(server, "one"), ask(server, "two"))
+
+    assert len(answering.queries) == 1
+    assert 'weir_app=~"one|two"' in answering.queries[0]
+    assert [dict(each.labels) for each in one.series] == [{"weir_app": "one"}]
+    assert [dict(each.labels) for each in two.series] == [{"weir_app": "two"}]
+
+
+async def test_a_joint_answer_is_cut_to_the_window_of_each(connected):
+    server = await connected(Answering("one", "two"))
+
+    one, two = await asyncio.gather(ask(server, "one"), ask(server, "two", start=90.0, end=170.0))
+
+    assert one.series[0].times == (105.0, 155.0)
+    assert two.series[0].times == (95.0, 105.0, 155.0, 165.0)
+
+
+async def test_who_is_not_in_the_answer_has_no_series(connected):
+    server = await connected(Answering("one"))
+
+    _, two = await asyncio.gather(ask(server, "one"), ask(server, "two"))
+
+    assert two.series == ()
+
+
+async def test_a_refusal_is_told_to_everybody_who_asked(connected):
+    server = await connected(Answering("one", status=503))
+
+    told = await asyncio.gather(ask(server, "one"), ask(server, "two"), return_exceptions=True)
+
+    assert [type(each) for each in told] == [TemporaryError, TemporaryError]
+
+
+async def test_a_crowd_is_asked_about_in_several_queries(connected):
+    apps = [f"app{number}" for number in range(TOGETHER + 1)]
+    answering = Answering(*apps)
+    server = await connected(answering)
+
+    windows = await asyncio.gather(*(ask(server, app) for app in apps))
+
+    assert len(answering.queries) == 2
+    assert all(len(window.series) == 1 for window in windows)
+
+
+async def test_letting_go_of_one_question_does_no_harm_to_the_others(connected):
+    server = await connected(Answering("one", "two"))
+    gone = asyncio.create_task(ask(server, "one"))
+    stays = asyncio.create_task(ask(server, "two"))
+    await asyncio.sleep(0)
+
+    gone.cancel()
+    window = await stays
+
+    assert len(window.series) == 1
+
+
+async def test_closing_lets_go_of_whoever_waits(connected):
+    server = await connected(Answering("one"))
+    waiting = asyncio.create_task(ask(server, "one"))
+    await asyncio.sleep(0)
+
+    await server.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
