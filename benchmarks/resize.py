@@ -47,14 +47,15 @@ WARM_UP = 15.0
 """Seconds in which the JVM compiles and records queue: there is load throughout."""
 SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
 
-HALF, WHOLE, TOO_MUCH = "any/500m", "any/1", "any/64"
+QUARTER, HALF, WHOLE, TOO_MUCH = "any/250m", "any/500m", "any/1", "any/64"
+FIXED: DeploymentMap = {name: {QUARTER: 1} for name in ("source", "aggregate", "sink")}
 JOB = Wanted(
     entry_class=HEAVY,
-    initial={name: {HALF: 1} for name in ("source", "match", "aggregate", "sink")},
+    initial={**FIXED, "match": {HALF: 1}},
     rates=[RATE],
     arguments=("--burn-ms", f"{1000 * BURN:g}"),
     # No selector: the pool is every node, so that there is another one to go to.
-    pools=({"name": "any", "sizes": ["500m", "1", "64"]},),
+    pools=({"name": "any", "sizes": ["250m", "500m", "1", "64"]},),
     start_deadline="45s",
 )
 
@@ -201,7 +202,7 @@ async def _node_of_match(job: ClusterJob, place: Place) -> str:
 
 
 def _sized(node_type: str) -> DeploymentMap:
-    return {**JOB.initial, "match": {node_type: 1}}
+    return {**FIXED, "match": {node_type: 1}}
 
 
 def _figures(name: str, resized: Resized, arrivals: Sequence[Arrival]) -> list[Figure]:
