@@ -1,0 +1,236 @@
+"""Faults, drawn by a seed, on an installed Weir whose job carries a changing load.
+
+The chart is installed in a namespace of its own, with a Prometheus, and a StreamApp that Weir
+scales. Then come the faults, one after the other: each is injected, lasts for a while, is healed,
+and has `LIMIT` seconds for all to be well again (`chaos_looks` says what that means; a stuck app is
+one that is not). At the end the job is suspended, which stops it with a savepoint, so that every
+record that was emitted is accounted for: in the ledger in the job's state, in what a transactional
+sink committed, and in what a plain sink saw. Then the StreamApp is deleted and nothing may remain.
+
+Time to recover is counted from the end of a fault, or from a kill, until a look (one a second)
+finds all well, which takes in a new checkpoint and a healthy round of metrics.
+
+`CHAOS_FAULTS` (30), `CHAOS_SEED` (1) and `CHAOS_KINDS` (all; names with commas between) make
+shorter or other runs. What happened to each fault is written to `build/benchmarks/chaos/` as it
+goes.
+
+Cordons nodes, and cuts the API server off for everybody on this cluster for a minute: have it for
+yourself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+
+from rich.console import Console
+
+from benchmarks import chaos_faults, chaos_surroundings
+from benchmarks.chaos_drawing import Drawn, draw_faults
+from benchmarks.chaos_faults import CLOCK, LIMIT, Fault
+from benchmarks.chaos_looks import find_excess, find_missing, look_back
+from benchmarks.chaos_verdict import Outcome, figures_of, longest_pauses, read_committed
+from benchmarks.chaos_world import NAME, ChaosWorld, is_gone, manifest, open_world
+from benchmarks.figures import Figure
+from benchmarks.rows import RESULTS
+from benchmarks.trips_cluster import read_arrivals, read_proof
+from weir_operator.clock import wait_until
+from weir_operator.cluster.objects import collection
+from weir_operator.errors import WeirError
+
+ABOUT = "records lost, doubled, and time to recover under faults on a real cluster (needs one)"
+DURATION = "45 min"
+
+FAULTS: dict[str, Callable[[], Fault]] = {
+    "controller_killed": chaos_faults.ControllerKilled,
+    "controller_killed_mid_change": chaos_faults.ControllerKilledMidChange,
+    "job_manager_killed": chaos_faults.JobManagerKilled,
+    "job_manager_killed_without_weir": chaos_faults.JobManagerKilledWithoutWeir,
+    "task_managers_killed": chaos_faults.TaskManagersKilled,
+    "lease_lost_mid_change": chaos_faults.LeaseLostMidChange,
+    "node_cordoned": chaos_surroundings.NodeCordoned,
+    "node_drained": chaos_surroundings.NodeDrained,
+    "api_server_away": chaos_surroundings.ApiServerAway,
+    "prometheus_away": chaos_surroundings.PrometheusAway,
+    "network_cut": chaos_surroundings.NetworkCut,
+    "storage_full": chaos_surroundings.StorageFull,
+}
+START_LIMIT = 300.0
+EVIDENCE = RESULTS / "chaos"
+
+
+def run() -> list[Figure]:
+    """Run as many faults as are asked for."""
+    kinds = os.environ.get("CHAOS_KINDS", ",".join(FAULTS)).split(",")
+    drawn = draw_faults(
+        kinds, int(os.environ.get("CHAOS_FAULTS", "30")), int(os.environ.get("CHAOS_SEED", "1"))
+    )
+    shutil.rmtree(EVIDENCE, ignore_errors=True)
+    EVIDENCE.mkdir(parents=True)
+    return asyncio.run(_run(drawn))
+
+
+async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
+    console = Console(stderr=True)
+    async with open_world() as world:
+        app = manifest(world.place)
+        await world.place.api.create(collection(world.place.namespace), app)
+        await _require_well(world, START_LIMIT)
+        console.print("the job runs")
+        outcomes: list[Outcome] = []
+        orphans: list[str] = []
+        for number, each in enumerate(drawn):
+            outcome = await _strike(world, each)
+            outcomes.append(outcome)
+            orphans += await _find_orphans(world)
+            with (EVIDENCE / "faults.jsonl").open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            console.print(f"{number + 1:2} {each.kind}: {_describe(outcome)}", highlight=False)
+            if outcome.recovered is None:
+                _keep_evidence(world, f"{number + 1}-{each.kind}")
+                await _require_well(world, LIMIT)
+        await _suspend(world)
+        ledger = read_proof(world.place.state / "out")
+        committed = read_committed(world.place.state / "committed", ledger.emitted)
+        pauses = longest_pauses(outcomes, read_arrivals(world.place.state / "out"))
+        orphans += await _delete(world)
+    return figures_of(outcomes, ledger, committed, orphans, pauses)
+
+
+async def _strike(world: ChaosWorld, drawn: Drawn) -> Outcome:
+    """Inject a fault, heal it, and wait until all is well.
+
+    One that cannot be injected counts as stuck: a run of many is not lost for it.
+    """
+    fault = FAULTS[drawn.kind]()
+    injected, failure = CLOCK.now(), ""
+    try:
+        await fault.inject(world, drawn.generator())
+    except (WeirError, OSError) as error:  # a timeout is one of the latter
+        failure = f"The fault was not injected: {error!r}"
+    finally:
+        await fault.heal(world)
+    before = look_back(world)
+
+    async def find() -> str:
+        return await find_missing(world, before) or await fault.find_trace(world)
+
+    recovered, missing = await _until_well(find, LIMIT)
+    return Outcome(
+        kind=drawn.kind,
+        injected=injected,
+        ended=injected if math.isnan(fault.ended) else fault.ended,
+        recovered=None if failure else recovered,
+        missing=failure or missing,
+        took_without_weir=(
+            fault.took if isinstance(fault, chaos_faults.JobManagerKilledWithoutWeir) else None
+        ),
+    )
+
+
+async def _until_well(find: Callable[[], Awaitable[str]], limit: float) -> tuple[float | None, str]:
+    """Return when nothing was missing, `None` if never, and what was the last thing to be."""
+    missing = ""
+
+    async def well() -> float | None:
+        nonlocal missing
+        try:
+            found = await find()
+        except (WeirError, OSError) as error:
+            found = str(error)
+        missing = found or missing
+        return None if found else CLOCK.now()
+
+    return await wait_until(well, clock=CLOCK, timeout=limit, period=1.0), missing
+
+
+async def _require_well(world: ChaosWorld, limit: float) -> None:
+    """Wait until all is well; a run that cannot get there says nothing.
+
+    Raises:
+        RuntimeError: It did not get there.
+    """
+    before = look_back(world)
+    recovered, missing = await _until_well(lambda: find_missing(world, before), limit)
+    if recovered is None:
+        _keep_evidence(world, "not-well")
+        raise RuntimeError(f"Expected all to be well within {limit:g} s, but {missing}")
+
+
+async def _find_orphans(world: ChaosWorld) -> list[str]:
+    """Return TaskManagers that are still beyond those wanted after a while of grace."""
+    left: list[str] = []
+
+    async def none_left() -> bool | None:
+        nonlocal left
+        left = find_excess(await world.status(), await world.flink_pods())
+        return None if left else True
+
+    await wait_until(none_left, clock=CLOCK, timeout=60.0, period=2.0)
+    return left
+
+
+async def _suspend(world: ChaosWorld) -> None:
+    """Stop the job with a savepoint.
+
+    Raises:
+        RuntimeError: It was not stopped in time.
+    """
+    await world.change(state="Suspended")
+
+    async def stopped() -> bool | None:
+        return True if (await world.status())["controller"].get("suspended") else None
+
+    if not await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0):
+        _keep_evidence(world, "not-suspended")
+        raise RuntimeError(f"Expected the job to be suspended within {LIMIT:g} s")
+
+
+async def _delete(world: ChaosWorld) -> list[str]:
+    """Delete the StreamApp and return the names of the pods that it left behind."""
+    await world.place.api.delete(world.app_path)
+
+    async def gone() -> bool | None:
+        pods = [*await world.flink_pods(), *await world.flink_pods("jobmanager")]
+        return True if not pods and await is_gone(world, world.app_path) else None
+
+    if await wait_until(gone, clock=CLOCK, timeout=LIMIT, period=1.0):
+        return []
+    _keep_evidence(world, "not-deleted")
+    pods = [*await world.flink_pods(), *await world.flink_pods("jobmanager")]
+    return [pod["metadata"]["name"] for pod in pods] or [NAME]
+
+
+def _describe(outcome: Outcome) -> str:
+    if outcome.took is None:
+        return f"STUCK: {outcome.missing}"
+    alone = outcome.took_without_weir
+    words = f" (the job {alone:.0f} s after the kill)" if alone is not None else ""
+    return f"well after {outcome.took:.0f} s{words}; last missing: {outcome.missing}"
+
+
+def _keep_evidence(world: ChaosWorld, name: str) -> None:
+    """Write what people look at first when something is stuck."""
+    folder = EVIDENCE / name
+    folder.mkdir()
+    everything = "streamapps,pods,events,configmaps,leases,replicasets,deployments"
+    for file, command in {
+        "objects.yaml": ("get", everything, "-o", "yaml"),
+        "pods.txt": ("describe", "pods"),
+        "weir.log": ("logs", "deployment/weir", "--tail=2000"),
+        "weir-before.log": ("logs", "deployment/weir", "--tail=2000", "--previous"),
+        "job-manager.log": ("logs", f"deployment/{NAME}-jobmanager", "--tail=2000"),
+    }.items():
+        done = subprocess.run(
+            ["kubectl", "--namespace", world.place.namespace, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (folder / file).write_text(done.stdout + done.stderr)

@@ -1,0 +1,133 @@
+"""Whether all is well again after a fault, and if not, what is missing.
+
+All is well when the right pods run, one controller holds the Lease and has taken over the status,
+no change is under way, Weir trusts its metrics, every task of the job runs, and the job has
+completed a checkpoint that holds new records since the fault's end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from benchmarks.chaos_world import ChaosWorld
+from weir_operator.cluster.api import Body
+from weir_operator.cluster.manifests_flink import REST_PORT
+from weir_operator.errors import WeirError
+from weir_operator.flink.rest import FlinkRest
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is to be surpassed."""
+
+    records: int
+    """Distinct ones at the sink, by the newest checkpoint."""
+    time: float
+    """Unix seconds, after which the Lease must have been renewed."""
+
+
+def look_back(world: ChaosWorld) -> Before:
+    """Return what holds now."""
+    return Before(records=records(world), time=time.time())
+
+
+async def find_missing(world: ChaosWorld, before: Before) -> str:
+    """Return what is not well yet, in a few words; empty when all is."""
+    try:
+        status = await world.status()
+        return (
+            await _find_wrong_controller(world, status, before)
+            or _find_wrong_status(status)
+            or await _find_wrong_pods(world, status)
+            or await find_idle_job(world, status, before)
+        )
+    except WeirError as error:
+        return str(error)
+
+
+async def find_idle_job(world: ChaosWorld, status: Body, before: Before) -> str:
+    """Return why the job does not run as it should; empty when it does."""
+    managers = [pod for pod in await world.flink_pods("jobmanager") if is_ready(pod)]
+    if len(managers) != 1:
+        return f"{len(managers)} JobManagers are ready"
+    address = managers[0]["status"]["podIP"]
+    async with FlinkRest(f"http://{address}:{REST_PORT}", timeout=3.0) as rest:
+        job = await rest.job(status["controller"]["job_id"])
+    if job is None or not job.runs:
+        return "the job does not run" if job is None else f"the job is {job.state}"
+    if records(world) <= before.records:
+        return "no checkpoint has new records"
+    return ""
+
+
+def records(world: ChaosWorld) -> int:
+    """Return the distinct records at the sink, by the newest checkpoint that it knows."""
+    try:
+        ledger = json.loads((world.place.state / "out/ledger.json").read_text())
+    except (FileNotFoundError, ValueError):  # none yet, or cut short by a full disk
+        return 0
+    return int(ledger["distinct"])
+
+
+def find_excess(status: Body, pods: list[Body]) -> list[str]:
+    """Return TaskManagers beyond those that the status says should be, by name."""
+    wanted = _wanted(status)
+    excess = []
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"])):
+        labels = pod["metadata"]["labels"]
+        group = labels["weir.dev/operator"], labels["weir.dev/pool"]
+        wanted[group] = wanted.get(group, 0) - 1
+        if wanted[group] < 0:
+            excess.append(pod["metadata"]["name"])
+    return excess
+
+
+def is_ready(pod: Body) -> bool:
+    """Return whether Kubernetes takes the pod for ready."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def _find_wrong_controller(world: ChaosWorld, status: Body, before: Before) -> str:
+    ready = {pod["metadata"]["name"] for pod in await world.controllers() if is_ready(pod)}
+    if len(ready) != 1:
+        return f"{len(ready)} controllers are ready"
+    lease = await world.place.api.get(world.lease_path)
+    if lease["spec"].get("holderIdentity") not in ready:
+        return "the controller does not hold the Lease"
+    if datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp() < before.time:
+        return "the Lease has not been renewed"
+    writer = str(status.get("controller", {}).get("writer", ""))
+    return "" if writer.split("/")[0] in ready else "the controller has not taken over the status"
+
+
+def _find_wrong_status(status: Body) -> str:
+    conditions = {each["type"]: each for each in status.get("conditions", ())}
+    for kind in ("Ready", "MetricsHealthy"):
+        if conditions.get(kind, {}).get("status") != "True":
+            return f"{kind} is not: {conditions.get(kind, {}).get('message')}"
+    step = (status.get("rescale") or {}).get("step", "Done")
+    return "" if step in ("Done", "Abandoned", "RolledBack", "Failed") else f"a change is at {step}"
+
+
+async def _find_wrong_pods(world: ChaosWorld, status: Body) -> str:
+    pods = await world.flink_pods()
+    wanted, ready = sum(_wanted(status).values()), sum(map(is_ready, pods))
+    excess = find_excess(status, pods)
+    if excess:
+        return f"{', '.join(excess)} should not be"
+    return "" if ready == wanted else f"{ready} of {wanted} TaskManagers are ready"
+
+
+def _wanted(status: Body) -> dict[tuple[str, str], int]:
+    deployments: dict[str, dict[str, Any]] = status.get("controller", {}).get("deployments", {})
+    wanted: dict[tuple[str, str], int] = {}
+    for operator, counts in deployments.items():
+        for node_type, count in counts.items():
+            group = operator, node_type.split("/")[0]
+            wanted[group] = wanted.get(group, 0) + int(count)
+    return wanted

@@ -1,0 +1,143 @@
+"""What a run of faults shows: records, stuck apps, orphans, and how long recovery took. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import Figure, at_most
+from benchmarks.trips_cluster import Arrival, Ledger, longest_gap
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of one fault; times are Unix seconds."""
+
+    kind: str
+    injected: float
+    ended: float
+    """When it was over: a kill at once, what lasts when it was taken back."""
+    recovered: float | None
+    """`None` where all was not well again in time."""
+    missing: str
+    """What was not, then."""
+    took_without_weir: float | None = None
+    """Seconds in which the job came back while there was no controller."""
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from the fault's end until all was well."""
+        return None if self.recovered is None else self.recovered - self.ended
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Committed:
+    """What a transactional sink made visible."""
+
+    records: int
+    lost: int
+    doubled: int
+
+
+def read_committed(folder: Path, emitted: int) -> Committed:
+    """Return what stands in the files that were committed, of `emitted` records from 0 on.
+
+    Files that begin with a dot are those in progress, which a reader passes over.
+    """
+    counts = Counter(
+        int(line)
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.startswith(".")
+        for line in path.read_text().splitlines()
+    )
+    return Committed(
+        records=counts.total(),
+        lost=sum(1 for number in range(emitted) if number not in counts),
+        doubled=counts.total() - len(counts),
+    )
+
+
+def longest_pauses(outcomes: Sequence[Outcome], arrivals: Sequence[Arrival]) -> dict[str, float]:
+    """Return the longest time without output around faults of each kind, seconds."""
+    pauses: dict[str, float] = {}
+    for each in outcomes:
+        until = each.ended if each.recovered is None else each.recovered
+        pause = longest_gap(arrivals, each.injected, until)
+        pauses[each.kind] = max(pause, pauses.get(each.kind, 0.0))
+    return pauses
+
+
+def figures_of(
+    outcomes: Sequence[Outcome],
+    ledger: Ledger,
+    committed: Committed,
+    orphans: Iterable[str],
+    pauses: Mapping[str, float],
+) -> list[Figure]:
+    """Return the figures of a run."""
+    stuck = [each.kind for each in outcomes if each.recovered is None]
+    return [
+        Figure(figure="faults", value=len(outcomes), unit=""),
+        Figure(figure="records over them", value=ledger.emitted, unit="records"),
+        at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
+        at_most(figure="records doubled in state", value=ledger.doubled, unit="records", limit=0),
+        at_most(figure="keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0),
+        at_most(
+            figure="transactional sink: records lost",
+            value=committed.lost,
+            unit="records",
+            limit=0,
+        ),
+        at_most(
+            figure="transactional sink: records doubled",
+            value=committed.doubled,
+            unit="records",
+            limit=0,
+        ),
+        Figure(
+            figure="plain sink: records that it saw again", value=ledger.replayed, unit="records"
+        ),
+        at_most(figure="stuck apps", value=len(stuck), unit="", limit=0),
+        at_most(figure="orphaned pods", value=len(set(orphans)), unit="", limit=0),
+        *_without_weir(outcomes),
+        *_recoveries(outcomes, pauses),
+    ]
+
+
+def _without_weir(outcomes: Sequence[Outcome]) -> list[Figure]:
+    kind = "job_manager_killed_without_weir"
+    took = [each.took_without_weir for each in outcomes if each.kind == kind]
+    if not took:
+        return []
+    known = [seconds for seconds in took if seconds is not None]
+    return [
+        at_most(
+            figure="JobManager killed without Weir: job back after, longest",
+            value=max(known) if len(known) == len(took) else None,
+            unit="s",
+            limit=60,
+        )
+    ]
+
+
+def _recoveries(outcomes: Sequence[Outcome], pauses: Mapping[str, float]) -> list[Figure]:
+    figures = []
+    for kind in sorted({each.kind for each in outcomes}):
+        took = [each.took for each in outcomes if each.kind == kind and each.took is not None]
+        words = kind.replace("_", " ")
+        number = sum(each.kind == kind for each in outcomes)
+        figures += [
+            Figure(
+                figure=f"{words}: time to recover, {name} of {number}",
+                value=combine(took) if took else None,
+                unit="s",
+            )
+            for name, combine in (("median", statistics.median), ("longest", max))
+        ]
+        figures.append(
+            Figure(figure=f"{words}: longest pause of output", value=pauses[kind], unit="s")
+        )
+    return figures

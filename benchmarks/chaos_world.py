@@ -1,0 +1,223 @@
+"""Weir and a job as a user has them: the chart, a Prometheus, a StreamApp under a changing load.
+
+The job is the example trips. Its state, its ledger and what its two sinks write (one plain, one
+transactional) are on a small volume of memory, so that filling it up harms nobody else. The job's
+jar comes from the volume too: it is the one that `make jars` built.
+
+Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:dev` and
+`prometheus:dev` (or those that `WEIR_TEST_CONTROLLER_IMAGE` and `WEIR_TEST_PROMETHEUS_IMAGE` name).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from benchmarks.cluster_place import CLAIM, IMAGE, Place, open_place
+from tests.cluster.prometheus_on_kubernetes import start_prometheus
+from weir_operator.cluster.api import Body, NotFoundError
+from weir_operator.cluster.objects import collection
+from weir_operator.flink.jars import REPOSITORY
+
+CONTROLLER_IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
+RELEASE = "weir"
+LEASE = "weir-controller"
+NAME = "trips"
+CRD = "streamapps.weir.dev"
+VOLUME_MIB = 256
+SLOTS = 64
+"""Lines of the trace, of 15 s each; the load goes up and down once."""
+SIZE = "500m"
+"""Of every TaskManager: what a JVM needs to start in a few seconds."""
+_CONTROLLER = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/name=weir"
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosWorld:
+    """What faults befall, and where to look what became of it."""
+
+    place: Place
+
+    @property
+    def app_path(self) -> str:
+        """Of the StreamApp."""
+        return f"{collection(self.place.namespace)}/{NAME}"
+
+    @property
+    def core(self) -> str:
+        """Of the namespace's pods and the like."""
+        return f"/api/v1/namespaces/{self.place.namespace}"
+
+    @property
+    def lease_path(self) -> str:
+        """Of the Lease that the active controller holds."""
+        namespace = self.place.namespace
+        return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+    @property
+    def release_path(self) -> str:
+        """Of the controller's Deployment."""
+        return f"/apis/apps/v1/namespaces/{self.place.namespace}/deployments/{RELEASE}"
+
+    async def status(self) -> Body:
+        """Return the StreamApp's status, empty before there is one."""
+        found: Body = (await self.place.api.get(self.app_path)).get("status", {})
+        return found
+
+    async def change(self, **spec: object) -> None:
+        """Change fields of the StreamApp's spec, as `kubectl patch --type merge` does."""
+        await self.place.api.patch(self.app_path, {"spec": spec})
+
+    async def flink_pods(self, component: str = "taskmanager") -> list[Body]:
+        """Return the job's pods that are not about to go."""
+        labels = f"weir.dev/app={NAME},weir.dev/component={component}"
+        return _staying(await self.place.api.list(f"{self.core}/pods", labels=labels))
+
+    async def controllers(self) -> list[Body]:
+        """Return the controller's pods that are not about to go."""
+        return _staying(await self.place.api.list(f"{self.core}/pods", labels=_CONTROLLER))
+
+    async def scale_weir(self, replicas: int) -> None:
+        """Have so many controllers."""
+        await self.place.api.patch(self.release_path, {"spec": {"replicas": replicas}})
+
+
+@asynccontextmanager
+async def open_world() -> AsyncIterator[ChaosWorld]:
+    """Make everything, and clear it away at the end."""
+    async with open_place() as place, _small_volume(place):
+        prometheus = await start_prometheus(place.api, place.namespace)
+        crd = yaml.safe_load((REPOSITORY / "crds/weir.dev_streamapps.yaml").read_text())
+        await place.api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
+        _install(place, prometheus.url)
+        try:
+            yield ChaosWorld(place)
+        finally:
+            _helm("uninstall", RELEASE, "--namespace", place.namespace)
+            await _free_from_finalizer(place)
+
+
+@asynccontextmanager
+async def _small_volume(place: Place) -> AsyncIterator[None]:
+    """Lay a small file system of memory over the place's folder."""
+    options = f"size={VOLUME_MIB}m,mode=0777"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place.state)], check=True)
+    try:
+        yield
+    finally:
+        # Lazily: pods of a namespace that is being deleted may still hold it for a moment.
+        subprocess.run(["umount", "--lazy", str(place.state)], check=True)
+
+
+def _install(place: Place, prometheus: str) -> None:
+    repository, _, tag = CONTROLLER_IMAGE.rpartition(":")
+    values = {
+        "image": {"repository": repository, "tag": tag},
+        "watchNamespaces": [place.namespace],
+        "prometheus": {"url": prometheus},
+        "state": {"enabled": False},
+        "crds": {"enabled": False},
+    }
+    file = place.state / "values.json"
+    file.write_text(json.dumps(values))
+    name = ("--namespace", place.namespace)
+    chart = str(REPOSITORY / "helm/weir")
+    _helm("install", RELEASE, chart, *name, "-f", str(file), "--wait", "--timeout", "3m")
+
+
+async def _free_from_finalizer(place: Place) -> None:
+    """Let the StreamApp go with its namespace where the run did not get to its deletion."""
+    with suppress(NotFoundError):
+        path = f"{collection(place.namespace)}/{NAME}"
+        await place.api.patch(path, {"metadata": {"finalizers": None}})
+
+
+def _helm(*arguments: str) -> None:
+    subprocess.run(["helm", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def manifest(place: Place) -> dict[str, Any]:
+    """Return the StreamApp, once its files are on the volume.
+
+    Pool `any` may be on every node, so that a node's drain leaves a place to go to; `aggregate` is
+    fixed, so that a change of it can be asked for at a moment of one's own choice.
+    """
+    state = place.state
+    shutil.copy(REPOSITORY / "build/jars/trips.jar", state / "trips.jar")
+    rates = [20 - 10 * math.cos(2 * math.pi * slot / SLOTS) for slot in range(SLOTS)]
+    (state / "trace.txt").write_text("".join(f"{rate:.1f}\n" for rate in [*rates] * 8))
+    for folder in ("out", "committed"):
+        (state / folder).mkdir()
+        (state / folder).chmod(0o777)
+    arguments = [
+        *("--trace", place.inside(state / "trace.txt"), "--slot-seconds", "15"),
+        *("--out", place.inside(state / "out"), "--commit", place.inside(state / "committed")),
+        *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
+    ]
+    spec = {
+        "flink": {
+            "image": IMAGE,
+            "maxParallelism": 720,
+            "storage": {"claim": CLAIM},
+            "jobManager": {"cpu": SIZE, "memory": "1Gi", "pool": "any"},
+            "job": {
+                "jar": place.inside(state / "trips.jar"),
+                "entryClass": "example.Trips",
+                "args": arguments,
+            },
+        },
+        "objective": {"responseTime": "500ms", "catchUp": "60s"},
+        "nodePools": [
+            {"name": "any", "sizes": [SIZE], "memory": "512Mi", "price": 0.05},
+            {
+                "name": "small",
+                "nodeSelector": {"weir.dev/pool": "small"},
+                "sizes": [SIZE],
+                "memory": "512Mi",
+                "price": 0.04,
+            },
+        ],
+        "operators": operators(aggregate=1),
+        "operatorManager": {"interval": "10s"},
+        "applicationManager": {"restartBudget": {"size": 3, "refillEvery": "2m"}},
+        "rescale": {"startDeadline": "60s", "submitDeadline": "60s"},
+    }
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": NAME, "namespace": place.namespace},
+        "spec": spec,
+    }
+
+
+def operators(*, aggregate: int) -> list[dict[str, Any]]:
+    """Return the operators with so many replicas of `aggregate`."""
+    one = {f"any/{SIZE}": 1}
+    return [
+        {"name": "source", "maxReplicas": 1, "fixed": one},
+        {"name": "match", "maxReplicas": 3},
+        {"name": "aggregate", "maxReplicas": 3, "fixed": {f"any/{SIZE}": aggregate}},
+        {"name": "sink", "maxReplicas": 1, "fixed": one},
+    ]
+
+
+async def is_gone(world: ChaosWorld, path: str) -> bool:
+    """Return whether there is nothing at `path`."""
+    try:
+        await world.place.api.get(path)
+    except NotFoundError:
+        return True
+    return False
+
+
+def _staying(pods: tuple[Body, ...]) -> list[Body]:
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]

@@ -1,0 +1,123 @@
+"""The pure parts of the benchmark chaos: which faults are drawn, and what a run shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from benchmarks.chaos import FAULTS
+from benchmarks.chaos_drawing import draw_faults
+from benchmarks.chaos_looks import find_excess
+from benchmarks.chaos_verdict import (
+    Committed,
+    Outcome,
+    figures_of,
+    longest_pauses,
+    read_committed,
+)
+from benchmarks.trips_cluster import Arrival, Ledger
+
+KINDS = ("kill", "cut", "drain")
+GOOD = Ledger(emitted=10, lost=0, doubled=0, sequence_errors=0, replayed=4)
+WHOLE = Committed(records=10, lost=0, doubled=0)
+
+
+def an_outcome(**changes: Any) -> Outcome:
+    before: dict[str, Any] = {
+        "kind": "kill",
+        "injected": 100.0,
+        "ended": 110.0,
+        "recovered": 115.0,
+        "missing": "",
+    }
+    return Outcome(**(before | changes))
+
+
+def values(outcomes, orphans=()):
+    pauses = {each.kind: 2.0 for each in outcomes}
+    return {each.figure: each for each in figures_of(outcomes, GOOD, WHOLE, orphans, pauses)}
+
+
+def test_one_seed_draws_one_run():
+    assert draw_faults(KINDS, 8, seed=3) == draw_faults(KINDS, 8, seed=3)
+
+
+def test_another_seed_draws_another_order():
+    assert len({draw_faults(KINDS, 8, seed=seed) for seed in range(20)}) > 10
+
+
+def test_no_kind_comes_twice_more_often_than_another():
+    counts = Counter(each.kind for each in draw_faults(tuple(FAULTS), 30, seed=1))
+
+    assert set(counts) == set(FAULTS)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_two_faults_of_a_kind_choose_differently():
+    first, second = draw_faults(("kill",), 2, seed=1)
+
+    assert first.generator().random() != second.generator().random()
+
+
+def test_a_record_in_two_committed_files_is_doubled_and_one_in_none_is_lost(tmp_path):
+    (tmp_path / "part-0").write_text("0\n1\n3\n")
+    (tmp_path / "part-1").write_text("1\n")
+
+    found = read_committed(tmp_path, emitted=5)
+
+    assert found == Committed(records=4, lost=2, doubled=1)
+
+
+def test_what_was_not_committed_does_not_count(tmp_path):
+    (tmp_path / "part-0").write_text("0\n")
+    (tmp_path / ".part-1.inprogress").write_text("0\n1\n")
+
+    assert read_committed(tmp_path, emitted=1) == Committed(records=1, lost=0, doubled=0)
+
+
+def test_time_to_recover_is_counted_from_the_end_of_the_fault():
+    found = values([an_outcome(), an_outcome(recovered=119.0)])
+
+    assert found["kill: time to recover, median of 2"].value == 7.0
+    assert found["kill: time to recover, longest of 2"].value == 9.0
+
+
+def test_a_pause_of_output_counts_where_it_touches_the_fault_the_longest_of_a_kind():
+    arrivals = [Arrival(number, time) for number, time in enumerate((90.0, 105.0, 112.0, 150.0))]
+
+    assert longest_pauses([an_outcome()], arrivals) == {"kill": 38.0}
+    assert longest_pauses([an_outcome(recovered=111.0)], arrivals) == {"kill": 15.0}
+
+
+def test_an_app_that_is_not_well_in_time_is_stuck():
+    found = values([an_outcome(), an_outcome(recovered=None)])
+
+    assert found["stuck apps"].value == 1
+    assert found["stuck apps"].holds is False
+
+
+def test_a_pod_that_is_found_twice_is_one_orphan():
+    assert values([an_outcome()], orphans=["a", "a"])["orphaned pods"].value == 1
+
+
+def test_replays_of_the_plain_sink_are_told_without_a_goal():
+    assert values([an_outcome()])["plain sink: records that it saw again"].goal is None
+
+
+def test_a_job_that_did_not_come_back_without_weir_misses_its_goal():
+    kind = "job_manager_killed_without_weir"
+    back, lost = (an_outcome(kind=kind, took_without_weir=seconds) for seconds in (20.0, None))
+    name = "JobManager killed without Weir: job back after, longest"
+
+    assert values([back])[name].holds is True
+    assert values([back, lost])[name].holds is False
+
+
+def test_pods_beyond_the_deployment_are_excess_the_youngest_first():
+    def pod(name, created):
+        labels = {"weir.dev/operator": "match", "weir.dev/pool": "any"}
+        return {"metadata": {"name": name, "creationTimestamp": created, "labels": labels}}
+
+    status = {"controller": {"deployments": {"match": {"any/500m": 1}}}}
+
+    assert find_excess(status, [pod("new", "2"), pod("old", "1")]) == ["new"]
