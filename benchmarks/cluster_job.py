@@ -200,6 +200,7 @@ class ClusterJob:
                         {"memory": wanted.memory, "price": 0.04, **pool} for pool in wanted.pools
                     ],
                     "operators": [self._operator(name) for name in wanted.initial],
+                    "savepoints": {"keep": 1},
                     "rescale": {
                         "startDeadline": wanted.start_deadline,
                         "submitDeadline": f"{SUBMIT_DEADLINE:g}s",

@@ -6,8 +6,9 @@ incremental checkpoint. The sizes, in GB, are an argument:
 
     STATE_GB=0.01,1,5 make bench NAME=rescale-state
 
-Without it those three; in the place of 5 GB, 2 where the disk has less than four times as much: the
-running state, its checkpoints, a savepoint, and the state as it is read back. A GB is 10^9 bytes.
+Without it those three; in the place of 5 GB, 2 where the disk has less than six times as much: the
+state that runs, two savepoints, the checkpoints of the job and those that two cancelled jobs leave.
+A GB is 10^9 bytes.
 
 What a change by checkpoint leaves behind for the next is told too: state that was restored without
 being claimed is written once in full by the first checkpoint after it. Bytes are what Flink says,
@@ -41,7 +42,7 @@ GB = 1e9
 SIZES = (0.01, 1.0, 5.0)
 SMALLER = 2.0
 """GB that are taken in the place of the largest size where the disk is small."""
-COPIES = 4.0
+COPIES = 6.0
 """How often the state's size must be free on the disk."""
 RECORD = 64 * 1024
 """Bytes of state that a record leaves, see `jobs/Hoard.java`."""

@@ -69,7 +69,7 @@ def test_a_path_of_the_volume_is_found_from_inside_and_outside():
 def test_the_largest_state_is_smaller_where_the_disk_is(monkeypatch):
     monkeypatch.delenv("STATE_GB", raising=False)
 
-    free_disk(monkeypatch, 30)
+    free_disk(monkeypatch, 40)
     assert rescale_state.state_sizes() == (0.01, 1.0, 5.0)
     free_disk(monkeypatch, 12)
     assert rescale_state.state_sizes() == (0.01, 1.0, 2.0)
@@ -79,5 +79,5 @@ def test_a_state_that_does_not_fit_the_disk_is_refused(monkeypatch):
     free_disk(monkeypatch, 12)
     monkeypatch.setenv("STATE_GB", "1,8")
 
-    with pytest.raises(RuntimeError, match="STATE_GB: expected 32 GB free for 8, got 12"):
+    with pytest.raises(RuntimeError, match="STATE_GB: expected 48 GB free for 8, got 12"):
         rescale_state.state_sizes()
