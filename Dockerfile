@@ -48,14 +48,16 @@ COPY scripts/start-with-kernels /overlay/bin/
 
 FROM ${PYTHON} AS base
 # The user has no entry in /etc/passwd, whatever number the platform gives it: libraries that ask
-# for its name find LOGNAME.
+# for its name find LOGNAME. Each thread's heap keeps what it once held, so there are two and not one
+# for each of the threads that ask Prometheus.
 ENV PATH=/opt/weir/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/tmp/kernels \
     HOME=/tmp \
-    LOGNAME=weir
+    LOGNAME=weir \
+    MALLOC_ARENA_MAX=2
 USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["start-with-kernels", "weir"]

@@ -181,7 +181,8 @@ def run() -> list[Figure]:
                 (sys.executable, "-m", "benchmarks.scale_controller", world, prometheus,
                  str(folder / "state"), str(port)),
                 Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log")),
-                {"KUBECONFIG": str(plane.kubeconfig(folder))},
+                # The second as in the image.
+                {"KUBECONFIG": str(plane.kubeconfig(folder)), "MALLOC_ARENA_MAX": "2"},
             )
         )  # fmt: skip
         bench = Bench(plane, f"http://127.0.0.1:{port}", Process(controller.pid))

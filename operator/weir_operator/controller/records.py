@@ -25,6 +25,10 @@ log = structlog.get_logger()
 _OBSERVATION = TypeAdapter(Observation)
 _DECISION = TypeAdapter(Decision)
 
+CACHE_KIB = 64
+"""KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
+a file. SQLite would take 2,000."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS decisions (
     id TEXT PRIMARY KEY,
@@ -88,6 +92,10 @@ class RecordStore:
                 )
             # A reader (weir explain) must never hold up the loop that writes.
             self._connection.execute("PRAGMA journal_mode = WAL")
+            # A power failure may take the last records, nothing else does; and the loop of a
+            # thousand StreamApps does not wait for the disk a thousand times an interval.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
             raise PermanentError(
