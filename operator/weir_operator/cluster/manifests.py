@@ -176,7 +176,7 @@ def job_manager(pods: FlinkPods, config_map: str) -> Body:
             "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
             "resources": resources,
             "ports": _ports(rest=REST_PORT, rpc=RPC_PORT, blob=BLOB_PORT, metrics=METRICS_PORT),
-            "readinessProbe": {"tcpSocket": {"port": REST_PORT}, "periodSeconds": 2},
+            "readinessProbe": _listens(REST_PORT),
             "livenessProbe": _alive(RPC_PORT),
         },
     )
@@ -221,7 +221,7 @@ def task_managers(
                 {"name": "WEIR_OPERATOR", "value": operator},
                 {"name": "WEIR_POOL", "value": pool},
             ],
-            "readinessProbe": {"tcpSocket": {"port": TASK_RPC_PORT}, "periodSeconds": 2},
+            "readinessProbe": _listens(TASK_RPC_PORT),
             "livenessProbe": _alive(TASK_RPC_PORT),
         },
     )
@@ -266,6 +266,11 @@ def _resources(cpu: str, memory: int) -> Body:
 
 def _ports(**ports: int) -> list[Body]:
     return [{"name": name, "containerPort": port} for name, port in ports.items()]
+
+
+def _listens(port: int) -> Body:
+    """Return a probe that begins once a JVM may listen: each failure before is an event."""
+    return {"tcpSocket": {"port": port}, "initialDelaySeconds": 4, "periodSeconds": 2}
 
 
 def _alive(port: int) -> Body:

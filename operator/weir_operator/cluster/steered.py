@@ -67,6 +67,8 @@ class SteeredApp:
         self._asked = Directives()  # of the loops as they run
         self._mistake: InvalidStreamAppError | None = None
         self._told_mistake = ""
+        self._failure = ""  # of the last life, until the job runs again
+        self._runs = False  # the job was brought up, and no life has failed since
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
         self._stop = asyncio.Event()  # ends the present life
         self._news = asyncio.Event()  # wakes whoever pauses
@@ -91,7 +93,7 @@ class SteeredApp:
             return
         self._seen = True
         self.resource = resource
-        before, self._mistake = self._app, None
+        before, self._mistake, self._failure = self._app, None, ""
         try:
             self._app = parse_manifest(resource.manifest)
         except InvalidStreamAppError as mistake:
@@ -166,7 +168,8 @@ class SteeredApp:
                         await self._steer(app, memory, notebook, stop)
                 await self._news.wait()
             except (WeirError, WeirPolicyError) as error:
-                notebook.set_ready("False", "ReconcileFailed", str(error))
+                self._failure, self._runs = str(error), False
+                notebook.set_ready("False", "ReconcileFailed", self._failure)
                 notebook.tell("ReconcileFailed", str(error))
                 raise
             finally:
@@ -185,13 +188,20 @@ class SteeredApp:
                 loops = await stack.enter_async_context(
                     open_loops(office, app, self.resource, memory, notebook, lambda: self._asked)
                 )
-            notebook.set_ready("False", "Starting", "The job is being brought up")
+            if self._failure:
+                # What people must see to is not hidden by each new try.
+                notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
+            elif self._runs:
+                notebook.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+            else:
+                notebook.set_ready("False", "Starting", "The job is being brought up")
             await office.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
             await _unless(stop, loops.steering.lifecycle.bring_up())
             if stop.is_set():
                 return
+            self._failure, self._runs = "", True
             notebook.set_ready("True", "JobRunning", "The job runs")
             await loops.steering.controller.run(stop)
             if not self._news.is_set():

@@ -250,7 +250,7 @@ class Lifecycle:
     def _wanted(self, status: AppStatus) -> Revision | None:
         """Return what the job is to be made of; a revision that failed is not tried again."""
         asked = self._directives().revision
-        failed = asked is not None and asked.id == status.refused_revision
+        failed = asked is not None and asked.fingerprint == status.refused_revision
         return status.revision if failed else asked
 
     async def _resume_unfinished(self) -> None:

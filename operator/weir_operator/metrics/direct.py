@@ -139,7 +139,8 @@ class DirectSource:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._failures[target] += 1
             if self._failures[target] == 1:
-                _LOGGER.warning("%s cannot be scraped: %r", target, error)
+                # A pod that has just begun does not listen yet: data quality tells what matters.
+                _LOGGER.info("%s is not scraped: %s", target, str(error) or type(error).__name__)
             samples = []
             up = 0.0
         else:

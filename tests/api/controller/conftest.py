@@ -66,7 +66,11 @@ class MiniatureWorlds:
     def runtime(self, app, resource):
         if app.metadata.name in self.hanging:
             return HangingWorld(WallClock())
-        return self.of.setdefault(app.metadata.name, FakeWorld(WallClock()))
+        return self.make(app.metadata.name)
+
+    def make(self, name):
+        """Return the world of a StreamApp, made before it if a test wants."""
+        return self.of.setdefault(name, FakeWorld(WallClock()))
 
     def jobs(self, runtime):
         return JobsWithoutPlan(runtime)

@@ -232,3 +232,27 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     assert "FinalSavepointFailed" in events
     assert "/checkpoints/" in events["FinalSavepoint"]
     assert world.alive == {}
+
+
+class Everything:
+    """A set that has everything."""
+
+    def __contains__(self, item):
+        return True
+
+
+async def test_why_a_job_does_not_come_up_stays_in_sight_while_it_is_tried_again(bench):
+    bench.worlds.make("trips").deaf_revisions = Everything()
+    bench.start()
+    await bench.create()
+    await bench.until_ready("ReconcileFailed")
+
+    bench.worlds.hanging.add("trips")  # so the next try takes for ever
+
+    async def tried_again():
+        message = (await bench.condition("Ready"))["message"]
+        return message if "Tried again" in message else None
+
+    message = await bench.until(tried_again, "expected another try")
+    assert "its image cannot be pulled" in message
+    assert (await bench.condition("Ready"))["reason"] == "ReconcileFailed"

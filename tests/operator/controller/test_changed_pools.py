@@ -83,6 +83,26 @@ async def test_another_job_manager_is_an_upgrade(stage):
     assert stage.exact()
 
 
+async def test_a_job_manager_that_does_not_start_is_refused_until_the_manifest_changes(stage):
+    lifecycle = await stage.running()
+    wrong = made_of(job_manager=Place(memory=1024, cpu="500m", node_selector=THERE))
+    stage.world.deaf_revisions = {wrong.id}
+    ask(stage, wrong)
+
+    for _ in range(5):
+        await lifecycle.heal()
+        stage.clock.time += 3600
+
+    assert stage.reasons.count("RolledBack") == 1
+    assert stage.store.load().revision == made_of()
+
+    ask(stage, made_of(job_manager=Place(memory=2048, cpu="500m")))
+    await lifecycle.heal()
+
+    assert stage.reasons.count("UpgradeDone") == 1
+    assert stage.exact()
+
+
 async def test_a_place_that_no_node_offers_leaves_the_job_and_its_template_as_they_are(stage):
     lifecycle = await stage.running()
     [job], [before] = stage.world.running(), list(stage.world.alive)
