@@ -196,7 +196,8 @@ class Leader:
             return False
         except (ConflictError, TemporaryError, TimeoutError) as error:
             # Somebody else wrote it in between, or nobody answered: the next look tells.
-            self._tell(f"The Lease could not be written: {error}")
+            cause = str(error) or type(error).__name__
+            self._tell(f"The Lease could not be written: {cause}")
             return False
         self._renewed = began
         return True

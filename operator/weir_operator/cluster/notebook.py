@@ -48,6 +48,7 @@ _WARNINGS = (
     "Other",
     "Pending",
     "Without",
+    "Full",
 )
 """Words in the reason of an event that warns."""
 

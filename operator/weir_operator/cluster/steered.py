@@ -193,6 +193,8 @@ class SteeredApp:
                 notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
             elif self._runs:
                 notebook.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+            elif memory.store.load().job_id is not None:
+                notebook.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
             else:
                 notebook.set_ready("False", "Starting", "The job is being brought up")
             await office.compiler.ensure(

@@ -217,5 +217,7 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
         return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
     if end.pending:
-        return abandoned, ("PoolFull", f"{end.failure}; the next best is looked for")
+        places = ", ".join(f"{operator} in {pool}" for operator, pool in end.pending)
+        full = f"No room for {places}; the next best is looked for"
+        return abandoned, ("PoolFull", full)
     return (abandoned,)

@@ -82,7 +82,8 @@ class DirectSource:
             targets = await asyncio.wait_for(self._targets(), self._time_limit)
         except (WeirError, TimeoutError) as error:
             if self._lost_targets is None:
-                _LOGGER.warning("The targets of %s cannot be listed: %s", self._app, error)
+                cause = str(error) or type(error).__name__
+                _LOGGER.warning("The targets of %s cannot be listed: %s", self._app, cause)
             self._lost_targets = error
             return
         self._lost_targets = None
