@@ -83,7 +83,10 @@ def sort_savepoints(
     Only a job that runs supersedes a savepoint, and the one it started from is always kept.
     """
     path = journal.restore_path
-    if path is not None and "/chk-" not in path and path not in known:
+    # Only what this change's own stop wrote: a savepoint that a person gave is never Weir's to
+    # delete, and checkpoints are Flink's.
+    stopped = str(Step.STOP) in journal.times and not journal.by_checkpoint
+    if stopped and path is not None and "/chk-" not in path and path not in known:
         known = (*known, path)
     runs = journal.step in (Step.DONE, Step.ROLLED_BACK) and journal.kind is not Kind.SUSPEND
     if not runs or len(known) <= max(1, keep):

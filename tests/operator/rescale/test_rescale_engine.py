@@ -256,3 +256,25 @@ async def test_a_controller_that_dies_after_any_write_is_resumed_without_loss(di
     assert bench.store.load().deployments == (ONE if broken else TWO)
     assert len(bench.world.running()) == 1
     assert bench.exact()
+
+
+async def test_a_savepoint_that_a_person_gave_is_never_deleted():
+    bench = Bench(keep_savepoints=1)
+    bench.world.positions["file:/theirs/savepoint-1"] = 40
+    given = plan(
+        kind=Kind.START,
+        reason="a test",
+        now=0.0,
+        source={},
+        target=ONE,
+        old_job=None,
+        restore_path="file:/theirs/savepoint-1",
+    )
+    await bench.engine().walk(given)
+
+    for target in (TWO, ONE, TWO):
+        bench.world.process(10)
+        await bench.change(target)
+
+    assert len(bench.world.disposed) == 2
+    assert "file:/theirs/savepoint-1" not in bench.world.disposed
