@@ -228,7 +228,8 @@ class Flink(Section):
     that Weir owns are refused. May not be set together with `ref`. If unset, defaults to none."""
 
     job_manager: JobManager = JobManager()
-    """The JobManager's container. If unset, runs in the first of `nodePools`."""
+    """The JobManager's container; a change of it is an upgrade. If unset, runs in the first of
+    `nodePools`."""
 
     ref: FlinkRef | None = Field(
         default=None, examples=[{"kind": "FlinkDeployment", "name": "trips"}]

@@ -223,8 +223,9 @@ class Rescale(Section):
     Savepoint, the change given up. If unset, defaults to 10s. Format: duration."""
 
     start_deadline: Duration = Field(default=Duration("60s"), examples=["60s"])
-    """How long added replicas may take to register, while the job runs on; then the change is given
-    up. If unset, defaults to 60s. Format: duration."""
+    """How long added replicas may take to find a node, while the job runs on; then the change is
+    given up. Those that have a node may take three times as long to register. If unset, defaults to
+    60s. Format: duration."""
 
     submit_deadline: Duration = Field(default=Duration("30s"), examples=["30s"])
     """How long the job may take to run again; then the old deployment is restored. If unset,

@@ -90,7 +90,8 @@ class NodePool(Section):
     node_selector: dict[str, LabelValue] | None = Field(
         default=None, max_length=20, examples=[{"weir.dev/pool": "small"}]
     )
-    """Labels of the pool's nodes; not used on one machine. If unset, the pool is every node."""
+    """Labels of the pool's nodes; not used on one machine. Another value moves the replicas, by one
+    rescale. If unset, the pool is every node."""
 
     tolerations: tuple[Toleration, ...] = Field(
         default=(), max_length=16, examples=[[{"key": "dedicated", "value": "streams"}]]
