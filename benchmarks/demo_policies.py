@@ -48,7 +48,7 @@ def run() -> list[Figure]:
             figure="queueing: cost against static", unit="%", limit=99.0,
             value=100 * hourly_cost(ours) / hourly_cost(static),
         ),
-        at_least(figure="queueing: intervals judged", unit="", limit=60, value=_judged(ours)),
+        at_least(figure="queueing: intervals judged", unit="", limit=60, value=intervals_judged(ours)),
         at_least(figure="queueing: rescales", unit="", limit=4, value=up + down),
         at_least(figure="queueing: rescales to more", unit="", limit=1, value=up),
         at_least(figure="queueing: rescales to less", unit="", limit=1, value=down),
@@ -123,7 +123,8 @@ def share_over_bound(done: Run) -> float:
     return sum(judged) / len(judged)
 
 
-def _judged(done: Run) -> int:
+def intervals_judged(done: Run) -> int:
+    """Return how many intervals could be judged: fewer than ran tell of a machine too busy."""
     return sum(tick.violated is not None for tick in done.ticks)
 
 
@@ -158,7 +159,7 @@ def _table(runs: dict[str, Run]) -> Table:
             continue
         table.add_row(
             name,
-            str(_judged(done)),
+            str(intervals_judged(done)),
             f"{share_over_bound(done):.1%}",
             f"{hourly_cost(done):.3f}",
             str(summary.restarts),

@@ -9,10 +9,11 @@ from benchmarks.demo_policies import (
     TRACE,
     demo_manifest,
     hourly_cost,
+    intervals_judged,
     run_night,
     share_over_bound,
 )
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.rows import RESULTS
 from weir_operator.faces.run_record import Run
 
@@ -45,6 +46,9 @@ def _figures(name: str, done: Run) -> list[Figure]:
     if summary is None or summary.lost is None or summary.doubled is None:
         raise RuntimeError(f"Expected a summary with a ledger of {name}, got none: see {FOLDER}")
     return [
+        at_least(
+            figure=f"{name}: intervals judged", value=intervals_judged(done), unit="", limit=60
+        ),
         Figure(figure=f"{name}: restarts", value=summary.restarts, unit=""),
         Figure(figure=f"{name}: resizes", value=summary.resizes, unit=""),
         Figure(
