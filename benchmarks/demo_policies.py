@@ -48,7 +48,9 @@ def run() -> list[Figure]:
             figure="queueing: cost against static", unit="%", limit=99.0,
             value=100 * hourly_cost(ours) / hourly_cost(static),
         ),
-        at_least(figure="queueing: intervals judged", unit="", limit=60, value=intervals_judged(ours)),
+        at_least(
+            figure="queueing: intervals judged", unit="", limit=60, value=intervals_judged(ours),
+        ),
         at_least(figure="queueing: rescales", unit="", limit=4, value=up + down),
         at_least(figure="queueing: rescales to more", unit="", limit=1, value=up),
         at_least(figure="queueing: rescales to less", unit="", limit=1, value=down),
