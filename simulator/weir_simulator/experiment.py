@@ -62,8 +62,8 @@ class Operator(Section):
     network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
     """Seconds per record on the wire before the operator."""
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
-    """Seconds of response time granted to it; `None` is a share of the bound, equal for the papers'
-    policies, else according to the least time that it needs (`Experiment.share_bound`)."""
+    """Seconds of response time granted to it; `None` is a share of the bound: an equal one with
+    policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
 
 
 class Edge(Section):
@@ -288,9 +288,10 @@ class Experiment(Section):
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
         """Return seconds of response time granted to each operator.
 
-        The papers' policies get equal quotas of the bound. Ours get the operator's least response
-        time and more by `share_budgets`, as from the controller; where the bound cannot be kept at
-        all, equal quotas again.
+        With a policy that moves one replica a decision, as the papers' that read budgets do, these
+        are equal quotas of the bound, as published. With others they are by `share_budgets`, as
+        from the controller. Where the bound cannot be kept at all they are equal again: no other
+        share would keep it either, and a run in the simulator shall show that, not refuse.
 
         Args:
             policy: Its name.

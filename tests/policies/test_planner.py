@@ -95,7 +95,7 @@ def days(count, *, low=100.0, high=700.0):
 def test_at_first_it_jumps_at_once_to_what_the_present_rate_with_headroom_needs():
     decision = a_planner().decide(observe(MODEL, Deployment((1, 0)), 600.0))
 
-    (time,), (busy,) = predict_means(MODEL, np.array([decision.target.counts]), 600.0 * 1.21)
+    (time,), (busy,) = predict_means(MODEL, np.array([decision.target.counts]), 600.0 * 1.1 * 1.1)
     assert time <= BUDGET
     assert busy < 1
     assert "no plan yet" in decision.reason
@@ -123,7 +123,7 @@ def test_a_steady_rate_is_served_by_one_deployment_that_keeps_the_budget():
 
     settled = observations[300:]
     assert share_of_violations(settled) == 0
-    assert count_changes(decisions[300:]) <= 2
+    assert count_changes(decisions[300:]) <= 2  # one to where the plan is when it takes over
 
 
 def test_what_is_too_large_for_a_steady_rate_is_left_for_something_cheaper():

@@ -14,11 +14,11 @@ from weir_simulator.testing import an_experiment
 def cost(tmp_path):
     """Return a function that tells what a policy costs on a trace."""
 
-    def run(rates, policy, **more):
+    def run(rates, policy):
         path = tmp_path / "rates.txt"
         np.savetxt(path, rates)
         operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        experiment = an_experiment(operators=operators, trace={"file": path}, **more)
+        experiment = an_experiment(operators=operators, trace={"file": path})
         return simulate(experiment, seed=1, policy=policy).average_cost
 
     return run
@@ -39,14 +39,14 @@ def waves(slots):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_spikes_at_random_cost_no_more_than_with_queueing(cost, seed):
+def test_spikes_at_random_cost_at_most_2_percent_more_than_with_queueing(cost, seed):
     rates = spikes(seed)
 
     assert cost(rates, "planner") <= 1.02 * cost(rates, "queueing")
 
 
 @pytest.mark.parametrize("slots", [60, 180, 720])
-def test_the_first_hours_cost_no_more_than_with_queueing(cost, slots):
+def test_the_first_hours_cost_at_most_2_percent_more_than_with_queueing(cost, slots):
     rates = waves(slots)
 
     assert cost(rates, "planner") <= 1.02 * cost(rates, "queueing")
@@ -56,3 +56,12 @@ def test_a_rhythm_that_was_learned_is_planned_for(cost):
     rates = waves(14 * 1440)
 
     assert cost(rates, "planner") < 0.97 * cost(rates, "queueing")
+
+
+def test_a_plan_that_a_new_regime_makes_fail_is_left_again(cost):
+    rhythm, noise = waves(10 * 1440), spikes(4, slots=10 * 1440)
+    before, whole = cost(rhythm, "planner"), cost(np.concatenate([rhythm, noise]), "planner")
+
+    since_then = 2 * whole - before  # both parts are equally long
+
+    assert since_then <= 1.1 * cost(noise, "queueing")

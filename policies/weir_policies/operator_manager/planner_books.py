@@ -6,8 +6,14 @@ would have cost on the rates that came, by the model. The planner follows one, `
 leaves it for the one with the cheapest book when that is cheaper by more than chance and a change
 of course are worth. Books fade over two days.
 
-Source: following the expert of the least cost so far, changes bounded, is from Kalai and Vempala,
-Efficient algorithms for online decision problems, JCSS 2005; the bounds are Weir's own.
+What the books leave out: backlog, the time until a new replica is there, and what the response time
+of a deployment that is not in force would have been. Until there is a plan, its book is as that of
+`BRIEF`.
+
+Source: to follow the expert of the least cost so far, and to bound the changes, is the idea of
+Kalai and Vempala, Efficient algorithms for online decision problems, JCSS 2005. Departures: nothing
+is drawn at random, so that their bound on the regret is not ours; books fade; a change must be
+worth two restarts and 3 %.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from weir_policies.operator_manager.planner_memory import (
     ADVISERS,
     BOOK,
     CARRIES,
+    DAY,
     FOLLOWED,
     LONG,
     OFF_MENU,
@@ -49,16 +56,19 @@ from weir_policies.operator_manager.planner_rules import (
     note_rate,
 )
 
-FADE = 1 - 1 / 288
-"""Part of the books that is left after a block."""
-RESTARTS_LOST, PART_LOST = 2.0, 0.03
-"""By how much another book must be cheaper: so many restarts, and this part of the followed one."""
+FADE = 1 - 1 / (2 * DAY)
+"""Part of the books that is left after a block: two days are remembered."""
+RESTARTS_LOST = 2.0
+"""Restarts by which another book must be cheaper: to change the course and back takes two."""
+PART_LOST = 0.03
+"""Part of the followed book by which it must be cheaper besides: what two good advisers differ by
+over two days by chance."""
 UNKNOWN = -1.0
 """Stands for what a deployment carries, until it is worked out."""
 
 
 @compiled
-def put(to: Counts, counts: Counts) -> None:
+def copy_counts(to: Counts, counts: Counts) -> None:
     """Copy a deployment `(t,)`."""
     for place in range(counts.size):
         to[place] = counts[place]
@@ -81,7 +91,7 @@ def is_planned(o: int, memory: Memory) -> bool:
 
 @compiled
 def is_pressed(o: int, view: View, memory: Memory) -> bool:
-    """Return whether the present deployment has less room than `BRIEF` wants."""
+    """Return whether what was in force at the last tick has less room than `BRIEF` wants."""
     carries = memory.floats[o, CARRIES + memory.ints[o, FOLLOWED]]
     return need_of_brief(o, view, memory) > carries
 
@@ -127,18 +137,18 @@ def keep_books(o: int, view: View, memory: Memory) -> None:
     if ints[SEEN_INTERVALS] == 0:
         forget_capacities(o, memory)
         for adviser in range(ADVISERS):
-            put(advised[adviser], counts)
+            copy_counts(advised[adviser], counts)
     note_rate(o, view, memory)
     _move(o, view, memory, ints[FOLLOWED], counts)
     for adviser in range(ADVISERS):
         _charge(o, view, memory, adviser)
     _choose_adviser(o, view, memory)
     present, off_menu = advised[ADVISERS], memory.floats[o, OFF_MENU]
-    put(present, counts)
-    put(advised[ints[FOLLOWED]], counts)
+    copy_counts(present, counts)
+    copy_counts(advised[ints[FOLLOWED]], counts)
     for adviser in range(ADVISERS):
         if adviser != ints[FOLLOWED]:
-            put(counts, advised[adviser])
+            copy_counts(counts, advised[adviser])
             carries = memory.floats[o, CARRIES + adviser]
             memory.floats[o, OFF_MENU] = carries
             _advise(o, view, memory, adviser, carries)
@@ -146,27 +156,27 @@ def keep_books(o: int, view: View, memory: Memory) -> None:
                 step_towards(o, view)
             _move(o, view, memory, adviser, view.target[o])
     memory.floats[o, OFF_MENU] = off_menu
-    put(counts, present)
-    put(view.target[o], present)
+    copy_counts(counts, present)
+    copy_counts(view.target[o], present)
 
 
 @compiled
 def _advise(o: int, view: View, memory: Memory, adviser: int, carries: float) -> None:
     """Write where an adviser would go from the view's deployment, which carries so much."""
     target = view.target[o]
-    put(target, view.counts[o])
+    copy_counts(target, view.counts[o])
     if adviser == PLAN and memory.ints[o, PLANS] > 0:
         here = find_rung(o, view, memory, view.counts[o])
         rung = choose_rung(o, view, memory, here)
         if rung != here:
-            put(target, rung_counts(o, view, memory)[rung])
+            copy_counts(target, rung_counts(o, view, memory)[rung])
         return
     if adviser == LONG:
         row = choose_for_long(o, view, memory, carries)
     else:
         row = choose_briefly(o, view, memory, carries)
     if row >= 0:
-        put(target, candidate_counts(o, view, memory)[row])
+        copy_counts(target, candidate_counts(o, view, memory)[row])
 
 
 @compiled_apart
@@ -177,7 +187,7 @@ def _move(o: int, view: View, memory: Memory, adviser: int, to: Counts) -> None:
         return
     if not same_per_pool(view, o, own, to):
         memory.floats[o, BOOK + adviser] += price_of_restart(o, view, memory)
-    put(own, to)
+    copy_counts(own, to)
     memory.floats[o, CARRIES + adviser] = UNKNOWN
 
 

@@ -83,6 +83,7 @@ _REST = 16
 ADVISERS = 3
 BRIEF, LONG, PLAN = range(ADVISERS)
 BRIEF_WINDOW, LONG_WINDOW = 3, 60
+"""Intervals and blocks that the rules look back: what `queueing` and `window-max` do."""
 BOOK = _PARAMETERS + _RATE + _SEASON + _REST
 CARRIES = BOOK + ADVISERS
 RATES = CARRIES + ADVISERS

@@ -1,4 +1,4 @@
-"""What the planner says about its choice: its forecast, what it weighed, or why it has no plan."""
+"""What the planner says of its choice: its forecast, what it weighed, or which rule it follows."""
 
 from __future__ import annotations
 

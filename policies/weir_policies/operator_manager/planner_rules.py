@@ -33,13 +33,14 @@ from weir_policies.operator_manager.planner_memory import (
 from weir_policies.operator_manager.planner_menu import fits_pools, same_per_pool
 
 HEADROOM = 0.1
-"""Part by which a deployment must exceed the present rate."""
+"""Part by which a deployment must exceed the present rate; this and the next two are the defaults
+of `queueing`."""
 MARGIN = 0.1
 """Part by which the target of a restart must exceed that: a restart should last."""
 SAVING = 0.1
 """Part of the price that a restart must save."""
 LONG_HEADROOM = 0.05
-"""Part by which the largest rate must be exceeded."""
+"""Part by which the largest rate must be exceeded, as in `window-max`."""
 
 
 @compiled
@@ -114,7 +115,7 @@ def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
 
 
 @compiled
-def _score(o: int, view: View, memory: Memory, row: int, saving: float) -> float:
+def _price_to_beat(o: int, view: View, memory: Memory, row: int, saving: float) -> float:
     """Return a candidate's price, raised where a restart leads there, so that it must save."""
     price = memory.values[o, CANDIDATE_PRICE + row]
     if same_per_pool(view, o, view.counts[o], candidate_counts(o, view, memory)[row]):
@@ -130,7 +131,7 @@ def _find_cheapest(o: int, view: View, memory: Memory, rate: float, saving: floa
     for row in range(memory.ints[o, CANDIDATES_USED]):
         if values[CANDIDATE_CAPACITY + row] < rate or values[CANDIDATE_PRICE + row] >= least:
             continue
-        score = _score(o, view, memory, row, saving)
+        score = _price_to_beat(o, view, memory, row, saving)
         if score < least and fits_pools(o, view, candidates[row]):
             best, least = row, score
     return best
@@ -151,6 +152,6 @@ def _find_largest(o: int, view: View, memory: Memory) -> int:
 @compiled
 def _if_it_saves(o: int, view: View, memory: Memory, row: int, saving: float) -> int:
     """Return a candidate if its score is below the present price, else -1."""
-    if row < 0 or _score(o, view, memory, row, saving) >= price_of(o, view, view.counts[o]):
+    if row < 0 or _price_to_beat(o, view, memory, row, saving) >= price_of(o, view, view.counts[o]):
         return -1
     return row
