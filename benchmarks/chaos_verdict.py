@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.trips_cluster import Arrival, Ledger, longest_gap
 
 
@@ -71,16 +71,17 @@ def longest_pauses(outcomes: Sequence[Outcome], arrivals: Sequence[Arrival]) -> 
 
 
 def figures_of(
+    asked: int,
     outcomes: Sequence[Outcome],
     ledger: Ledger,
     committed: Committed,
     orphans: Iterable[str],
     pauses: Mapping[str, float],
 ) -> list[Figure]:
-    """Return the figures of a run."""
+    """Return the figures of a run for which so many faults were asked."""
     stuck = [each.kind for each in outcomes if each.recovered is None]
     return [
-        Figure(figure="faults", value=len(outcomes), unit=""),
+        at_least(figure="faults", value=len(outcomes), unit="", limit=asked),
         Figure(figure="records over them", value=ledger.emitted, unit="records"),
         at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
         at_most(figure="records doubled in state", value=ledger.doubled, unit="records", limit=0),

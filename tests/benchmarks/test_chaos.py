@@ -35,7 +35,7 @@ def an_outcome(**changes: Any) -> Outcome:
 
 def values(outcomes, orphans=()):
     pauses = {each.kind: 2.0 for each in outcomes}
-    return {each.figure: each for each in figures_of(outcomes, GOOD, WHOLE, orphans, pauses)}
+    return {each.figure: each for each in figures_of(2, outcomes, GOOD, WHOLE, orphans, pauses)}
 
 
 def test_one_seed_draws_one_run():
@@ -94,6 +94,11 @@ def test_an_app_that_is_not_well_in_time_is_stuck():
 
     assert found["stuck apps"].value == 1
     assert found["stuck apps"].holds is False
+
+
+def test_a_run_that_was_cut_short_says_so():
+    assert values([an_outcome(), an_outcome()])["faults"].holds is True
+    assert values([an_outcome()])["faults"].holds is False
 
 
 def test_a_pod_that_is_found_twice_is_one_orphan():
