@@ -93,12 +93,13 @@ class Make:
         )
 
     @classmethod
-    def of_revision(cls, revision: Revision, *, job_manager: Place) -> Self:
+    def of_revision(cls, revision: Revision, *, now: Make) -> Self:
         """Return the pods' part of a revision.
 
         Args:
             revision: What the job is to be made of.
-            job_manager: Where the JobManager runs, should the revision not say.
+            now: What the manifest asks for: the JobManager's place and the storage of a revision
+                that does not name them.
 
         Raises:
             PermanentError: It names no image.
@@ -108,6 +109,7 @@ class Make:
         config, template, storage = (
             parts.get(name) or {} for name in ("config", "podTemplate", "storage")
         )
+        storage = storage or {"claim": now.claim, "uri": now.uri}
         if not (
             isinstance(config, dict) and isinstance(template, dict) and isinstance(storage, dict)
         ):
@@ -115,7 +117,7 @@ class Make:
         claim, uri = storage.get("claim"), storage.get("uri")
         return cls(
             image=_required(image if isinstance(image, str) else None),
-            job_manager=revision.job_manager or job_manager,
+            job_manager=revision.job_manager or now.job_manager,
             claim=claim if isinstance(claim, str) else None,
             uri=uri if isinstance(uri, str) else None,
             jar=jar if isinstance(jar, str) else None,
@@ -179,7 +181,7 @@ class FlinkPods:
         managed = revision.managed_memory if revision.places else self.managed_memory
         return replace(
             self,
-            make=Make.of_revision(revision, job_manager=self.make.job_manager),
+            make=Make.of_revision(revision, now=self.make),
             revision=revision.id,
             places={**self.places, **revision.places},
             managed_memory=managed,

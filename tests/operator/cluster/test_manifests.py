@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +11,6 @@ from weir_operator.cluster import manifests
 from weir_operator.cluster.flink_pods import FlinkPods, fitting
 from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
 from weir_operator.cluster.manifests_pod import CONTAINER, merge
-from weir_operator.controller import assembly
 from weir_operator.errors import PermanentError
 from weir_operator.streamapp.loading import parse_manifest
 
@@ -309,89 +307,3 @@ def test_a_job_without_an_image_is_refused_with_the_remedy():
 def test_an_unknown_pool_is_named():
     with pytest.raises(PermanentError, match="'huge'"):
         replica_set(pods_of(), pool="huge")
-
-
-def changed(**pool):
-    """Return the manifest with another pool `small`."""
-    found = manifest()
-    found["spec"]["nodePools"][0] |= pool
-    return parse_manifest(found)
-
-
-def revision_of(app):
-    return assembly.revision_of(app, assembly.job_spec(app, beside=Path("/")))
-
-
-def test_a_place_follows_the_revision_and_not_the_manifest_of_today():
-    before = revision_of(changed())
-    today = FlinkPods.of(
-        changed(nodeSelector={"weir.dev/pool": "other"}, memory="2Gi"),
-        uid="uid-1",
-        controller_namespace="weir-system",
-    )
-
-    spec = replica_set(today.made_of(before))["spec"]["template"]["spec"]
-
-    assert spec["nodeSelector"] == {"weir.dev/pool": "small"}
-    assert spec["containers"][0]["resources"]["limits"]["memory"] == "512Mi"
-
-
-def test_a_pool_that_the_revision_does_not_know_is_as_the_manifest_has_it():
-    before = revision_of(changed())
-    known = before.model_copy(update={"places": {"large": before.places["large"]}})
-
-    pods = pods_of().made_of(known)
-
-    assert pods.place_named("small").node_selector == {"weir.dev/pool": "small"}
-
-
-@pytest.mark.parametrize(
-    "pool",
-    [
-        {"nodeSelector": {"weir.dev/pool": "other"}},
-        {"tolerations": [{"operator": "Exists"}]},
-        {"memory": "768Mi"},
-    ],
-    ids=["nodeSelector", "tolerations", "memory"],
-)
-def test_a_changed_pool_is_another_place_and_says_so_on_its_pods(pool):
-    before, after = revision_of(changed()), revision_of(changed(**pool))
-
-    labels = replica_set(pods_of().made_of(after))["spec"]["template"]["metadata"]["labels"]
-
-    assert after.place_id("match", "small") != before.place_id("match", "small")
-    assert after.place_id("match", "large") == before.place_id("match", "large")
-    assert labels["weir.dev/place"] == after.place_id("match", "small")
-
-
-def test_price_sizes_and_limits_of_a_pool_are_no_other_place():
-    before = revision_of(changed())
-    after = revision_of(changed(price=1.0, sizes=["250m"], maxReplicas=3, speedup=2.0))
-
-    assert after == before
-
-
-@pytest.mark.parametrize(
-    "flink",
-    [
-        {"jobManager": {"cpu": "1"}},
-        {"jobManager": {"memory": "2Gi"}},
-        {"jobManager": {"pool": "large"}},
-        {"storage": {"uri": "s3://state"}},
-    ],
-    ids=["cpu", "memory", "pool", "storage"],
-)
-def test_another_job_manager_or_storage_is_another_revision(flink):
-    before = revision_of(parse_manifest(manifest()))
-    after = revision_of(parse_manifest(manifest(**flink)))
-
-    pods = pods_of().made_of(after)
-
-    assert after.id != before.id
-    assert pods.revision == after.id
-    assert (
-        pods.make
-        == FlinkPods.of(
-            parse_manifest(manifest(**flink)), uid="uid-1", controller_namespace="weir-system"
-        ).make
-    )
