@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from benchmarks import chaos_network
-from benchmarks.chaos_faults import CLOCK
+from benchmarks.chaos_faults import CLOCK, LIMIT
 from benchmarks.chaos_looks import find_missing, look_back
 from benchmarks.chaos_world import VOLUME_MIB, ChaosWorld
 from weir_operator.clock import wait_until
@@ -84,7 +84,8 @@ class NodeDrained(NodeCordoned):
 
     async def until_left(self, world: ChaosWorld) -> None:
         """Evict until nothing is left on the node, and wait until all is well."""
-        async with asyncio.timeout(2 * STAYS_AWAY):
+        # Where the other nodes are full, a drain waits for as long as Weir looks for room.
+        async with asyncio.timeout(LIMIT):
             while left := await self._left(world):
                 for pod in left:
                     await self._evict(world, pod)
