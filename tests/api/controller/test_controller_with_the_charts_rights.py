@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import yaml
 from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
+from weir_operator.cluster.api import RefusedByKubernetesError
+from weir_operator.cluster.objects import collection
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -25,30 +29,39 @@ PATHS = {
 SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}]
 
 
-def rights(namespace):
-    """Return the chart's roles and bindings for a controller of one namespace."""
+def rights(namespace, *, everywhere=False):
+    """Return the chart's roles and bindings for a controller of one namespace, or of all."""
     try:
         helm = find_or_build_helm()
     except MissingProgramError as error:
         pytest.skip(str(error))
     rendered = subprocess.run(
         [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
-         "--kube-version", "1.34.2", "--set", f"watchNamespaces={{{namespace}}}"],
+         "--kube-version", "1.34.2",
+         "--set-json", f"watchNamespaces={json.dumps([] if everywhere else [namespace])}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
     return [each for each in found if each["kind"] in PATHS]
 
 
+async def grant(kube, objects):
+    """Bind the chart's roles to the user `guest`; return the paths of what was made."""
+    paths = []
+    for each in objects:
+        if "subjects" in each:
+            each["subjects"] = SUBJECTS
+        place = PATHS[each["kind"]].format(each["metadata"].get("namespace", ""))
+        paths.append(f"{RBAC}{place}/{each['metadata']['name']}")
+        made = await kube.apply(paths[-1], each)
+        assert made.status in (200, 201), made.message
+    return paths
+
+
 @pytest.fixture
 async def bench_with_the_charts_rights(bench, kube, control_plane, tmp_path, monkeypatch):
     """The bench; its controllers are the user `guest`, to whom the chart's roles are bound."""
-    for each in rights(kube.namespace):
-        if "subjects" in each:
-            each["subjects"] = SUBJECTS
-        collection = PATHS[each["kind"]].format(kube.namespace)
-        made = await kube.apply(f"{RBAC}{collection}/{each['metadata']['name']}", each)
-        assert made.status in (200, 201), made.message
+    await grant(kube, rights(kube.namespace))
     folder = tmp_path / "guest"
     folder.mkdir()
     config = str(control_plane.kubeconfig(folder, token=GUEST))
@@ -73,6 +86,42 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     canary = await bench.app("weir-canary")
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"
     assert "finalizers" not in canary["metadata"]  # it would outlive the controller
+
+
+async def test_a_controller_of_the_whole_cluster_reaches_every_namespace_and_no_other_one_does(
+    kube, connected
+):
+    guest = await connected(GUEST)
+    await grant(kube, rights(kube.namespace))
+    with pytest.raises(RefusedByKubernetesError, match="cannot list"):
+        await guest.list(collection(None))
+
+    made = await grant(kube, rights(kube.namespace, everywhere=True))
+    try:
+        everywhere = await granted(guest, collection(None), "/api/v1/pods", "/api/v1/nodes")
+    finally:
+        for path in made:
+            await kube.delete(path)
+
+    assert everywhere == [True, True, True]
+
+
+async def granted(guest, *paths):
+    """Return which of these collections may be listed, once the API server knows of the roles."""
+    async with asyncio.timeout(30):
+        while True:
+            found = [await may_list(guest, path) for path in paths]
+            if all(found):
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def may_list(guest, path):
+    try:
+        await guest.list(path)
+    except RefusedByKubernetesError:
+        return False
+    return True
 
 
 def test_no_rule_reaches_secrets_and_none_changes_nodes():
