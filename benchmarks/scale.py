@@ -59,6 +59,16 @@ class Process:
     """MiB resident, the most that was seen."""
     _stop: threading.Event = field(default_factory=threading.Event)
 
+    def check(self) -> None:
+        """Return if it runs.
+
+        Raises:
+            RuntimeError: It has ended; its log says why.
+        """
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        if words[0] == "Z":
+            raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
+
     def cpu(self) -> float:
         """Return the CPU seconds it has used, in the system too."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -68,7 +78,11 @@ class Process:
         """Return MiB in memory: of everything, and of what only it has and no file holds."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
-        return {name: int(values[name].split()[0]) * 1024 / _MIB for name in ("VmRSS", "RssAnon")}
+        return {
+            name: int(values[name].split()[0]) * 1024 / _MIB
+            for name in ("VmRSS", "RssAnon")
+            if name in values  # one that has ended holds nothing
+        }
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -85,7 +99,7 @@ class Process:
 
     def _watch(self) -> None:
         while not self._stop.wait(1.0):
-            self.highest = max(self.highest, self.resident()["VmRSS"])
+            self.highest = max(self.highest, self.resident().get("VmRSS", 0.0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,6 +155,7 @@ class Bench:
         """
         found: dict[str, float] = {}
         while time.monotonic() - began < 1200:
+            self.process.check()
             page = self.page()
             ready = sum(
                 value
@@ -160,6 +175,7 @@ class Bench:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(READ_EVERY, left))
+            self.process.check()
             self.page()
 
 
