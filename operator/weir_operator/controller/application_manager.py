@@ -104,8 +104,8 @@ class ApplicationManager:
         An objective out of reach is told, and what comes close to it is shared instead: a job that
         is overloaded besides is not left to it.
         """
+        bound = self._bound / self._tail
         try:
-            bound = self._bound / self._tail
             return Shares(self._share(dataflow, managers, bound, self._sink_bounds))
         except _OutOfReachError as error:
             near = WITHIN_REACH * error.possible

@@ -26,7 +26,7 @@ def api():
     return api
 
 
-def renew(api, *, holder, duration=30):
+def renew(api, *, holder, duration=30.0):
     spec = {"holderIdentity": holder, "leaseDurationSeconds": duration}
     api.put(LEASE, {"metadata": {"name": "weir-controller"}, "spec": spec})
 
