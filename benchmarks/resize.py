@@ -39,6 +39,8 @@ HALFWAY = BURN * math.sqrt(2)
 """Seconds per record between one core's 20 ms and half a core's 40."""
 WINDOW = 0.5
 """Seconds of records whose mean is looked at: five periods of the kernel's quota."""
+STEADY = 1.0
+"""Seconds for which a speed must be seen: others on the machine slow records down for moments."""
 LOOK = 0.1
 """Seconds between two looks."""
 LIMIT = 30.0
@@ -135,8 +137,10 @@ async def _on_the_cluster() -> list[Figure]:
 async def _resize(job: ClusterJob, node_type: str) -> Resized:
     """Give `match` another size and follow its service time meanwhile."""
     match = await job.replica("match")
+    faster = node_type == WHOLE
+    await _follow(job, match.metrics_url, fast=not faster)
     asked = job.clock.now()
-    following = asyncio.create_task(_follow(job, match.metrics_url, faster=node_type == WHOLE))
+    following = asyncio.create_task(_follow(job, match.metrics_url, fast=faster))
     try:
         refusal = await job.lifecycle.resize(_sized(node_type))
         if refusal:
@@ -148,12 +152,13 @@ async def _resize(job: ClusterJob, node_type: str) -> Resized:
     return Resized(asked=asked, granted=granted, effective=effective)
 
 
-async def _follow(job: ClusterJob, url: str, *, faster: bool) -> float:
-    """Return the Unix time at which the service time has crossed the line.
+async def _follow(job: ClusterJob, url: str, *, fast: bool) -> float:
+    """Return the Unix time from which on records were served on this side of the line.
 
     Raises:
-        RuntimeError: It does not.
+        RuntimeError: They are not.
     """
+    since = math.inf
     seen: deque[tuple[float, float, float]] = deque()
     began = job.clock.now()
     while job.clock.now() - began < LIMIT:
@@ -163,10 +168,14 @@ async def _follow(job: ClusterJob, url: str, *, faster: bool) -> float:
         records = seen[-1][1] - seen[0][1]
         if seen[-1][0] - seen[0][0] >= WINDOW and records:
             mean = (seen[-1][2] - seen[0][2]) / records
-            if (mean < HALFWAY) is faster:
-                return seen[-1][0]
+            since = min(since, seen[-1][0]) if (mean < HALFWAY) is fast else math.inf
+            if seen[-1][0] - since >= STEADY:
+                return since
         await asyncio.sleep(LOOK)
-    raise RuntimeError(f"Expected another speed within {LIMIT:g} s, got the old one")
+    raise RuntimeError(
+        f"Expected records of {'less' if fast else 'more'} than {1000 * HALFWAY:.0f} ms within"
+        f" {LIMIT:g} s, got others; is the machine busy?"
+    )
 
 
 def _served(url: str) -> tuple[float, float]:
