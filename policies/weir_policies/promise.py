@@ -133,6 +133,9 @@ class Observation:
     dearest: float | None = None
     """Price that the operator's greatest cost is made of, k_max replicas at it; `None` is the
     dearest node type. See `model.cost.normalised_cost`."""
+    most_replicas: int | None = None
+    """How many these are instead of k_max: those of all operators together, where the cost of the
+    operator counts as a part of the application's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

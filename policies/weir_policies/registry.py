@@ -188,6 +188,19 @@ def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | 
     )
 
 
+def sees_application(name: str) -> bool:
+    """Return whether the policy's operators count their costs and budgets as the application's.
+
+    Those that move one replica a decision are on their own, as published: equal budgets, and costs
+    relative to the most that the operator could cost. Others get budgets by service time, and costs
+    relative to the most that all operators together could: what their sum is judged by.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    return neighbourhood(name) is Neighbourhood.ANY
+
+
 def neighbourhood(name: str) -> Neighbourhood:
     """Return which targets the policy proposes: one replica away, or any.
 

@@ -285,6 +285,12 @@ class Experiment(Section):
             ),
         )
 
+    def most_replicas(self, policy: str, model: OperatorModel) -> int:
+        """Return the replicas that an operator's greatest cost is made of (`sees_application`)."""
+        if registry.sees_application(policy):
+            return sum(operator.max_replicas for operator in self.operators)
+        return model.max_replicas
+
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
         """Return seconds of response time granted to each operator.
 
@@ -304,7 +310,7 @@ class Experiment(Section):
         shares = share_equally(self.dataflow, bound)
         least = {model.name: least_response_time(model) for model in models}
         feasible = self.dataflow.response_time(least) < bound
-        if feasible and registry.neighbourhood(policy) is Neighbourhood.ANY:
+        if feasible and registry.sees_application(policy):
             shares = share_budgets(self.dataflow, bound, least=least)
         own = {each.name: each.budget for each in self.operators if each.budget is not None}
         return shares | own

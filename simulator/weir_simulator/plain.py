@@ -103,6 +103,7 @@ class _World:
                 believed=believed[row],
                 policy=registry.build(policy, rng=rng, parameters=settings),
                 budget=budgets[truth.name],
+                most_replicas=experiment.most_replicas(policy, truth),
                 source=truth.name not in fed,
                 seed=seed,
                 spread=world.replica_spread,
@@ -220,7 +221,7 @@ class _World:
                 resources=normalised_cost(
                     here,
                     self.node_types,
-                    max_replicas=operator.truth.max_replicas,
+                    max_replicas=operator.most_replicas,
                     dearest=self.experiment.dearest,
                 ),
                 reconfiguration=float(operator.reconfigured),
@@ -268,6 +269,7 @@ class _World:
                 reconfiguration=weights.reconfigurations,
             ),
             dearest=self.experiment.dearest,
+            most_replicas=operator.most_replicas,
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:

@@ -44,6 +44,8 @@ class PlainOperator:
     believed: OperatorModel
     policy: OperatorPolicy
     budget: float
+    most_replicas: int
+    """What its greatest cost is made of."""
     source: bool
     """Records enter the dataflow here."""
     seed: int

@@ -66,10 +66,9 @@ def set_scene(experiment: Experiment, *, seed: int, policy: str) -> Scene:
     believed = believed_models(experiment, np.random.default_rng([seed, 0]))
     rules = make_rules(experiment, seed=seed)
     budgets = experiment.share_bound(policy, believed)
-    one_step = experiment.moves_by_one(policy)
-    truth = _see(experiment, models, budgets, one_step=one_step)
+    truth = _see(experiment, models, budgets, policy)
     # What a policy knows for certain is the same array: what happens to one is seen in the other.
-    view = _see(experiment, believed, budgets, one_step=one_step)._replace(
+    view = _see(experiment, believed, budgets, policy)._replace(
         counts=truth.counts, joined=truth.joined, price=truth.price
     )
     state = _begin(experiment)
@@ -114,8 +113,7 @@ def _see(
     experiment: Experiment,
     models: Sequence[OperatorModel],
     budgets: Mapping[str, float],
-    *,
-    one_step: bool,
+    policy: str,
 ) -> View:
     """Return a view of the operators at rest, without deployments."""
     names = [model.name for model in models]
@@ -133,10 +131,10 @@ def _see(
     weights = experiment.weights
     for o, model in enumerate(models):
         fill_model(view, o, model)
-        view.rules[o, STEP] = one_step
+        view.rules[o, STEP] = experiment.moves_by_one(policy)
         view.seen[o, BUDGET] = budgets[model.name]
         view.seen[o, INTERVAL] = experiment.slot
-        view.traits[o, TOP_COST] = model.max_replicas * experiment.dearest
+        view.traits[o, TOP_COST] = experiment.most_replicas(policy, model) * experiment.dearest
         view.traits[o, WEIGHT_VIOLATION] = weights.violations
         view.traits[o, WEIGHT_RESOURCES] = weights.resources
         view.traits[o, WEIGHT_RECONFIGURATION] = weights.reconfigurations

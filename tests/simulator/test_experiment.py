@@ -186,3 +186,15 @@ def test_prices_of_which_none_is_above_zero_are_refused():
     with pytest.raises(ValidationError, match="a price above zero"):
         an_experiment(node_types=free)
     assert an_experiment(node_types=free, cost_normaliser=1.0).dearest == 1.0
+
+
+def test_an_operators_cost_is_a_part_of_the_applications_where_a_policy_jumps():
+    operators = (
+        Operator(name="a", service_rate=200, max_replicas=5),
+        Operator(name="b", service_rate=200, max_replicas=20),
+    )
+    experiment = an_experiment(operators=operators)
+    first, _ = true_models(experiment)
+
+    assert experiment.most_replicas("planner", first) == 25
+    assert experiment.most_replicas("ql-pds", first) == 5

@@ -141,6 +141,7 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
     managers = {}
+    together = sum(operator.max_replicas for operator in world.operators(app))
     for place, operator in enumerate(world.operators(app)):
         types = world.node_types(app, operator.name)
         managers[operator.name] = OperatorManager(
@@ -154,6 +155,7 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
             given=[each.name for each in types if world.speedup_is_given(app, each.pool)],
             policy=registry.build(name, rng=np.random.default_rng(place), parameters=parameters),
             fixed=world.fixed_deployment(app, operator.name),
+            most_replicas=together if registry.sees_application(name) else None,
         )
     return managers
 

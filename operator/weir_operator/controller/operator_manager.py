@@ -55,6 +55,7 @@ class OperatorManager:
         given: Collection[str],
         policy: OperatorPolicy,
         fixed: Deployment | None,
+        most_replicas: int | None = None,
     ) -> None:
         """Begin without any belief.
 
@@ -63,9 +64,11 @@ class OperatorManager:
             given: Names of the node types whose speedup the manifest gives.
             policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.
+            most_replicas: See `Observation`.
         """
         self.name = model.name
         self.fixed = fixed
+        self._most_replicas = most_replicas
         self._specified = model
         self._given = frozenset(given)
         self._policy = policy
@@ -176,6 +179,7 @@ class OperatorManager:
             backlog=waiting,
             replica_ages=tuple(interval.now - replica.started for replica in ranked),
             budget=budget,
+            most_replicas=self._most_replicas,
         )
 
     def propose(self, observation: Observation) -> Decision:
@@ -242,7 +246,9 @@ def _transition(before: Observation, decision: Decision, after: Observation) -> 
         cost=CostParts(
             violation=math.nan if math.isnan(after.response_time) else float(late),
             resources=normalised_cost(
-                after.deployment, types, max_replicas=before.model.max_replicas
+                after.deployment,
+                types,
+                max_replicas=before.most_replicas or before.model.max_replicas,
             ),
             reconfiguration=float(change is ChangeKind.RESCALE),
         ),

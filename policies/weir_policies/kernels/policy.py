@@ -290,7 +290,7 @@ def fill_present(view: View, observation: Observation) -> None:
     if dearest is None:
         dearest = max(node_type.price for node_type in model.node_types)
     traits, weights = view.traits[0], observation.weights
-    traits[TOP_COST] = model.max_replicas * dearest
+    traits[TOP_COST] = (observation.most_replicas or model.max_replicas) * dearest
     traits[WEIGHT_VIOLATION] = weights.violation
     traits[WEIGHT_RESOURCES] = weights.resources
     traits[WEIGHT_RECONFIGURATION] = weights.reconfiguration

@@ -6,9 +6,9 @@ would have cost on the rates that came, by the model. The planner follows one, `
 leaves it for the one with the cheapest book when that is cheaper by more than chance and a change
 of course are worth. Books fade over two days.
 
-What the books leave out: backlog, the time until a new replica is there, and what the response time
-of a deployment that is not in force would have been. Until there is a plan, its book is as that of
-`BRIEF`.
+What the books do not know: backlog and the time until a new replica is there, but for what excesses
+have cost on average so far; and what the response time of a deployment that is not in force would
+have been. Until there is a plan, its book is as that of `BRIEF`.
 
 Source: to follow the expert of the least cost so far, and to bound the changes, is the idea of
 Kalai and Vempala, Efficient algorithms for online decision problems, JCSS 2005. Departures: nothing
@@ -32,12 +32,13 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.arrays import Counts
 from weir_policies.operator_manager.planner_choice import choose_rung
-from weir_policies.operator_manager.planner_fit import price_of_restart
+from weir_policies.operator_manager.planner_fit import price_of_excess, price_of_restart
 from weir_policies.operator_manager.planner_memory import (
     ADVISERS,
     BOOK,
     CARRIES,
     DAY,
+    EXCEEDED,
     FOLLOWED,
     LONG,
     OFF_MENU,
@@ -107,6 +108,7 @@ def forget_capacities(o: int, memory: Memory) -> None:
 def fade_books(o: int, memory: Memory) -> None:
     """Let the books fade by a block."""
     for adviser in range(ADVISERS):
+        memory.ints[o, EXCEEDED + adviser] = 0
         memory.floats[o, BOOK + adviser] *= FADE
 
 
@@ -193,14 +195,23 @@ def _move(o: int, view: View, memory: Memory, adviser: int, to: Counts) -> None:
 
 @compiled_apart
 def _charge(o: int, view: View, memory: Memory, adviser: int) -> None:
-    """Enter what an adviser's deployment costs in an interval of the rate seen."""
-    floats, traits = memory.floats[o], view.traits[o]
+    """Enter what an adviser's deployment costs in an interval of the rate seen.
+
+    The first excess in a block stands for as many violations as one has brought so far: on paper
+    more replicas are there at once and carry no backlog, in a cluster they come late and do.
+    """
+    floats, ints, traits = memory.floats[o], memory.ints[o], view.traits[o]
     own = advised_counts(o, view, memory)[adviser]
     if floats[CARRIES + adviser] == UNKNOWN:
         floats[CARRIES + adviser] = find_capacity(o, view, memory, own)
     cost = traits[WEIGHT_RESOURCES] * price_of(o, view, own) / traits[TOP_COST]
     if view.seen[o, RATE] > floats[CARRIES + adviser]:
-        cost += traits[WEIGHT_VIOLATION]
+        excess = price_of_excess(o, view, memory)
+        if ints[EXCEEDED + adviser] == 0:
+            cost += excess
+        elif (ints[EXCEEDED + adviser] + 1) * traits[WEIGHT_VIOLATION] > excess:
+            cost += traits[WEIGHT_VIOLATION]
+        ints[EXCEEDED + adviser] += 1
     floats[BOOK + adviser] += cost
 
 

@@ -91,7 +91,7 @@ LONG_PEAK = RATES + BRIEF_WINDOW
 _SCALARS = LONG_PEAK + 1
 
 # Columns of `Memory.ints`.
-_NUMBERS = 15
+_NUMBERS = 18
 (
     BLOCK,
     IN_BLOCK,
@@ -108,7 +108,8 @@ _NUMBERS = 15
     STREAK,
     FOLLOWED,
     SEEN_INTERVALS,
-) = range(_NUMBERS)
+    EXCEEDED,  # intervals of this block, one column per adviser
+) = range(_NUMBERS - ADVISERS + 1)
 
 # Arrays in `Memory.ints`, by where they begin.
 LINK_TO = _NUMBERS
