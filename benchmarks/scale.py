@@ -154,6 +154,7 @@ class Bench:
             RuntimeError: That takes more than twenty minutes.
         """
         found: dict[str, float] = {}
+        ready = 0.0
         while time.monotonic() - began < 1200:
             self.process.check()
             page = self.page()

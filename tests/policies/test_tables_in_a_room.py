@@ -9,7 +9,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import StateError
-from weir_policies.kernels.policy import pack_array, unpack_array
+from weir_policies.kernels.policy import KernelPolicy, pack_array, unpack_array
 from weir_policies.testing import a_transition, an_observation
 
 
@@ -44,7 +44,9 @@ class ShelfBerth:
 
 
 def a_planner():
-    return registry.build("planner", rng=np.random.default_rng(1))
+    policy = registry.build("planner", rng=np.random.default_rng(1))
+    assert isinstance(policy, KernelPolicy)
+    return policy
 
 
 def intervals(count):

@@ -8,7 +8,7 @@ from weir_policies import registry
 from weir_policies.promise import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import Believed, Edge, NodeType, Operator, TraceSource, World
+from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
 from weir_simulator.testing import an_experiment
 from weir_simulator.trace_synthesis import TraceKind
 
@@ -49,7 +49,7 @@ def test_the_papers_policies_get_equal_parts_of_the_bound_and_ours_what_the_oper
         Operator(name="a", service_rate=1000, max_replicas=5),
         Operator(name="b", service_rate=50, max_replicas=20),
     )
-    experiment = an_experiment(operators=operators, edges=(Edge(source="a", target="b"),))
+    experiment = an_experiment(operators=operators, edges=(["a", "b"],))
 
     equal, needed = share(experiment, "ql-pds"), share(experiment, "planner")
 
@@ -63,7 +63,7 @@ def test_a_bound_that_cannot_be_kept_is_shared_equally():
         Operator(name="a", service_rate=1000, max_replicas=5),
         Operator(name="b", service_rate=5, max_replicas=20),
     )
-    experiment = an_experiment(operators=operators, edges=(Edge(source="a", target="b"),))
+    experiment = an_experiment(operators=operators, edges=(["a", "b"],))
 
     assert share(experiment, "planner") == share(experiment, "ql-pds")
 
