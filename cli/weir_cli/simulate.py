@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weir_simulator.experiment_files import load_experiment
+from weir_simulator.section import MOST_SEED
 
 if TYPE_CHECKING:
     from weir_simulator.run import Result
@@ -26,7 +27,7 @@ def simulate(
         Path | None, typer.Option(help="Trace, the whole of it, instead of the file's.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed instead of the file's first.", min=0)
+        int | None, typer.Option(help="Seed instead of the file's first.", min=0, max=MOST_SEED)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """`weir traces`: look at arrival traces, change them, make them up.
 
 A trace is a text file with one rate in records/s per line, one line per slot. Commands that make a
-trace read FILE and write OUT; both may be the same file.
+trace read FILE and write OUT; where something of FILE is left out, OUT must be another file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import typer
 
 from weir_simulator.errors import TraceError
+from weir_simulator.section import MOST_SEED, MOST_SLOTS
 from weir_simulator.trace_files import read_trace, write_trace
 from weir_simulator.trace_synthesis import TraceKind, synthesise
 from weir_simulator.traces import (
@@ -111,8 +112,12 @@ def compress_trace(
 def synthesise_trace(
     kind: Annotated[TraceKind, typer.Argument(help="The published trace to look like.")],
     out: Out,
-    slots: Annotated[int, typer.Option(help="Length, in slots of a minute.")] = 10080,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal traces.", min=0)] = 1,
+    slots: Annotated[
+        int, typer.Option(help="Length, in slots of a minute.", max=MOST_SLOTS)
+    ] = 10080,
+    seed: Annotated[
+        int, typer.Option(help="Equal seeds give equal traces.", min=0, max=MOST_SEED)
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make up a trace that looks like a published one."""
@@ -128,6 +133,10 @@ def plot_traces(
     out: Annotated[Path, typer.Argument(help="HTML page to write.", metavar="OUT")],
 ) -> None:
     """Draw traces as an HTML page that needs nothing else."""
+    if out.suffix != ".html":
+        raise TraceError(
+            f"OUT: expected a page, which ends in .html, got {out}; name it last, such as page.html"
+        )
     from weir_operator.faces.trace_page import render_trace_page, render_traces_page
 
     traces = {str(file): read_trace(file) for file in files}

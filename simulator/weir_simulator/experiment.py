@@ -26,6 +26,8 @@ from weir_policies.model.queueing import least_response_time
 from weir_policies.promise import Aggregation, Neighbourhood, OperatorModel, Sharing
 from weir_simulator.experiment_rules import judge, judge_policy, judge_trace
 from weir_simulator.section import (
+    MOST_SEED,
+    MOST_SLOTS,
     AboveZero,
     AtLeastZero,
     Duration,
@@ -133,9 +135,9 @@ class TraceSource(Section):
 
     file: Path | None = Field(default=None, strict=False, examples=["taxi.txt"])
     """Text file, one rate in records/s per line; relative to the experiment's file."""
-    start: int = Field(default=0, ge=0, examples=[0])
+    start: int = Field(default=0, ge=0, le=MOST_SLOTS, examples=[0])
     """First slot to use."""
-    slots: int | None = Field(default=None, ge=1, examples=[10080])
+    slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[10080])
     """How many slots to use; `None` is the rest of the file, or a week of minutes made up."""
     kind: TraceKind | None = None
     """The published trace that a made-up one looks like."""
@@ -164,7 +166,7 @@ class PolicyChoice(Section):
 class Change(Section):
     """What is different from a slot on; factors multiply what the file says, not former changes."""
 
-    slot: int = Field(ge=0, examples=[5000])
+    slot: int = Field(ge=0, le=MOST_SLOTS, examples=[5000])
     rate: AtLeastZero | None = Field(default=None, examples=[2.0])
     """Factor of the trace; `None` leaves the one in force."""
     prices: dict[str, AtLeastZero] = Field(default={}, examples=[{"t1": 100}])
@@ -208,9 +210,12 @@ class Believed(Section):
 
     service_time: AboveZero = Field(default=1.0, examples=[1.08])
     """Factor of the mean service time of every operator."""
-    service_error: Annotated[tuple[Probability, ...], Field(min_length=2, max_length=2)] | None = (
-        Field(default=None, examples=[[0.05, 0.1]])
-    )
+    service_error: (
+        Annotated[
+            tuple[Annotated[float, Field(ge=0, lt=1)], ...], Field(min_length=2, max_length=2)
+        ]
+        | None
+    ) = Field(default=None, examples=[[0.05, 0.1]])
     """Least and greatest relative error of the mean service time; size and sign are drawn."""
     scv: AtLeastZero | None = Field(default=None, examples=[1.0])
     """Squared coefficient of variation of the service time; `None` is the truth."""
@@ -237,7 +242,7 @@ class Experiment(Section):
     training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
     """Trace that offline policies learn from; not the one that they are judged on."""
     policy: PolicyChoice = PolicyChoice(name="planner")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, le=MOST_SEED)], ...] = Field(
         default=(1,), min_length=1, examples=[[1, 2, 3]]
     )
     """Each is a run of its own; `weir compare` makes an interval of them."""

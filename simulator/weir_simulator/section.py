@@ -89,5 +89,10 @@ Duration = Annotated[float, BeforeValidator(read_duration)]
 """Seconds, written with a unit."""
 AboveZero = Annotated[float, Field(gt=0)]
 AtLeastZero = Annotated[float, Field(ge=0)]
+MOST_SLOTS = 10_000_000
+"""Slots of a run at most: 19 years of minutes."""
+MOST_SEED = 2**63 - 1
+"""The largest seed: what a compiled loop can take."""
+
 Probability = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=63)]

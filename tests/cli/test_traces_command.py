@@ -111,6 +111,17 @@ def test_plot_writes_a_page(trace, tmp_path):
     assert "<title>trace.txt</title>" in out.read_text()
 
 
+def test_plot_refuses_to_write_where_a_trace_lies(trace, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text(trace.read_text())
+
+    result = weir("plot", trace, other)
+
+    assert result.exit_code == 1
+    assert "such as page.html" in result.output
+    assert other.read_text() == trace.read_text()
+
+
 def test_plot_puts_several_traces_side_by_side(trace, tmp_path):
     other, out = tmp_path / "other.txt", tmp_path / "traces.html"
     other.write_text("7\n9\n")

@@ -48,7 +48,7 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.staying import find_unknown, hold
 from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 2
+VERSION = 3
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has room at first; it grows."""
 
