@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from weir_operator.streamapp.loading import parse_manifest, read_document
+from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
@@ -27,9 +28,10 @@ def in_namespace(manifest, namespace):
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 async def test_every_example_is_taken(kube, path):
-    manifest = in_namespace(read_document(path.read_text()), kube.namespace)
+    documents = yaml.safe_load_all(path.read_text())  # a claim may stand before the StreamApp
+    [manifest] = [each for each in documents if each["kind"] == "StreamApp"]
 
-    answer = await kube.create(kube.stream_apps, manifest)
+    answer = await kube.create(kube.stream_apps, in_namespace(manifest, kube.namespace))
 
     assert answer.status == 201, answer.message
 

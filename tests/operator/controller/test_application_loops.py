@@ -135,7 +135,7 @@ async def test_advise_decides_and_records_and_touches_nothing(stage_of):
 
 
 async def test_a_change_that_did_worse_is_taken_back_and_remembered_as_failed(stage_of):
-    never_save = {"name": "queueing", "settings": {"minimum_saving": 0.99}}
+    never_save = {"name": "queueing", "settings": {"scale_in_window": 100}}
     stage = await stage_of(operatorManager={"interval": "5s", "policy": never_save}).started()
     stage.put_under(90, busy=1.0, latency=0.9)
     await stage.ticks(1)
