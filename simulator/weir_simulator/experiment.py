@@ -13,6 +13,7 @@ the operators as the world and as the policy knows them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -20,6 +21,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_budgets, share_equally
+from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model import dataflow as graph
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import least_response_time
@@ -290,11 +292,10 @@ class Experiment(Section):
             ),
         )
 
-    def most_replicas(self, policy: str, model: OperatorModel) -> int:
-        """Return the replicas that an operator's greatest cost is made of (`sees_application`)."""
-        if registry.sees_application(policy):
-            return sum(operator.max_replicas for operator in self.operators)
-        return model.max_replicas
+    def most_replicas(self, policy: str) -> dict[str, int]:
+        """Return how many replicas each operator's greatest cost is made of."""
+        own = {operator.name: operator.max_replicas for operator in self.operators}
+        return dict.fromkeys(own, sum(own.values())) if registry.sees_application(policy) else own
 
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
         """Return seconds of response time granted to each operator.
@@ -311,12 +312,12 @@ class Experiment(Section):
         Raises:
             UnknownPolicyError: No policy has this name.
         """
-        bound = self.objective.response_time
-        shares = share_equally(self.dataflow, bound)
-        least = {model.name: least_response_time(model) for model in models}
-        feasible = self.dataflow.response_time(least) < bound
-        if feasible and registry.sees_application(policy):
-            shares = share_budgets(self.dataflow, bound, least=least)
+        dataflow, bound = self.dataflow, self.objective.response_time
+        shares = share_equally(dataflow, bound)
+        if registry.sees_application(policy):
+            least = {model.name: least_response_time(model) for model in models}
+            with suppress(InfeasibleObjectiveError):
+                shares = share_budgets(dataflow, bound, least=least)
         own = {each.name: each.budget for each in self.operators if each.budget is not None}
         return shares | own
 

@@ -93,6 +93,7 @@ class _World:
         believed = believed_models(experiment, np.random.default_rng([seed, 0]))
         fed = {edge.target for edge in self.dataflow.edges}
         budgets = experiment.share_bound(policy, believed)
+        most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
         for row, truth in enumerate(models):
             rng = policy_generator(seed, row)
@@ -103,7 +104,7 @@ class _World:
                 believed=believed[row],
                 policy=registry.build(policy, rng=rng, parameters=settings),
                 budget=budgets[truth.name],
-                most_replicas=experiment.most_replicas(policy, truth),
+                most_replicas=most_replicas[truth.name],
                 source=truth.name not in fed,
                 seed=seed,
                 spread=world.replica_spread,

@@ -128,13 +128,14 @@ def _see(
     for row, edge in enumerate(edges):
         view.edges[row] = names.index(edge.source), names.index(edge.target)
         view.selectivity[row] = edge.selectivity
-    weights = experiment.weights
+    weights, one_step = experiment.weights, experiment.moves_by_one(policy)
+    most = experiment.most_replicas(policy)
     for o, model in enumerate(models):
         fill_model(view, o, model)
-        view.rules[o, STEP] = experiment.moves_by_one(policy)
+        view.rules[o, STEP] = one_step
         view.seen[o, BUDGET] = budgets[model.name]
         view.seen[o, INTERVAL] = experiment.slot
-        view.traits[o, TOP_COST] = experiment.most_replicas(policy, model) * experiment.dearest
+        view.traits[o, TOP_COST] = most[model.name] * experiment.dearest
         view.traits[o, WEIGHT_VIOLATION] = weights.violations
         view.traits[o, WEIGHT_RESOURCES] = weights.resources
         view.traits[o, WEIGHT_RECONFIGURATION] = weights.reconfigurations
