@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.edf_world import MOST, OPERATORS, SLOT, Seen
 from weir_policies import registry
-from weir_policies.application_manager.token_bucket import StepRequest
+from weir_policies.application_manager.adaptation import AdaptationRequest, step_of
 from weir_policies.kernels.view import (
     BUSIEST,
     MAX_REPLICAS,
@@ -79,7 +79,7 @@ class CompiledManagers:
         self._view, self._memory = view, algorithm.prepare(view, 0)
         self._began = False
 
-    def step(self, seen: Seen) -> list[StepRequest]:
+    def step(self, seen: Seen) -> list[AdaptationRequest]:
         """Let every operator's kernels learn and decide."""
         view, memory = self._view, self._memory
         view.before[:], view.counts_before[:] = view.seen, view.counts
@@ -95,7 +95,7 @@ class CompiledManagers:
             change = int(view.target[o, 0] - view.counts[o, 0])
             if change != 0:
                 score = float(self._score(o, view, memory, change))
-                requests.append(StepRequest(operator=name, change=change, score=score))
+                requests.append(step_of(name, change, score))
         self._began = True
         return requests
 
@@ -143,7 +143,7 @@ class QLearningManagers:
         self._most_gain = np.ones(len(OPERATORS))
         self._last: tuple[Counts, Counts, Counts] | None = None
 
-    def step(self, seen: Seen) -> list[StepRequest]:
+    def step(self, seen: Seen) -> list[AdaptationRequest]:
         """Update Q with what the last interval cost, then choose by epsilon-greedy."""
         levels = np.minimum(seen.rates / QUANTUM + 0.5, LEVELS - 1).astype(np.int64)
         if self._last is not None:
@@ -151,10 +151,10 @@ class QLearningManagers:
         changes = np.array([self._choose(o, seen.replicas[o], levels[o]) for o in range(MOST.size)])
         self._last = (seen.replicas, levels, changes)
         return [
-            StepRequest(
-                operator=OPERATORS[o],
-                change=int(changes[o]),
-                score=self._score(o, self._q[o, seen.replicas[o], levels[o]], int(changes[o])),
+            step_of(
+                OPERATORS[o],
+                int(changes[o]),
+                self._score(o, self._q[o, seen.replicas[o], levels[o]], int(changes[o])),
             )
             for o in np.flatnonzero(changes).tolist()
         ]

@@ -11,19 +11,14 @@ sections 7 to 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from benchmarks.taas2023 import trace_file
-from weir_policies.application_manager.token_bucket import (
-    StepRequest,
-    TokenRules,
-    Tokens,
-    grant,
-)
+from weir_policies.application_manager.adaptation import AdaptationRequest, accept_all
+from weir_policies.application_manager.token_bucket import TokenRules, Tokens, grant
 from weir_policies.model.arrays import Counts, Floats
 
 OPERATORS = ("parser", "filter", "route", "count", "partialRank")
@@ -74,7 +69,7 @@ class Seen:
 class Managers(Protocol):
     """All operators' managers of one kind."""
 
-    def step(self, seen: Seen) -> list[StepRequest]:
+    def step(self, seen: Seen) -> list[AdaptationRequest]:
         """Learn from what followed the last activation; return what the operators ask for."""
         ...
 
@@ -151,7 +146,7 @@ def run_world(managers: Managers, rates: Floats, *, bucket: bool, seed: int) -> 
         )
         if slot < active_from:
             continue
-        granted: Sequence[StepRequest] = managers.step(
+        requests = managers.step(
             Seen(
                 slot=slot,
                 replicas=replicas.copy(),
@@ -160,9 +155,11 @@ def run_world(managers: Managers, rates: Floats, *, bucket: bool, seed: int) -> 
                 violated=(response_times > BOUNDS).astype(np.float64),
             )
         )
-        asked += len(granted)
+        asked += len(requests)
         if bucket:
-            granted, tokens = grant(granted, tokens)
+            granted, tokens = grant(requests, tokens)
+        else:
+            granted = accept_all(requests)
         given += len(granted)
         if granted:
             for request in granted:

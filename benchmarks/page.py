@@ -45,7 +45,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
         "`heinze-fastest` that is off is chaotic: the last bit of a rate changes what it learns.",
     ),
     "reproduce-mdp18": ("The 2018 MDP paper (Russo Russo, ZEUS 2018)", ""),
-    "reproduce-edf": ("EDF's simulated part (Cardellini et al., FGCS 2018)", ""),
+    "edf": ("EDF's simulated part (Cardellini et al., FGCS 2018)", ""),
 }
 ORDER = ("figure-12", "figure-16", "figure-17", "figure-18", "figure-23", "figure-24", "figure-25")
 
@@ -141,7 +141,7 @@ def find_pictures(name: str) -> Iterator[str]:
     prefixes: Iterable[str] = {
         "reproduce-figures": ORDER,
         "reproduce-mdp18": ("mdp18",),
-        "reproduce-edf": ("edf",),
+        "edf": ("edf",),
         "reproduce-encodings": ("figure-27",),
     }.get(name, ())
     for prefix in prefixes:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.edf_managers import RESOURCES, QLearningManagers, use_thresholds
 from benchmarks.edf_world import MOST, OPERATORS, Seen, respond, run_world
-from weir_policies.application_manager.token_bucket import StepRequest
+from weir_policies.application_manager.adaptation import step_of
 
 CALM = np.full(200, 150.0)
 
@@ -31,7 +31,7 @@ class Restless:
     def step(self, seen):
         self.asked_at.append(seen.slot)
         change = 1 if seen.replicas[-1] < MOST[-1] else -1
-        return [StepRequest(operator="partialRank", change=change, score=1.0)]
+        return [step_of("partialRank", change, 1.0)]
 
 
 def test_response_times_are_those_that_were_calibrated():

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from weir_policies.application_manager.token_bucket import (
-    StepRequest,
-    Token,
-    TokenRules,
-    Tokens,
-    grant,
+from weir_policies.application_manager.adaptation import (
+    Adaptation,
+    AdaptationRequest,
+    step_of,
 )
+from weir_policies.application_manager.token_bucket import Token, TokenRules, Tokens, grant
 from weir_policies.errors import ParameterError
 
 RULES = TokenRules(low=0.125, high=0.225, every=60, size=2)
-SLOW, FINE, FAST = 0.3, 0.2, 0.1
+SLOW, FINE, FAST, UNKNOWN = 0.3, 0.2, 0.1, float("nan")
 
 
 def pass_minutes(*response_times, rules=RULES):
@@ -36,6 +35,7 @@ def pass_minutes(*response_times, rules=RULES):
         ((SLOW, SLOW, FAST), Token.LOW, 1),
         ((FAST, SLOW), Token.HIGH, 1),
         ((SLOW, FINE, FINE), Token.HIGH, 1),
+        ((SLOW, UNKNOWN), Token.HIGH, 1),
     ],
     ids=[
         "in between none",
@@ -47,6 +47,7 @@ def pass_minutes(*response_times, rules=RULES):
         "a low one throws out the high ones",
         "a high one throws out the low ones",
         "tokens do not expire",
+        "what was not measured makes none",
     ],
 )
 def test_the_response_time_makes_tokens(response_times, kind, count):
@@ -65,10 +66,10 @@ def test_there_is_one_token_per_period():
 
 def test_tokens_pay_the_highest_scores_of_their_kind():
     requests = [
-        StepRequest(operator="parse", change=1, score=0.2),
-        StepRequest(operator="filter", change=-1, score=0.9),
-        StepRequest(operator="rank", change=1, score=0.8),
-        StepRequest(operator="count", change=1, score=0.5),
+        step_of("parse", 1, 0.2),
+        step_of("filter", -1, 0.9),
+        step_of("rank", 1, 0.8),
+        step_of("count", 1, 0.5),
     ]
 
     granted, left = grant(requests, pass_minutes(SLOW, SLOW))
@@ -77,8 +78,30 @@ def test_tokens_pay_the_highest_scores_of_their_kind():
     assert left.count == 0
 
 
+def test_a_high_token_pays_a_migration_where_its_score_is_the_highest():
+    away = AdaptationRequest(
+        operator="count", kind=Adaptation.MIGRATION, score=0.6, replica="count-1", node="n2"
+    )
+
+    granted, _ = grant([step_of("rank", 1, 0.5), away], pass_minutes(SLOW))
+
+    assert granted == [away]
+
+
+def test_who_lost_a_node_gets_no_token_that_the_winner_could_not_use():
+    first, second = (
+        AdaptationRequest(operator=name, kind=Adaptation.MIGRATION, score=score, node="n2")
+        for name, score in (("count", 0.6), ("rank", 0.5))
+    )
+
+    granted, left = grant([second, first], pass_minutes(SLOW, SLOW))
+
+    assert granted == [first]
+    assert left.count == 1
+
+
 def test_a_token_that_nothing_asks_for_is_kept():
-    granted, left = grant([StepRequest(operator="rank", change=1, score=0.8)], pass_minutes(FAST))
+    granted, left = grant([step_of("rank", 1, 0.8)], pass_minutes(FAST))
 
     assert granted == []
     assert (left.count, left.kind) == (1, Token.LOW)
@@ -86,7 +109,7 @@ def test_a_token_that_nothing_asks_for_is_kept():
 
 def test_a_bucket_of_one_grants_one_request_per_period():
     rules, tokens, granted = TokenRules(low=0.125, high=0.225, every=60), Tokens(), 0
-    wish = [StepRequest(operator=name, change=1, score=0.5) for name in ("parse", "rank")]
+    wish = [step_of(name, 1, 0.5) for name in ("parse", "rank")]
 
     for second in range(0, 600, 30):
         tokens = tokens.generate(rules, response_time=SLOW, now=float(second))

@@ -1,13 +1,13 @@
 """EDF's token bucket: the response time says which changes there may be, and how many.
 
-A token is of one kind: HIGH pays one replica more, LOW one replica less. Every `every` seconds the
-application's response time R makes one: R > high a HIGH, R < low a LOW, else none. The bucket holds
-one kind only: a new token throws out all of the other; in a full one it replaces the oldest. Tokens
-do not expire. Requests are granted by score, one token each; those that are left are denied.
+A token is of one kind: HIGH pays one replica more, or one on another node; LOW one replica less.
+Every `every` seconds the application's response time R makes one: R > high a HIGH, R < low a LOW,
+else none. The bucket holds one kind only: a new token throws out all of the other; in a full one it
+replaces the oldest. Tokens do not expire. Requests are granted by score, one token each; those that
+are left are denied.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
-section 7. `arbitration` is what Weir runs: on Flink one restart serves all operators, which this
-bucket does not know. Migrations, which pay with HIGH tokens there, are what Kubernetes does itself.
+section 7.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from weir_policies.application_manager.adaptation import (
+    Adaptation,
+    AdaptationRequest,
+    accept_all,
+)
 from weir_policies.errors import ParameterError
 
 
@@ -23,7 +28,7 @@ class Token(StrEnum):
     """What a token pays."""
 
     HIGH = "high"
-    """One replica more."""
+    """One replica more, or one on another node."""
     LOW = "low"
     """One replica less."""
 
@@ -56,22 +61,6 @@ class TokenRules:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepRequest:
-    """One replica more or less that an operator asks for."""
-
-    operator: str
-    change: int
-    """1 or -1."""
-    score: float
-    """How much it gains; higher comes first among requests of one kind."""
-
-    @property
-    def token(self) -> Token:
-        """What it is paid with."""
-        return Token.HIGH if self.change > 0 else Token.LOW
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Tokens:
     """What is in the bucket: some tokens of one kind."""
 
@@ -85,22 +74,32 @@ class Tokens:
 
         Args:
             rules: When there is one.
-            response_time: Of the application, s, mean over the last `rules.every` seconds.
+            response_time: Of the application, s, mean over the last `rules.every` seconds. NaN,
+                which is neither high nor low, makes none.
             now: Seconds on the caller's clock.
         """
         if now - self.generated_at < rules.every:
             return self
         waiting = replace(self, generated_at=now)
-        if rules.low <= response_time <= rules.high:
+        if response_time > rules.high:
+            kind = Token.HIGH
+        elif response_time < rules.low:
+            kind = Token.LOW
+        else:
             return waiting
-        kind = Token.HIGH if response_time > rules.high else Token.LOW
         held = self.count if kind is self.kind else 0
         return replace(waiting, kind=kind, count=min(held + 1, rules.size))
 
 
-def grant(requests: Sequence[StepRequest], tokens: Tokens) -> tuple[list[StepRequest], Tokens]:
+def token_for(kind: Adaptation) -> Token:
+    """Return what pays such a request."""
+    return Token.LOW if kind is Adaptation.SCALE_IN else Token.HIGH
+
+
+def grant(
+    requests: Sequence[AdaptationRequest], tokens: Tokens
+) -> tuple[list[AdaptationRequest], Tokens]:
     """Return what the tokens pay, the highest score first, and what is left of them."""
-    payable = [request for request in requests if request.token is tokens.kind]
-    ranked = sorted(payable, key=lambda request: (-request.score, request.operator))
-    granted = ranked[: tokens.count]
+    payable = [each for each in accept_all(requests) if token_for(each.kind) is tokens.kind]
+    granted = payable[: tokens.count]
     return granted, replace(tokens, count=tokens.count - len(granted))

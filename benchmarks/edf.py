@@ -72,7 +72,7 @@ def run() -> list[Figure]:
                       for seed in SEEDS])
         for key in track(keys, "EDF", transient=True)
     }  # fmt: skip
-    write_rows("reproduce-edf", [*list_rows(ours, published)])
+    write_rows("edf", [*list_rows(ours, published)])
     draw(ours, published)
     return [
         *judge_thresholds(ours),
