@@ -9,7 +9,6 @@ waits or is told so.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -17,6 +16,7 @@ from weir_operator.clock import Clock
 from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.records import Event
+from weir_operator.controller.retrying import PATIENT, URGENT, Retries
 from weir_operator.controller.room_finder import RoomFinder
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.rescale.engine import Rescaler
@@ -32,11 +32,6 @@ from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, Runtime
 from weir_operator.status import AppStatus, StatusStore
 from weir_policies.promise import OperatorModel
-
-TRY_AGAIN = 60.0
-LONGEST_TRY_AGAIN = 960.0
-"""Seconds after which an upgrade or a replacement that was abandoned is tried again: twice as many
-each time, as each costs pods that come and go, and events."""
 
 
 class Health(StrEnum):
@@ -86,8 +81,7 @@ class Lifecycle:
             models=models,
             settings=settings or RescaleSettings(),
         )
-        self._not_before = -math.inf
-        self._try_again = TRY_AGAIN
+        self._retries = Retries(clock)
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -319,25 +313,26 @@ class Lifecycle:
         """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
         status = self._store.load()
         wanted, now = self._wanted(status), self._clock.now()
-        if now < self._not_before:
-            return
         target = self._room.fit(status.deployments)
         journal = plans.improve(status, alive, wanted, target, now=now)
+        if journal is not None and not self._retries.allows(journal):
+            # What waits for another try must not hold up replicas that are about to be lost.
+            journal = plans.replace_doomed(status, alive, now=now)
+            if journal is None or not self._retries.allows(journal):
+                return
         if journal is None and wanted != status.revision and wanted is not None:
             # Nothing that runs has to change for it: a pool without replicas, or a job of before
             # revisions were kept.
             await self._store.save(status.model_copy(update={"revision": wanted}))
         sizes = size_changes(alive, status.deployments)
-        if journal is None and sizes:
+        wrong = plans.replace_sizes(status, sizes, "", now=now)
+        if journal is None and sizes and self._retries.allows(wrong):
             journal = await self._give_back_sizes(status, sizes)
         if journal is None:
             return
         end = await self._walk(journal)
-        if end.step is Step.DONE:
-            self._try_again = TRY_AGAIN
-        else:
-            self._not_before = self._clock.now() + self._try_again
-            self._try_again = min(LONGEST_TRY_AGAIN, 2 * self._try_again)
+        doomed = {each.id for each in alive if each.doomed}
+        self._retries.note(end, URGENT if doomed.intersection(end.replace) else PATIENT)
 
     async def _give_back_sizes(
         self, status: AppStatus, sizes: Mapping[str, str]

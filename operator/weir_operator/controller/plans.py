@@ -114,8 +114,7 @@ def improve(
             status, target, wanted, now=now,
             reason=f"Their pool has changed in the manifest: {', '.join(moved)}",
         )  # fmt: skip
-    doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
-    return replace_doomed(status, doomed, now=now) if doomed else None
+    return replace_doomed(status, alive, now=now)
 
 
 def _obey_manifest(
@@ -153,8 +152,13 @@ def replace_sizes(
     )
 
 
-def replace_doomed(status: AppStatus, doomed: Mapping[str, str], *, now: float) -> RescaleJournal:
-    """Return the replacement of replicas about to go; `doomed` says why, by id."""
+def replace_doomed(
+    status: AppStatus, alive: Sequence[Replica], *, now: float
+) -> RescaleJournal | None:
+    """Return the replacement of replicas about to go; `None` where none is."""
+    doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
+    if not doomed:
+        return None
     reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))
     return plan(
         kind=Kind.RESCALE,
