@@ -9,6 +9,10 @@ class TraceError(SimulatorError):
     """An arrival trace that cannot be right, or that cannot be read or written."""
 
 
+class FitError(SimulatorError):
+    """Samples or a structure that no simulator can be fitted to."""
+
+
 class ExperimentError(SimulatorError):
     """An experiment that cannot be right; `mistakes` has one sentence for each mistake."""
 

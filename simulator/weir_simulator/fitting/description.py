@@ -1,0 +1,187 @@
+"""A calibrated job as an experiment of the simulator.
+
+Operators that are never scaled are left out: their time goes to the network time of the first
+operators, so that it still counts, and edges through them are joined. The simulator gives the same
+trace to every operator that records reach first; a job that differs there is refused.
+
+The experiment judges the mean over records, which is what is measured of a real job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.promise import Aggregation
+from weir_simulator import experiment
+from weir_simulator.errors import FitError
+from weir_simulator.experiment import Experiment, PolicyChoice, Weights
+from weir_simulator.fitting.calibrated import Calibration
+from weir_simulator.fitting.estimate import Estimate
+from weir_simulator.fitting.structure import Structure
+from weir_simulator.traces import Trace
+
+UNEQUAL = 0.05
+"""Relative difference of two rates that are still taken for the same."""
+
+
+def describe_experiment(
+    calibration: Calibration,
+    *,
+    response_time: float,
+    trace: Path,
+    rates: Trace,
+    slot: float,
+    weights: Weights,
+    policy: PolicyChoice,
+    budgets: Mapping[str, float],
+) -> Experiment:
+    """Return the experiment.
+
+    Args:
+        calibration: What was fitted.
+        response_time: The objective, seconds from source to sink.
+        trace: File of the rates.
+        rates: Records/s, shape `(slots,)`; they tell how exactly a rate can be counted in a slot.
+        slot: Seconds.
+        weights: How much each part of the cost matters.
+        policy: Which one scales.
+        budgets: Seconds by operator.
+
+    Raises:
+        FitError: Operators differ in the node types that they may run on.
+    """
+    structure = calibration.structure
+    graph = contract(structure, calibration.selectivities)
+    types = [structure.models[name].node_types for name in graph.operators]
+    if any(set(listed) != set(types[0]) for listed in types):
+        raise FitError(
+            "Expected all scaled operators to run on the same node types, got different pools; the "
+            "simulator cannot have that yet: name the same pools for all of them"
+        )
+    models = calibration.models
+    operators = tuple(
+        experiment.Operator(
+            name=name,
+            service_rate=1 / models[name].service_mean,
+            scv=models[name].service_scv,
+            max_replicas=models[name].max_replicas,
+            keyed=models[name].keyed,
+            sharing=models[name].sharing,
+            aggregation=Aggregation.AVERAGE,
+            key_groups=models[name].key_groups,
+            arrival_scv=models[name].arrival_scv,
+            network_time=models[name].network_time
+            + (calibration.elsewhere.value if name in graph.sources else 0.0),
+            budget=budgets.get(name),
+        )
+        for name in graph.operators
+    )
+    pools = [node_type.pool for node_type in types[0]]
+    return Experiment(
+        operators=operators,
+        edges=tuple(
+            experiment.Edge.model_validate(
+                {"from": edge.source, "to": edge.target, "selectivity": edge.selectivity}
+            )
+            for edge in graph.edges
+        ),
+        node_types=tuple(
+            experiment.NodeType(
+                name=each.name,
+                speedup=calibration.speedups[each.name].value,
+                price=each.price,
+                pool=each.pool,
+                pool_limit=each.pool_limit,
+            )
+            for each in types[0]
+        ),
+        objective=experiment.Objective(response_time=response_time),
+        weights=weights,
+        trace=experiment.TraceSource(file=trace),
+        policy=policy,
+        slot=slot,
+        world=experiment.World(
+            resizes=len(set(pools)) < len(pools),
+            provisioning_delay=calibration.provisioning.value,
+            downtime=calibration.downtime.value,
+            queues=True,
+            noise=_counting_noise(rates, slot),
+        ),
+    )
+
+
+def contract(
+    structure: Structure, selectivities: Mapping[tuple[str, str], Estimate] | None = None
+) -> Dataflow:
+    """Return the graph of the scaled operators, edges through the others joined.
+
+    Args:
+        structure: The job.
+        selectivities: By edge; `None` takes them for 1.
+
+    Raises:
+        FitError: No operator is scaled, or one gets records both from a scaled operator and
+            directly from a source.
+    """
+    dataflow = structure.dataflow
+    scaled = tuple(name for name in dataflow.operators if name not in structure.fixed)
+    if not scaled:
+        raise FitError("Expected an operator that is scaled, got only fixed ones; scale one")
+    # How many records reach an operator per record of a scaled one: through fixed ones only.
+    reaching: dict[str, dict[str, float]] = {}
+    direct: set[str] = set()  # get records from a source without passing a scaled operator
+    for name in dataflow.order:
+        feeding = dataflow.into(name)
+        reaching[name] = {}
+        if not feeding:
+            direct.add(name)
+        for edge in feeding:
+            passed = 1.0
+            if selectivities is not None:
+                passed = selectivities[edge.source, edge.target].value
+            if edge.source in scaled:
+                reaching[name][edge.source] = reaching[name].get(edge.source, 0.0) + passed
+                continue
+            for origin, share in reaching[edge.source].items():
+                reaching[name][origin] = reaching[name].get(origin, 0.0) + share * passed
+            if edge.source in direct:
+                direct.add(name)
+    mixed = [name for name in scaled if name in direct and reaching[name]]
+    if mixed:
+        raise FitError(
+            f"Expected {mixed[0]!r} to get records from scaled operators or from a source, got "
+            "both; the simulator cannot have that: scale the operator in between too"
+        )
+    return Dataflow(
+        operators=scaled,
+        edges=tuple(
+            Edge(source=origin, target=name, selectivity=share)
+            for name in scaled
+            for origin, share in reaching[name].items()
+        ),
+    )
+
+
+def common_rates(traces: Mapping[str, Trace]) -> Trace:
+    """Return the trace that is the same at every first operator.
+
+    Raises:
+        FitError: They are not the same.
+    """
+    means = {name: float(trace.mean()) for name, trace in traces.items()}
+    if max(means.values()) - min(means.values()) > UNEQUAL * max(means.values()):
+        listed = ", ".join(f"{name}: {mean:.3g}/s" for name, mean in means.items())
+        raise FitError(
+            f"Expected equal rates at all operators that records reach first, got {listed}; the "
+            "simulator cannot have that: scale the operator that feeds them too"
+        )
+    return next(iter(traces.values()))
+
+
+def _counting_noise(rates: Sequence[float] | Trace, slot: float) -> float:
+    """Return the relative error of a rate that is counted for one slot, if arrivals are Poisson."""
+    records = float(sum(rates)) / len(rates) * slot
+    return 1 / math.sqrt(records) if records > 1 else 1.0

@@ -1,0 +1,76 @@
+"""A number and how far it can be trusted: means and ratios with 95 % intervals.
+
+Intervals come from the scatter between samples, not from the number of records: whatever makes the
+samples differ (neighbours on the machine, warm caches, the time of day) then widens them.
+
+Source of the ratio: Cochran, "Sampling Techniques" (1977), chapter 6 (linearised variance).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import t as student
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """A number with its interval."""
+
+    value: float
+    low: float = 0.0
+    high: float = math.inf
+    """Bounds of the 95 % interval; 0 and `inf` where the number is only assumed."""
+    samples: int = 0
+    """How many it comes from; 0 where it is assumed or given."""
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether nothing was measured."""
+        return self.samples == 0
+
+    def holds(self, value: float) -> bool:
+        """Return whether the interval has the value."""
+        return self.low <= value <= self.high
+
+
+def around(value: float, error: float, *, samples: int, freedom: float) -> Estimate:
+    """Return an estimate of something that is not negative.
+
+    Args:
+        value: The number.
+        error: Its standard error; `inf` where it cannot be told.
+        samples: How many it comes from.
+        freedom: Degrees of freedom of the error.
+    """
+    # Without freedom the scatter is unknown, and with it the interval.
+    half = math.inf if freedom < 1 else error * float(student.ppf((1 + CONFIDENCE) / 2, freedom))
+    return Estimate(value=value, low=max(value - half, 0.0), high=value + half, samples=samples)
+
+
+def estimate_ratio(amounts: ArrayLike, bases: ArrayLike) -> Estimate:
+    """Return the sum of the amounts over the sum of the bases.
+
+    With numbers of records as bases and mean times records as amounts it is a weighted mean.
+
+    Args:
+        amounts: Shape `(n,)`, n >= 1.
+        bases: Above 0 in sum, shape `(n,)`.
+    """
+    above, below = np.asarray(amounts, dtype=np.float64), np.asarray(bases, dtype=np.float64)
+    value = float(above.sum() / below.sum())
+    count = above.size
+    scatter = float(((above - value * below) ** 2).sum())
+    error = math.sqrt(scatter * count / max(count - 1, 1)) / float(below.sum())
+    return around(value, error, samples=count, freedom=count - 1)
+
+
+def estimate_mean(values: ArrayLike) -> Estimate:
+    """Return the mean of values, shape `(n,)`, n >= 1."""
+    listed = np.asarray(values, dtype=np.float64)
+    return estimate_ratio(listed, np.ones_like(listed))

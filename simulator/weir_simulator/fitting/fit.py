@@ -1,0 +1,241 @@
+"""From samples to a calibrated simulator that says how good it is.
+
+    clean -> hold hours out -> calibrate -> predict the held-out hours -> calibrate with all
+
+Pure. The fit that is used has seen everything; the one that is judged has not.
+
+A bad fit is a value, with a sentence that says why; `to_experiment` refuses it, because what is
+tuned in a world that is not the job's own would be worse than what it replaces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weir_policies.promise import ChangeKind, OperatorModel
+from weir_simulator.errors import FitError
+from weir_simulator.experiment import Experiment, PolicyChoice, Weights
+from weir_simulator.fitting.calibrated import Calibration, OperatorFit
+from weir_simulator.fitting.cleaning import Cleaned, clean
+from weir_simulator.fitting.description import common_rates, contract, describe_experiment
+from weir_simulator.fitting.estimate import Estimate, estimate_mean
+from weir_simulator.fitting.flow import ArrivalTrace, fit_selectivities, trace_arrivals
+from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_blocks
+from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
+from weir_simulator.fitting.service import fit_services
+from weir_simulator.fitting.sharing import fit_sharing
+from weir_simulator.fitting.structure import Structure
+from weir_simulator.fitting.waiting import fit_waiting, is_steady
+from weir_simulator.traces import Trace
+
+LEAST_INTERVALS = 30
+"""Undisturbed intervals below which there is no fit: half an hour of minutes."""
+
+
+class TooFewSamplesError(FitError):
+    """Too little was measured yet; it comes with time."""
+
+
+class BadFitError(FitError):
+    """A fit that predicts badly was asked for an experiment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """A calibrated job, and how far to trust it."""
+
+    calibration: Calibration
+    quality: Quality
+    arrivals: Mapping[str, ArrivalTrace]
+    """At the operators that records reach first, by name."""
+    slot: float
+    """Seconds of one slot of the arrivals."""
+    cleaned: Cleaned
+    """What the fit was made of, and what was dropped."""
+
+    @property
+    def models(self) -> Mapping[str, OperatorModel]:
+        """The scaled operators as they were fitted, by name."""
+        return self.calibration.models
+
+    def to_experiment(
+        self,
+        *,
+        response_time: float,
+        trace: Path,
+        weights: Weights | None = None,
+        policy: PolicyChoice | None = None,
+        budgets: Mapping[str, float] | None = None,
+    ) -> Experiment:
+        """Return the job as an experiment, ready to be simulated and tuned.
+
+        Args:
+            response_time: The objective, seconds from source to sink.
+            trace: Where `rates` were written with `write_trace`; it is not opened here.
+            weights: `None` is the experiment's default.
+            policy: `None` is the experiment's default.
+            budgets: Seconds by operator; who is left out gets a share of the objective.
+
+        Raises:
+            BadFitError: The fit is not good.
+            FitError: The simulator cannot have such a job.
+        """
+        if not self.quality.good:
+            raise BadFitError(self.quality.sentence)
+        return describe_experiment(
+            self.calibration,
+            response_time=response_time,
+            trace=trace,
+            rates=self.rates,
+            slot=self.slot,
+            weights=weights or Weights(),
+            policy=policy or PolicyChoice(name="planner"),
+            budgets=budgets or {},
+        )
+
+    @property
+    def rates(self) -> Trace:
+        """Records/s slot by slot at the first operators, as `to_experiment` wants them written.
+
+        Raises:
+            FitError: They differ from one first operator to another.
+        """
+        return common_rates({name: trace.rates for name, trace in self.arrivals.items()})
+
+
+def fit(
+    samples: Samples,
+    structure: Structure,
+    *,
+    slot: float,
+    least_intervals: int = LEAST_INTERVALS,
+    tolerance: float = TOLERANCE,
+) -> Fit:
+    """Fit a job to what was measured of it.
+
+    Args:
+        samples: Of one job whose work has not changed meanwhile (see `drift`).
+        structure: The job as specified.
+        slot: Seconds between two decisions in the experiment.
+        least_intervals: Undisturbed intervals that must be there.
+        tolerance: Median error of the held-out hours up to which the fit is good.
+
+    Raises:
+        TooFewSamplesError: There are fewer intervals, or an operator was hardly measured.
+        FitError: The simulator cannot have such a job.
+    """
+    cleaned = clean(samples, structure)
+    intervals = cleaned.samples.intervals
+    undisturbed = sum(not interval.disturbed for interval in intervals)
+    if undisturbed < least_intervals:
+        raise TooFewSamplesError(
+            f"Expected at least {least_intervals} undisturbed intervals to fit to, got "
+            f"{undisturbed}; wait for more"
+        )
+    fitted, held_out, block = split_blocks(intervals)
+    judged = calibrate(fitted, (), structure)
+    quality = judge_fit(judged, held_out, block=block, tolerance=tolerance)
+    graph = contract(structure)
+    arrivals = {name: trace_arrivals(intervals, name, slot=slot) for name in graph.sources}
+    if unknown := sorted(name for name, trace in arrivals.items() if trace is None):
+        raise TooFewSamplesError(
+            f"Expected a rate of arrivals at {unknown}, got none; wait for one"
+        )
+    return Fit(
+        calibration=calibrate(intervals, cleaned.samples.changes, structure),
+        quality=quality,
+        arrivals={name: trace for name, trace in arrivals.items() if trace is not None},
+        slot=slot,
+        cleaned=cleaned,
+    )
+
+
+def calibrate(
+    intervals: Sequence[IntervalSample], changes: Sequence[ChangeSample], structure: Structure
+) -> Calibration:
+    """Return what clean intervals and changes say, without a judgement.
+
+    Raises:
+        TooFewSamplesError: A scaled operator has no service time, neither measured nor specified.
+    """
+    calm = [interval for interval in intervals if not interval.disturbed]
+    services = fit_services(calm, structure)
+    operators: dict[str, OperatorFit] = {}
+    for specified in structure.operators:
+        name = specified.name
+        if name in structure.fixed:
+            continue
+        mean = services.means.get(name, Estimate(value=specified.service_mean))
+        scv = services.scvs.get(name, _assume_scv(specified))
+        if not mean.value > 0:
+            raise TooFewSamplesError(
+                f"Expected the service time of {name!r} from at least 100 records on a node type, "
+                "got fewer; wait for more, or add the helper to the job"
+            )
+        model = replace(
+            specified,
+            service_mean=mean.value,
+            service_scv=scv.value,
+            node_types=tuple(
+                replace(each, speedup=services.speedups[each.name].value)
+                for each in specified.node_types
+            ),
+        )
+        sharing = fit_sharing(calm, model)
+        waiting = fit_waiting(calm, replace(model, sharing=sharing.rule))
+        operators[name] = OperatorFit(
+            service_mean=mean,
+            service_scv=scv,
+            arrival_scv=waiting.arrival_scv,
+            network_time=waiting.network_time,
+            sharing=sharing,
+        )
+    restarts = [change for change in changes if change.kind is ChangeKind.RESCALE]
+    selectivities = fit_selectivities(calm, structure.dataflow)
+    return Calibration(
+        structure=structure,
+        operators=operators,
+        selectivities=selectivities,
+        speedups=services.speedups,
+        elsewhere=_fit_elsewhere(calm, structure),
+        downtime=_mean_of([change.downtime for change in restarts]),
+        provisioning=_mean_of([change.provisioning for change in changes]),
+        scatter=services.scatter,
+    )
+
+
+def _assume_scv(specified: OperatorModel) -> Estimate:
+    """Return the specified SCV; that of an exponential law where none is."""
+    return Estimate(value=1.0 if math.isnan(specified.service_scv) else specified.service_scv)
+
+
+def _mean_of(seconds: Sequence[float]) -> Estimate:
+    known = [each for each in seconds if not math.isnan(each)]
+    return estimate_mean(known) if known else Estimate(value=0.0)
+
+
+def _fit_elsewhere(intervals: Sequence[IntervalSample], structure: Structure) -> Estimate:
+    """Return what the time from source to sink has more than the slowest path of scaled operators.
+
+    It is what fixed operators and the sources take, and what no operator owns.
+    """
+    rest = []
+    for interval in intervals:
+        observed = dict.fromkeys(structure.dataflow.operators, 0.0)
+        scaled = [name for name in observed if name not in structure.fixed]
+        samples = [interval.operators.get(name) for name in scaled]
+        if math.isnan(interval.response_time) or any(
+            sample is None or not is_steady(sample) for sample in samples
+        ):
+            continue
+        for name, sample in zip(scaled, samples, strict=True):
+            observed[name] = sample.response_time if sample is not None else math.nan
+        rest.append(interval.response_time - structure.dataflow.response_time(observed))
+    if not rest:
+        return Estimate(value=0.0)
+    mean = estimate_mean(rest)
+    # Several paths: the mean over records may well be below the slowest path.
+    return replace(mean, value=max(mean.value, 0.0), high=max(mean.high, 0.0))

@@ -1,0 +1,112 @@
+"""How records flow: the arrival trace at the sources, and the selectivity of every edge.
+
+Arrivals count in disturbed intervals too, or every restart would leave a hole in the trace.
+
+On an edge from an operator that feeds several others, the share is measured at the receiver where
+that is its only feeder. A receiver with several feeders is taken to get everything that each of
+them gives out, as in the live measurement of arrivals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_simulator.fitting.estimate import Estimate, estimate_ratio
+from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.traces import Trace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArrivalTrace:
+    """Records/s that arrived at one operator, slot by slot without a gap."""
+
+    rates: Trace
+    """Shape `(slots,)`."""
+    filled: int
+    """Slots that nothing was measured in, between two that something was."""
+
+
+def trace_arrivals(
+    intervals: Sequence[IntervalSample], operator: str, *, slot: float
+) -> ArrivalTrace | None:
+    """Return the arrivals at an operator; `None` where none were measured.
+
+    A slot has the mean of the intervals that lie in it, by how long they do. One without any is
+    filled along a straight line from its neighbours.
+
+    Args:
+        intervals: In order of time.
+        operator: Its name.
+        slot: Seconds.
+    """
+    seen = [
+        (each.time - each.seconds, each.time, each.operators[operator].arrived)
+        for each in intervals
+        if operator in each.operators and math.isfinite(each.operators[operator].arrived)
+    ]
+    if not seen:
+        return None
+    begin = seen[0][0]
+    # An interval that ends a little late begins no slot of its own.
+    slots = max(round((seen[-1][1] - begin) / slot), 1)
+    records, covered = np.zeros(slots), np.zeros(slots)
+    for start, end, rate in seen:
+        first = min(max(int((start - begin) / slot), 0), slots - 1)
+        last = min(max(math.ceil((end - begin) / slot), first + 1), slots)
+        edges = begin + slot * np.arange(first, last + 1)
+        overlap = np.diff(np.clip(edges, start, end))
+        records[first:last] += rate * overlap
+        covered[first:last] += overlap
+    known = covered > 0
+    places = np.arange(slots)
+    rates = np.interp(places, places[known], records[known] / covered[known])
+    return ArrivalTrace(rates=rates, filled=int(slots - known.sum()))
+
+
+def fit_selectivities(
+    intervals: Sequence[IntervalSample], dataflow: Dataflow
+) -> dict[tuple[str, str], Estimate]:
+    """Return records on each edge per record that its first operator took in.
+
+    An edge on which nothing was seen keeps its selectivity, as assumed.
+    """
+    return {
+        (edge.source, edge.target): _fit_edge(intervals, edge, dataflow) for edge in dataflow.edges
+    }
+
+
+def with_selectivities(
+    dataflow: Dataflow, selectivities: Mapping[tuple[str, str], Estimate]
+) -> Dataflow:
+    """Return the graph with what was fitted."""
+    return Dataflow(
+        operators=dataflow.operators,
+        edges=tuple(
+            Edge(
+                source=edge.source,
+                target=edge.target,
+                selectivity=selectivities[edge.source, edge.target].value,
+            )
+            for edge in dataflow.edges
+        ),
+    )
+
+
+def _fit_edge(intervals: Sequence[IntervalSample], edge: Edge, dataflow: Dataflow) -> Estimate:
+    alone = len(dataflow.into(edge.target)) == 1
+    passed, taken = [], []
+    for interval in intervals:
+        source = interval.operators.get(edge.source)
+        target = interval.operators.get(edge.target)
+        if source is None or (alone and target is None):
+            continue
+        through = target.taken if alone and target is not None else source.given
+        if math.isfinite(through) and source.taken > 0:
+            passed.append(through * interval.seconds)
+            taken.append(source.taken * interval.seconds)
+    return estimate_ratio(passed, taken) if taken else Estimate(value=edge.selectivity)

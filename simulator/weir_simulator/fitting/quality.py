@@ -1,0 +1,198 @@
+"""How good a fit is: predicted against observed, on hours that it has not seen.
+
+Hours are held out whole, because neighbouring intervals resemble each other: an interval between
+two that were fitted would be predicted well by any model. An hour's error compares the mean of the
+predicted response times with the mean of the observed ones. Intervals that were disturbed, or that
+were not steady by what was observed of them (never by what is predicted), are no part of it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict_means
+from weir_simulator.fitting.calibrated import Calibration
+from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.waiting import is_steady
+
+BLOCK = 3600.0
+"""Seconds that are held out together."""
+LEAST_BLOCKS = 8
+"""Blocks that a shorter time is cut into instead."""
+EVERY = 4
+"""Every how many blocks one is held out: a quarter, spread over the time of day."""
+TOLERANCE = 0.15
+"""Median error of the held-out hours up to which a fit is good."""
+OVERLOADED = 0.05
+"""Part of the steady intervals that may be predicted to have no steady state."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quality:
+    """How well held-out hours were predicted."""
+
+    good: bool
+    sentence: str
+    """Why it is not good, or how good it is; for people."""
+    error: float
+    """Median over held-out hours of |predicted / observed - 1|, source to sink; NaN where no hour
+    could be judged."""
+    bias: float
+    """Median of predicted / observed - 1: above 0 where the model is slower than reality."""
+    hours: int
+    """Held-out blocks that could be judged."""
+    intervals: int
+    """Steady intervals in them."""
+    errors: Mapping[str, float]
+    """Median error by operator, to see where it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One interval, source to sink and by operator: (predicted, observed), seconds."""
+
+    block: int
+    whole: tuple[float, float]
+    operators: Mapping[str, tuple[float, float]]
+
+
+def split_blocks(
+    intervals: Sequence[IntervalSample],
+) -> tuple[list[IntervalSample], list[IntervalSample], float]:
+    """Return what to fit, what is held out, and the length of a block in seconds."""
+    span = intervals[-1].time - intervals[0].time + intervals[0].seconds
+    length = min(BLOCK, span / LEAST_BLOCKS)
+    fitted: list[IntervalSample] = []
+    held_out: list[IntervalSample] = []
+    for interval in intervals:
+        is_out = _block(interval, intervals[0], length) % EVERY == EVERY - 1
+        (held_out if is_out else fitted).append(interval)
+    return fitted, held_out, length
+
+
+def judge_fit(
+    calibration: Calibration,
+    held_out: Sequence[IntervalSample],
+    *,
+    block: float,
+    tolerance: float = TOLERANCE,
+) -> Quality:
+    """Return how well a fit predicts intervals that it has not seen.
+
+    Args:
+        calibration: Fitted without `held_out`.
+        held_out: In order of time.
+        block: Seconds that are judged together.
+        tolerance: Median error up to which it is good.
+    """
+    compared = [
+        found
+        for interval in held_out
+        if (found := _compare(calibration, interval, _block(interval, held_out[0], block)))
+    ]
+    finite = [each for each in compared if math.isfinite(each.whole[0])]
+    errors = {
+        name: _median_error([(e.block, e.operators[name]) for e in finite if name in e.operators])
+        for name in calibration.operators
+    }
+    ratios = _ratios([(each.block, each.whole) for each in finite])
+    error = statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
+    overloaded = 1 - len(finite) / len(compared) if compared else 0.0
+    reason = _find_fault(error, overloaded, errors, tolerance)
+    return Quality(
+        good=not reason,
+        sentence=reason
+        or f"Held-out hours are predicted with a median error of {error:.1%} ({len(ratios)} hours)",
+        error=error,
+        bias=statistics.median(ratios) if ratios else math.nan,
+        hours=len(ratios),
+        intervals=len(finite),
+        errors=errors,
+    )
+
+
+def _find_fault(
+    error: float, overloaded: float, errors: Mapping[str, float], tolerance: float
+) -> str:
+    """Return why the fit is not good; empty where it is."""
+    if overloaded > OVERLOADED:
+        return (
+            f"Expected a steady state in intervals that had one, got none in {overloaded:.0%} of "
+            "them: the fitted service times are too long"
+        )
+    if math.isnan(error):
+        return (
+            "Expected steady intervals with a measured response time among the held-out hours, got "
+            "none: wait for calmer hours, or add the helper to the job"
+        )
+    if error > tolerance:
+        known = {name: each for name, each in errors.items() if not math.isnan(each)}
+        worst = max(known, key=known.__getitem__, default="")
+        return (
+            f"Expected held-out hours to be predicted within {tolerance:.0%}, got a median error "
+            f"of {error:.0%}"
+            + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
+            + ": the job does something that the model does not know, or has drifted"
+        )
+    return ""
+
+
+def _compare(calibration: Calibration, interval: IntervalSample, block: int) -> Compared | None:
+    """Predict an interval from what arrived at the sources; `None` where it cannot be judged."""
+    if interval.disturbed:
+        return None
+    dataflow = calibration.dataflow
+    sources = {
+        name: interval.operators[name].arrived if name in interval.operators else math.nan
+        for name in dataflow.sources
+    }
+    rates = dataflow.spread_rates(sources)
+    observed: dict[str, float] = dict.fromkeys(dataflow.operators, 0.0)
+    predicted = dict(observed)
+    for name, model in calibration.models.items():
+        sample = interval.operators.get(name)
+        if sample is None or not is_steady(sample):
+            return None
+        deployment = Deployment.from_named(sample.deployment, model.node_types)
+        observed[name] = sample.response_time
+        # A source that counts no input has no rate to spread: take what was seen at the operator.
+        rate = rates[name] if math.isfinite(rates[name]) else sample.arrived
+        predicted[name] = float(predict_means(model, np.array([deployment.counts]), rate)[0][0])
+    whole = (
+        interval.response_time
+        if math.isfinite(interval.response_time)
+        else dataflow.response_time(observed)
+    )
+    return Compared(
+        block,
+        (dataflow.response_time(predicted) + calibration.elsewhere.value, whole),
+        {name: (predicted[name], observed[name]) for name in calibration.operators},
+    )
+
+
+def _median_error(pairs: Sequence[tuple[int, tuple[float, float]]]) -> float:
+    ratios = _ratios(pairs)
+    return statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
+
+
+def _ratios(pairs: Sequence[tuple[int, tuple[float, float]]]) -> list[float]:
+    """Return predicted / observed - 1 of every block, of the means over its intervals."""
+    blocks: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for block, pair in pairs:
+        blocks[block].append(pair)
+    return [
+        sum(predicted for predicted, _ in listed) / sum(observed for _, observed in listed) - 1
+        for listed in blocks.values()
+    ]
+
+
+def _block(interval: IntervalSample, first: IntervalSample, length: float) -> int:
+    # The middle: an interval that ends on the border belongs to what came before.
+    return int((interval.time - interval.seconds / 2 - (first.time - first.seconds)) / length)

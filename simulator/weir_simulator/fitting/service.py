@@ -1,0 +1,252 @@
+"""Service times and speedups, of all operators together.
+
+    log m(u, t) = log m(u) - log s(t)
+
+says that a node type is as much faster for one operator as for another. Weighted least squares on
+the logarithms takes what every operator that ran on two types tells of their ratio; the weights are
+the precisions of the means m(u, t). Where these fit worse than their scatter allows, because the
+sentence above is only roughly true, all errors are widened by that much (Birge's ratio).
+
+A given speedup is believed. Among operators and node types that were seen together and none of
+which is given, the type that served most records is the reference, at what is assumed of it. A type
+that was never run follows its pool, as in `model.estimation`.
+
+The variability is that within intervals: a mean that drifts is no variability.
+
+Source: Birge, "The Calculation of Errors by the Method of Least Squares", Phys. Rev. 40 (1932).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
+from weir_policies.model.node_types import NodeType
+from weir_simulator.fitting.estimate import CONFIDENCE, Estimate, estimate_ratio
+from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.structure import Structure
+
+LEAST_SCATTER = 0.005
+"""Relative standard deviation between intervals that is always reckoned with: no machine is
+steadier, and a weight without bound would drown what the other operators tell."""
+TYPICAL_SCATTER = 0.05
+"""The same where nothing ran for two intervals, so that it is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """One operator on one node type."""
+
+    operator: str
+    node_type: str
+    intervals: tuple[ServiceMeasurement, ...]
+    """One entry per interval, replicas pooled."""
+
+    @property
+    def records(self) -> float:
+        """Records served."""
+        return sum(each.records for each in self.intervals)
+
+    @property
+    def mean(self) -> float:
+        """Seconds per record."""
+        return sum(each.mean * each.records for each in self.intervals) / self.records
+
+    def error(self, scatter: float) -> float:
+        """Return the relative standard error of the mean, given the scatter between intervals."""
+        squares = sum(
+            each.records**2 * (relative_variance(each) + scatter**2) for each in self.intervals
+        )
+        return math.sqrt(squares) / self.records
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceFit:
+    """Service times of all operators, and the speed of the node types."""
+
+    means: Mapping[str, Estimate]
+    """Seconds per record at speedup 1, by operator; only those that were measured."""
+    scvs: Mapping[str, Estimate]
+    """Squared coefficient of variation; only where a variance was measured."""
+    speedups: Mapping[str, Estimate]
+    """By node type, every one of them."""
+    scatter: float
+    """Relative standard deviation of an interval's mean beyond that of counting records."""
+
+
+def fit_services(intervals: Sequence[IntervalSample], structure: Structure) -> ServiceFit:
+    """Return what the service times of undisturbed intervals say."""
+    cells = gather_cells(intervals)
+    enough = [cell for cell in cells if cell.records >= ENOUGH_RECORDS]
+    scatter = find_scatter(enough)
+    means, speedups = _solve(enough, scatter, structure)
+    for node_type in structure.node_types:
+        speedups.setdefault(node_type.name, _follow_pool(node_type, speedups, structure))
+    return ServiceFit(
+        means=means,
+        scvs=_pool_scvs(enough),
+        speedups={each.name: speedups[each.name] for each in structure.node_types},
+        scatter=scatter,
+    )
+
+
+def gather_cells(intervals: Sequence[IntervalSample]) -> list[Cell]:
+    """Return the service times by operator and node type."""
+    gathered: dict[tuple[str, str], list[ServiceMeasurement]] = defaultdict(list)
+    for interval in intervals:
+        for name, sample in interval.operators.items():
+            for pooled in pool_replicas(sample.services):
+                gathered[name, pooled.node_type].append(pooled)
+    return [
+        Cell(operator=operator, node_type=node_type, intervals=tuple(listed))
+        for (operator, node_type), listed in gathered.items()
+    ]
+
+
+def pool_replicas(services: Sequence[ServiceMeasurement]) -> list[ServiceMeasurement]:
+    """Return one service time per node type.
+
+    Variances are averaged: replicas that differ in speed are no variability of the work. One that
+    is unknown makes their mean unknown.
+    """
+    by_type: dict[str, list[ServiceMeasurement]] = defaultdict(list)
+    for each in services:
+        by_type[each.node_type].append(each)
+    pooled = []
+    for node_type, parts in by_type.items():
+        records = sum(each.records for each in parts)
+        pooled.append(
+            ServiceMeasurement(
+                node_type=node_type,
+                records=records,
+                mean=sum(each.mean * each.records for each in parts) / records,
+                variance=sum(each.variance * each.records for each in parts) / records,
+            )
+        )
+    return pooled
+
+
+def relative_variance(measured: ServiceMeasurement) -> float:
+    """Return the squared relative error of an interval's mean; an unknown variance is SCV 1."""
+    scv = 1.0 if math.isnan(measured.variance) else measured.variance / measured.mean**2
+    return scv / measured.records
+
+
+def find_scatter(cells: Sequence[Cell]) -> float:
+    """Return the relative standard deviation of interval means beyond that of counting records.
+
+    It is taken as common to all cells: one that was measured twice has too little to say.
+    """
+    squares, counted, freedom = 0.0, 0.0, 0
+    for cell in cells:
+        more = len(cell.intervals) - 1
+        means = np.array([each.mean for each in cell.intervals])
+        squares += float(((means / means.mean() - 1) ** 2).sum())
+        counted += more * float(np.mean([relative_variance(each) for each in cell.intervals]))
+        freedom += more
+    if not freedom:
+        return TYPICAL_SCATTER
+    return max(math.sqrt(max(squares - counted, 0.0) / freedom), LEAST_SCATTER)
+
+
+def _solve(
+    cells: Sequence[Cell], scatter: float, structure: Structure
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Return mean service times, and the speedups that are given, measured or a reference."""
+    assumed = {each.name: each.speedup for each in structure.node_types}
+    anchors = {
+        name: Estimate(value=assumed[name], low=assumed[name], high=assumed[name])
+        for name in structure.given | _find_references(cells, structure.given)
+    }
+    if not cells:
+        return {}, anchors
+    operators = list(dict.fromkeys(cell.operator for cell in cells))
+    types = list(dict.fromkeys(c.node_type for c in cells if c.node_type not in anchors))
+    design = np.zeros((len(cells), len(operators) + len(types)))
+    target = np.log([cell.mean for cell in cells])
+    for row, cell in enumerate(cells):
+        design[row, operators.index(cell.operator)] = 1.0
+        if cell.node_type in anchors:
+            target[row] += math.log(anchors[cell.node_type].value)
+        else:
+            design[row, len(operators) + types.index(cell.node_type)] = -1.0
+    weighted = design / np.array([[cell.error(scatter)] for cell in cells])
+    aim = target / np.array([cell.error(scatter) for cell in cells])
+    covariance = np.linalg.inv(weighted.T @ weighted)
+    solved = covariance @ weighted.T @ aim
+    spare = len(cells) - solved.size
+    misfit = float(((aim - weighted @ solved) ** 2).sum())
+    deviations = np.sqrt(np.diag(covariance) * max(1.0, misfit / spare if spare else 1.0))
+    freedom = max(sum(len(cell.intervals) - 1 for cell in cells), 1)
+    half = deviations * float(student.ppf((1 + CONFIDENCE) / 2, freedom))
+
+    def estimate(column: int, samples: int) -> Estimate:
+        value, low, high = np.exp(solved[column] + np.array([0.0, -half[column], half[column]]))
+        return Estimate(value=float(value), low=float(low), high=float(high), samples=samples)
+
+    means = {
+        name: estimate(column, sum(len(c.intervals) for c in cells if c.operator == name))
+        for column, name in enumerate(operators)
+    }
+    speedups = {
+        name: estimate(column, sum(len(c.intervals) for c in cells if c.node_type == name))
+        for column, name in enumerate(types, start=len(operators))
+    }
+    return means, anchors | speedups
+
+
+def _find_references(cells: Sequence[Cell], given: frozenset[str]) -> frozenset[str]:
+    """Return one node type for each group of cells that hang together and have none given.
+
+    Cells hang together that share an operator or a node type: only there is a ratio to be seen.
+    """
+    groups: list[list[Cell]] = []
+    for cell in cells:
+        near = [group for group in groups if any(_share(cell, other) for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append([cell, *(other for group in near for other in group)])
+    references = set()
+    for group in groups:
+        served: dict[str, float] = defaultdict(float)
+        for cell in group:
+            served[cell.node_type] += cell.records
+        if not given & served.keys():
+            references.add(max(served, key=served.__getitem__))
+    return frozenset(references)
+
+
+def _share(one: Cell, other: Cell) -> bool:
+    return one.operator == other.operator or one.node_type == other.node_type
+
+
+def _follow_pool(
+    node_type: NodeType, speedups: Mapping[str, Estimate], structure: Structure
+) -> Estimate:
+    """Return the assumed speedup times what the pool's other sizes turned out to be of theirs."""
+    factors = [
+        speedups[other.name].value / other.speedup
+        for other in structure.node_types
+        if other.pool == node_type.pool and other.name in speedups
+    ]
+    factor = sum(factors) / len(factors) if factors else 1.0
+    return Estimate(value=node_type.speedup * factor)
+
+
+def _pool_scvs(cells: Sequence[Cell]) -> dict[str, Estimate]:
+    """Return the SCV by operator, over all node types: dividing the work changes no SCV."""
+    varied: dict[str, list[ServiceMeasurement]] = defaultdict(list)
+    for cell in cells:
+        varied[cell.operator] += [m for m in cell.intervals if not math.isnan(m.variance)]
+    return {
+        name: estimate_ratio(
+            [m.records * m.variance / m.mean**2 for m in listed], [m.records for m in listed]
+        )
+        for name, listed in varied.items()
+        if listed
+    }

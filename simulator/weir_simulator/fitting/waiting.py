@@ -1,0 +1,150 @@
+"""What response times tell beside the service time: how irregular arrivals are, and the wire.
+
+    response time = service + wait(arrival SCV) + network time
+
+The network time is the same at every load and the wait is not, so intervals of several loads tell
+them apart. Both are chosen to fit the steady intervals in relative terms, with a loss that grows
+linearly for outliers. The arrival SCV begins at what is assumed of it and leaves that only as far
+as the intervals ask for (a prior of one standard deviation, `PRIOR`): where an operator was never
+busy, its waits say nothing.
+
+What is fitted is what the model lacks of reality, by whatever cause; a service time whose variance
+is not measured is a part of it.
+
+Source of the loss: Huber, Ann. Math. Statist. 35 (1964), in the smooth form of SciPy's `soft_l1`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from weir_policies.model.arrays import Floats
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict_means
+from weir_policies.promise import Aggregation, OperatorModel
+from weir_simulator.fitting.estimate import Estimate, around
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+
+PRIOR = 0.5
+"""Standard deviation of the arrival SCV around what is assumed of it."""
+NOISE = 0.1
+"""Relative error of an interval's mean response time beyond which it counts as an outlier."""
+LEAST_INTERVALS = 3
+"""Steady intervals below which nothing is concluded from response times."""
+FULL = 0.95
+"""Utilisation from which an interval is not steady: its backlog grows."""
+DRAINING = 1.03
+"""Records taken in per record that arrived, from which a backlog is being worked off."""
+MOST_SCV = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingFit:
+    """What makes records of one operator late, beside the work itself."""
+
+    arrival_scv: Estimate
+    """SCV of the times between arrivals at the operator as a whole."""
+    network_time: Estimate
+    """Seconds per record in buffers and on the wire."""
+
+
+def is_steady(sample: OperatorSample) -> bool:
+    """Return whether an interval shows a steady state, by what was observed of it alone."""
+    return (
+        math.isfinite(sample.response_time)
+        and sample.arrived > 0
+        and not sample.busiest >= FULL
+        and not sample.taken > sample.arrived * DRAINING
+    )
+
+
+def steady_samples(
+    intervals: Sequence[IntervalSample], operator: str
+) -> Iterator[tuple[IntervalSample, OperatorSample]]:
+    """Yield the undisturbed intervals that show an operator's steady state."""
+    for interval in intervals:
+        sample = interval.operators.get(operator)
+        if sample is not None and not interval.disturbed and is_steady(sample):
+            yield interval, sample
+
+
+def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> WaitingFit:
+    """Return what the response times of an operator say.
+
+    Args:
+        intervals: Any; those that are not steady are passed over.
+        model: The operator with its fitted service time; its arrival SCV and network time are what
+            is assumed.
+    """
+    assumed = WaitingFit(
+        arrival_scv=Estimate(value=model.arrival_scv),
+        network_time=Estimate(value=model.network_time),
+    )
+    samples = [sample for _, sample in steady_samples(intervals, model.name)]
+    measured = np.array([sample.response_time for sample in samples])
+    bare = replace(model, network_time=0.0, aggregation=Aggregation.AVERAGE)
+    can_be = np.isfinite(predict_samples(bare, samples))
+    samples = [sample for sample, is_possible in zip(samples, can_be, strict=True) if is_possible]
+    measured = measured[can_be]
+    if len(samples) < LEAST_INTERVALS:
+        return assumed
+
+    def residuals(guess: Floats) -> Floats:
+        predicted = predict_samples(replace(bare, arrival_scv=float(guess[0])), samples) + guess[1]
+        misses = (predicted - measured) / measured / NOISE
+        return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
+
+    found = least_squares(
+        residuals,
+        x0=[model.arrival_scv, max(float(np.median(measured)) * 0.01, model.network_time)],
+        bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
+        x_scale=[1.0, float(np.median(measured))],
+        loss="soft_l1",
+    )
+    misses = residuals(found.x)[:-1]
+    jacobian = np.asarray(found.jac)
+    spread = float((misses**2).sum()) / max(len(samples) - 2, 1) * _inflation(misses)
+    covariance = np.linalg.pinv(jacobian.T @ jacobian) * max(spread, 1e-6)
+    errors = np.sqrt(np.diag(covariance))
+    scv, network = (
+        around(float(value), float(error), samples=len(samples), freedom=len(samples) - 2)
+        for value, error in zip(found.x, errors, strict=True)
+    )
+    # An interval as wide as the prior is the prior: the waits had nothing to say.
+    if errors[0] > PRIOR / 2:
+        scv = replace(scv, low=0.0, high=math.inf)
+    return WaitingFit(arrival_scv=scv, network_time=network)
+
+
+def predict_samples(model: OperatorModel, samples: Sequence[OperatorSample]) -> Floats:
+    """Return the mean response time of the model in the deployments and rates of the samples, s.
+
+    Shape `(n,)`; `inf` where the model says that it cannot keep up.
+    """
+    predicted = np.empty(len(samples))
+    alike: dict[Deployment, list[int]] = defaultdict(list)
+    for place, sample in enumerate(samples):
+        alike[Deployment.from_named(sample.deployment, model.node_types)].append(place)
+    for deployment, places in alike.items():
+        rates = np.array([samples[place].arrived for place in places])
+        counts = np.tile(np.array(deployment.counts), (len(places), 1))
+        predicted[places] = predict_means(model, counts, rates)[0]
+    return predicted
+
+
+def _inflation(misses: Floats) -> float:
+    """Return by how much neighbours that resemble each other widen the variance of a mean.
+
+    For a first-order autoregression with correlation r it is (1 + r) / (1 - r).
+    """
+    variance = float((misses**2).sum())
+    if misses.size < 3 or variance == 0:
+        return 1.0
+    correlation = float((misses[1:] * misses[:-1]).sum()) / variance
+    return (1 + min(max(correlation, 0.0), 0.95)) / (1 - min(max(correlation, 0.0), 0.95))
