@@ -19,3 +19,7 @@ class ExperimentError(SimulatorError):
     def __init__(self, mistakes: tuple[str, ...]) -> None:
         super().__init__("\n".join(mistakes))
         self.mistakes = mistakes
+
+
+class TuningError(SimulatorError):
+    """A tuning order, or a study on disk, that cannot be worked on."""

@@ -9,9 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -85,7 +95,15 @@ def read_duration(value: object, info: ValidationInfo) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, value))
 
 
-Duration = Annotated[float, BeforeValidator(read_duration)]
+def write_duration(value: float, info: SerializationInfo) -> float | str:
+    """Return the seconds as a file has them, with a unit, where a section is dumped as for a file.
+
+    That is as JSON and by alias; any other dump keeps the number. What is read again is equal.
+    """
+    return f"{Decimal(repr(value)):f}s" if info.mode_is_json() and info.by_alias else value
+
+
+Duration = Annotated[float, BeforeValidator(read_duration), PlainSerializer(write_duration)]
 """Seconds, written with a unit."""
 AboveZero = Annotated[float, Field(gt=0)]
 AtLeastZero = Annotated[float, Field(ge=0)]

@@ -1,0 +1,1 @@
+"""Searches for the weights and latency budgets with which operators cost least."""

@@ -1,0 +1,116 @@
+"""A study: a folder that holds an order, every evaluation and the result, each whole or not at all.
+
+A tuning that is called again on the folder asks its search anew, takes the outcomes that are there,
+and goes on with the first that is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from weir_simulator.errors import TuningError
+from weir_simulator.tuning.order import (
+    Evaluation,
+    TuningOrder,
+    TuningResult,
+    read_order,
+    write_document,
+)
+
+FREE = {"evaluations", "workers", "deadline", "judging_seeds", "confidence"}
+"""Fields of an order that may differ when a study is resumed: no evaluation depends on them."""
+
+
+class Study:
+    """The folder of one order.
+
+    Args:
+        folder: Made where it is not there.
+        order: What is worked on.
+
+    Raises:
+        TuningError: The folder holds another order, or cannot be written.
+    """
+
+    def __init__(self, folder: Path, order: TuningOrder) -> None:
+        self._folder = folder
+        path = folder / "order.json"
+        if path.exists():
+            known = read_order(path)
+            differing = sorted(
+                name
+                for name in TuningOrder.model_fields
+                if name not in FREE and getattr(known, name) != getattr(order, name)
+            )
+            if differing:
+                raise TuningError(
+                    f"Expected in {folder} a study of this order, got one that differs in "
+                    f"{', '.join(differing)}; name another folder, or remove this one"
+                )
+        self._write("order.json", write_document(order))
+
+    def read(self, number: int) -> Evaluation | None:
+        """Return an evaluation that was made; `None` where there is none of this number.
+
+        Raises:
+            TuningError: Its file holds something else.
+        """
+        path = self._path_of(number)
+        try:
+            return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, ValidationError) as error:
+            raise TuningError(
+                f"Expected an evaluation in {path}, got something else "
+                f"({type(error).__name__}); remove the file to repeat it"
+            ) from error
+
+    def keep(self, evaluation: Evaluation) -> None:
+        """Write an evaluation.
+
+        Raises:
+            TuningError: The folder cannot be written.
+        """
+        name = self._path_of(evaluation.number).relative_to(self._folder)
+        self._write(str(name), evaluation.model_dump_json(by_alias=True, indent=1))
+
+    def finish(self, result: TuningResult) -> None:
+        """Write the result.
+
+        Raises:
+            TuningError: The folder cannot be written.
+        """
+        self._write("result.json", write_document(result))
+
+    def _path_of(self, number: int) -> Path:
+        return self._folder / "evaluations" / f"{number:05d}.json"
+
+    def _write(self, name: str, text: str) -> None:
+        path = self._folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise TuningError(
+                f"Expected to write {path}, got an error ({error.strerror or error}); free some "
+                "space or change its rights, then call the same again"
+            ) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: readers see the old text or the new, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,277 @@
+"""Tunes weights and latency budgets: asks a search, simulates, tells, and judges what was found.
+
+Evaluations are proposed in batches of a fixed size and told in order, so that the result depends on
+the order alone, not on how many processes there are or which of them is quick.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from weir_policies.application_manager.budgets import share_equally
+from weir_policies.application_manager.search.algorithms import build_search
+from weir_policies.application_manager.search.promise import Limits, Outcome, Search, Trial, rank
+from weir_policies.application_manager.search.space import Space, Tuned
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.errors import TuningError
+from weir_simulator.experiment import Experiment
+from weir_simulator.tuning.evaluation import MONEY, Measured, Run
+from weir_simulator.tuning.judging import Judged, certainty_of_less, is_better
+from weir_simulator.tuning.order import (
+    Evaluation,
+    Point,
+    TuningOrder,
+    TuningResult,
+    point_of,
+    tuned_of,
+)
+from weir_simulator.tuning.study import Study
+from weir_simulator.tuning.workers import Workers, count_workers
+
+SHORTLIST = 3
+"""Points of a search that are judged: its best may have been the luckiest."""
+EQUAL_WEIGHTS = (1 / 3, 1 / 3, 1 / 3)
+
+Ended = Literal["finished", "stopped", "deadline"]
+
+
+def never() -> bool:
+    """Return that there is no need to stop."""
+    return False
+
+
+def ignore(evaluation: Evaluation) -> None:
+    """Do nothing with an evaluation."""
+
+
+def tune(
+    order: TuningOrder,
+    *,
+    on_evaluation: Callable[[Evaluation], None] = ignore,
+    should_stop: Callable[[], bool] = never,
+    study: Path | None = None,
+) -> TuningResult:
+    """Return the best weights and budgets that an order's search finds.
+
+    Args:
+        order: What to tune, and how.
+        on_evaluation: Called after each evaluation, those read from a study included, in order.
+        should_stop: Asked several times a second; when it is true, running evaluations are let
+            finish and the best so far is judged on one seed.
+        study: A folder in which each evaluation is written at once, and from which a second call
+            with the same order resumes; `None` keeps nothing.
+
+    Raises:
+        TuningError: The order asks for more slots than its trace has, the study is of another
+            order or cannot be written, or nothing was evaluated in full before the end.
+        WeirPolicyError: The policy cannot take the experiment.
+        SimulatorError: The trace cannot be read, or a process was killed from outside.
+    """
+    began = time.monotonic()
+    trace = arrival_rates(order.experiment.trace)
+    slots = trace.size if order.slots is None else order.slots
+    if slots > trace.size:
+        raise TuningError(
+            f"Expected at most {trace.size} slots per evaluation, as many as the trace has, "
+            f"got {slots}; give fewer slots or a longer trace"
+        )
+    with Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool:
+        tuning = _Tuning(order, slots, pool, began, should_stop)
+        tuning.search(on_evaluation, None if study is None else Study(study, order))
+        result = tuning.judge()
+    if study is not None:
+        Study(study, order).finish(result)
+    return result
+
+
+def naive_point(experiment: Experiment) -> Point:
+    """Return equal weights, and quotas of the bound that are equal along the longest path.
+
+    Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.3 and Algorithm 5, without
+    its line 5, which the program behind the published figures does not have.
+    """
+    quotas = share_equally(experiment.dataflow, experiment.objective.response_time)
+    return point_of(Tuned(weights=EQUAL_WEIGHTS, budgets=quotas))
+
+
+class _Tuning:
+    """One call of `tune`."""
+
+    def __init__(
+        self,
+        order: TuningOrder,
+        slots: int,
+        workers: Workers,
+        began: float,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._order, self._slots, self._workers, self._began = order, slots, workers, began
+        self._asked_to_stop = should_stop
+        self._limits = Limits(
+            violations=order.constraints.max_violations,
+            reconfigurations=order.constraints.max_reconfigurations,
+        )
+        experiment = order.experiment
+        self._space = Space(experiment.dataflow, experiment.objective.response_time)
+        self._incumbent = order.incumbent or naive_point(experiment)
+        self._starts = [self._incumbent, *order.warm_starts]
+        self._encoded = [self._space.encode(tuned_of(point)) for point in self._starts]
+        self._evaluations: list[Evaluation] = []
+        self._ended: Ended = "finished"
+        self._evaluation_seconds = 0.0
+
+    def search(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
+        """Ask, evaluate and tell until the order is used up, or it is time to stop."""
+        order = self._order
+        search = build_search(
+            order.algorithm,
+            space=self._space,
+            limits=self._limits,
+            starts=self._encoded,
+            evaluations=order.evaluations,
+            rng=np.random.default_rng([order.seed, 2]),
+        )
+        used = 0.0
+        while used < order.evaluations and not self._is_time():
+            left = order.evaluations - used
+            trials = [
+                trial
+                for trial in search.ask(min(order.batch, max(1, int(left))))
+                if (left := left - trial.fidelity) > -1e-9
+            ]
+            if not trials:
+                return
+            if not self._evaluate(search, trials, on_evaluation, study):
+                return
+            used = sum(evaluation.fidelity for evaluation in self._evaluations)
+
+    def judge(self) -> TuningResult:
+        """Return the best of the shortlist and how it compares with the incumbent."""
+        order, limits = self._order, self._limits
+        full = sorted(
+            (each for each in self._evaluations if each.fidelity == 1.0),
+            key=lambda each: rank(_outcome_of(each), limits),
+        )
+        if not full:
+            raise TuningError(
+                "Expected at least one evaluation in full, got none before the end; "
+                "give a later deadline, fewer slots or a resumable study"
+            )
+        points = [each.point for each in full[:SHORTLIST]]
+        seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
+        runs = [
+            Run(point=point, slots=self._slots, seed=seed)
+            for point in (self._incumbent, *points)
+            for seed in seeds
+        ]
+        measured = _all(self._workers.evaluate(runs, should_stop=never))
+        judged = [
+            Judged(measured[place : place + len(seeds)])
+            for place in range(0, len(measured), len(seeds))
+        ]
+        theirs, candidates = judged[0], judged[1:]
+        chosen = min(range(len(points)), key=lambda c: rank(candidates[c].outcome, limits))
+        ours = candidates[chosen]
+        return TuningResult(
+            algorithm=order.algorithm,
+            best=points[chosen],
+            prediction=ours.prediction,
+            feasible=ours.outcome.keeps(limits),
+            incumbent=self._incumbent,
+            incumbent_prediction=theirs.prediction,
+            better=is_better(ours, theirs, limits, confidence=order.confidence),
+            certainty=certainty_of_less(ours.stretches[:, MONEY], theirs.stretches[:, MONEY]),
+            evaluations=tuple(self._evaluations),
+            simulated_slots=sum(each.slots for each in self._evaluations),
+            seconds=time.monotonic() - self._began,
+            ended=self._ended,
+        )
+
+    def _evaluate(
+        self,
+        search: Search,
+        trials: Sequence[Trial],
+        on_evaluation: Callable[[Evaluation], None],
+        study: Study | None,
+    ) -> bool:
+        """Evaluate a batch and tell the search; return whether all of it was evaluated."""
+        first = len(self._evaluations)
+        points = [self._point_of(trial) for trial in trials]
+        known = [None if study is None else study.read(first + b) for b in range(len(trials))]
+        missing = [b for b in range(len(trials)) if known[b] is None]
+        began = time.monotonic()
+        measured = self._workers.evaluate(
+            [self._run(points[b], trials[b]) for b in missing], should_stop=self._is_time
+        )
+        self._evaluation_seconds = max(self._evaluation_seconds, time.monotonic() - began)
+        for b, each in zip(missing, measured, strict=True):
+            if each is not None:
+                evaluation = self._describe(first + b, points[b], trials[b], each)
+                if study is not None:
+                    study.keep(evaluation)
+                known[b] = evaluation
+        for trial, made in zip(trials, known, strict=True):
+            if made is None:
+                return False
+            self._evaluations.append(made)
+            search.tell(trial, _outcome_of(made))
+            on_evaluation(made)
+        return True
+
+    def _point_of(self, trial: Trial) -> Point:
+        """Return what a trial stands for: a start exactly as given, not the nearest of the cube."""
+        for point, coordinates in zip(self._starts, self._encoded, strict=True):
+            if np.array_equal(trial.coordinates, coordinates):
+                return point
+        return point_of(self._space.decode(trial.coordinates))
+
+    def _run(self, point: Point, trial: Trial) -> Run:
+        slots = max(1, round(trial.fidelity * self._slots))
+        return Run(point=point, slots=slots, seed=self._order.seed)
+
+    def _describe(self, number: int, point: Point, trial: Trial, measured: Measured) -> Evaluation:
+        outcome = measured.outcome
+        return Evaluation(
+            number=number,
+            origin=trial.origin,
+            point=point,
+            fidelity=trial.fidelity,
+            slots=measured.slots,
+            money=outcome.money,
+            violations=min(outcome.violations, 1.0),
+            reconfigurations=min(outcome.reconfigurations, 1.0),
+            feasible=outcome.keeps(self._limits),
+        )
+
+    @property
+    def _judging_seeds(self) -> int:
+        return 1 if self._ended == "stopped" else self._order.judging_seeds
+
+    def _is_time(self) -> bool:
+        """Return whether to stop, so that the judging is done by the deadline."""
+        if self._asked_to_stop():
+            self._ended = "stopped"
+        elif self._order.deadline is not None:
+            # The judging takes about as long as so many batches.
+            runs = (1 + SHORTLIST) * self._order.judging_seeds
+            reserve = self._evaluation_seconds * -(-runs // self._order.batch)
+            if time.monotonic() - self._began + reserve > self._order.deadline:
+                self._ended = "deadline"
+        return self._ended != "finished"
+
+
+def _outcome_of(evaluation: Evaluation) -> Outcome:
+    return Outcome(
+        money=evaluation.money,
+        violations=evaluation.violations,
+        reconfigurations=evaluation.reconfigurations,
+    )
+
+
+def _all(measured: Sequence[Measured | None]) -> list[Measured]:
+    return [each for each in measured if each is not None]

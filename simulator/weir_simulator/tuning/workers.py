@@ -1,0 +1,113 @@
+"""Processes that evaluate, kept warm over a tuning: each loads the trace and the kernels once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import Self
+
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.errors import TuningError
+from weir_simulator.experiment import Experiment
+from weir_simulator.traces import Trace
+from weir_simulator.tuning.evaluation import Measured, Run, evaluate
+
+LOOK = 0.2
+"""Seconds between two looks at whether to stop."""
+
+_task: tuple[Experiment, Trace]
+"""What a worker process evaluates; set once, when it starts."""
+
+
+class Workers:
+    """Evaluates runs, in this process where one worker is asked for, else in others.
+
+    Args:
+        experiment: What to simulate, but for weights and budgets.
+        trace: Its rates.
+        count: Processes at most.
+    """
+
+    def __init__(self, experiment: Experiment, trace: Trace, *, count: int) -> None:
+        self._experiment, self._trace = experiment, trace
+        self._pool: ProcessPoolExecutor | None = None
+        if count > 1:
+            self._pool = ProcessPoolExecutor(
+                count,
+                # Spawned, not forked: a fork would copy the threads' locks of what is loaded here.
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_begin,
+                initargs=(experiment,),
+            )
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the processes; what has not begun shall not begin."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def evaluate(
+        self, runs: Sequence[Run], *, should_stop: Callable[[], bool]
+    ) -> list[Measured | None]:
+        """Return what came of the runs; `None` for those that had not begun when it was to stop.
+
+        Raises:
+            WeirPolicyError: The policy cannot take this experiment.
+            SimulatorError: A trace cannot be read, or a process was killed from outside.
+        """
+        if self._pool is None:
+            return [
+                None if should_stop() else evaluate(self._experiment, self._trace, run)
+                for run in runs
+            ]
+        futures = [self._pool.submit(_evaluate, run) for run in runs]
+        unfinished: set[Future[Measured]] = set(futures)
+        while unfinished:
+            _, unfinished = wait(unfinished, timeout=LOOK)
+            if unfinished and should_stop():
+                for future in unfinished:
+                    future.cancel()
+        try:
+            return [None if future.cancelled() else future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise TuningError(
+                "An evaluation was killed from outside, perhaps for want of memory; "
+                "use fewer workers or fewer slots"
+            ) from error
+
+
+def count_workers(asked: int | None, batch: int) -> int:
+    """Return how many processes to use: `None` is one per processor, no more than the batch."""
+    if asked is not None:
+        return min(asked, batch)
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), batch)
+    return min(os.cpu_count() or 1, batch)
+
+
+def _begin(experiment: Experiment) -> None:
+    """Prepare a new process."""
+    global _task
+    # Ctrl-C is for the process that asks: it decides what becomes of the evaluations.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Torch reads it when a policy imports it; the processes use all processors already.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _task = experiment, arrival_rates(experiment.trace)
+
+
+def _evaluate(run: Run) -> Measured:
+    experiment, trace = _task
+    return evaluate(experiment, trace, run)

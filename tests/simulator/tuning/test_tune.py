@@ -1,0 +1,193 @@
+"""A whole tuning, with the quickest policy and short simulations."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from weir_simulator.errors import TuningError
+from weir_simulator.experiment import Operator
+from weir_simulator.testing import an_experiment
+from weir_simulator.tuning.order import (
+    Constraints,
+    Evaluation,
+    TuningOrder,
+    apply_point,
+    read_result,
+    write_document,
+)
+from weir_simulator.tuning.tune import naive_point, tune
+
+
+def an_order(**fields):
+    """Return an order over two operators, of which the first is hardly loaded."""
+    experiment = an_experiment(
+        operators=(
+            Operator(name="light", service_rate=2000, max_replicas=4),
+            Operator(name="heavy", service_rate=200, max_replicas=8),
+        ),
+        edges=(["light", "heavy"],),
+        trace={"kind": "taxi", "slots": 600},
+        policy={"name": "ql-pds-plus", "parameters": {}},
+    )
+    setting = {
+        "experiment": experiment,
+        "algorithm": "random",
+        "evaluations": 12,
+        "workers": 1,
+        "constraints": Constraints(max_violations=0.5, max_reconfigurations=0.5),
+    }
+    return TuningOrder(**{**setting, **fields})
+
+
+def without_time(result):
+    return result.model_copy(update={"seconds": 0.0})
+
+
+def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it_is():
+    order = an_order()
+
+    result = tune(order)
+
+    assert result.incumbent == naive_point(order.experiment)
+    assert result.prediction.money.mean < result.incumbent_prediction.money.mean
+    assert result.feasible
+    assert result.better == (result.certainty >= order.confidence)
+
+
+def test_equal_orders_give_equal_results_whatever_the_number_of_processes():
+    alone = tune(an_order(workers=1))
+
+    together = tune(an_order(workers=2))
+
+    assert without_time(together) == without_time(alone)
+
+
+def test_the_incumbent_is_evaluated_first_and_exactly():
+    told: list[Evaluation] = []
+
+    result = tune(an_order(evaluations=3), on_evaluation=told.append)
+
+    assert tuple(told) == result.evaluations
+    assert told[0].point == result.incumbent
+    assert [each.number for each in told] == [0, 1, 2]
+
+
+def test_what_nothing_can_keep_is_said_to_be_infeasible():
+    result = tune(an_order(constraints=Constraints(max_violations=0.0, max_reconfigurations=0.0)))
+
+    assert not result.feasible
+    assert not any(evaluation.feasible for evaluation in result.evaluations)
+
+
+def test_an_incumbent_that_is_the_best_is_not_better_than_itself():
+    result = tune(an_order(evaluations=1))
+
+    assert result.best == result.incumbent
+    assert not result.better
+
+
+def test_a_stop_keeps_the_best_so_far():
+    told: list[Evaluation] = []
+
+    result = tune(
+        an_order(evaluations=1000), on_evaluation=told.append, should_stop=lambda: len(told) >= 4
+    )
+
+    assert result.ended == "stopped"
+    assert len(result.evaluations) == 4
+
+
+def test_a_deadline_ends_the_search():
+    result = tune(an_order(evaluations=100_000, deadline=2.0))
+
+    assert result.ended == "deadline"
+
+
+def test_a_study_is_resumed_where_it_was_left(tmp_path):
+    told: list[Evaluation] = []
+    tune(an_order(), on_evaluation=told.append, should_stop=lambda: len(told) >= 4, study=tmp_path)
+    kept = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "evaluations").iterdir()}
+
+    resumed = tune(an_order(), study=tmp_path)
+
+    assert len(kept) == 4
+    assert without_time(resumed) == without_time(tune(an_order()))
+    assert all(
+        (tmp_path / "evaluations" / name).stat().st_mtime_ns == changed
+        for name, changed in kept.items()
+    )
+    assert read_result(tmp_path / "result.json") == resumed
+
+
+def test_a_study_of_another_order_is_refused(tmp_path):
+    tune(an_order(evaluations=1), study=tmp_path)
+
+    with pytest.raises(TuningError, match="differs in seed"):
+        tune(an_order(evaluations=1, seed=2), study=tmp_path)
+
+
+def test_an_evaluation_on_disk_that_is_none_is_named(tmp_path):
+    tune(an_order(evaluations=1), study=tmp_path)
+    (tmp_path / "evaluations" / "00000.json").write_text("{}")
+
+    with pytest.raises(TuningError, match="00000"):
+        tune(an_order(evaluations=1), study=tmp_path)
+
+
+def test_more_slots_than_the_trace_has_are_refused():
+    with pytest.raises(TuningError, match="at most 600 slots"):
+        tune(an_order(slots=601))
+
+
+def test_the_prediction_of_a_result_is_what_its_experiment_gives():
+    order = an_order(evaluations=4, judging_seeds=1)
+    result = tune(order)
+    tuned = apply_point(order.experiment, result.best)
+
+    again = tune(an_order(experiment=tuned, incumbent=result.best, evaluations=1, judging_seeds=1))
+
+    assert again.prediction == result.prediction
+
+
+def test_a_process_of_its_own_writes_the_result(tmp_path):
+    order, result = tmp_path / "order.json", tmp_path / "result.json"
+    order.write_text(write_document(an_order(evaluations=2)))
+
+    done = subprocess.run([sys.executable, "-m", "weir_simulator.tuning", order, result])
+
+    assert done.returncode == 0
+    assert len(read_result(result).evaluations) == 2
+
+
+def test_a_process_that_is_asked_to_end_writes_the_best_so_far(tmp_path):
+    order, result, study = (tmp_path / name for name in ("order.json", "result.json", "study"))
+    order.write_text(write_document(an_order(evaluations=100_000)))
+    command = [sys.executable, "-m", "weir_simulator.tuning", order, result, "--study", study]
+    process = subprocess.Popen(command)
+    while not (study / "evaluations" / "00001.json").exists():
+        assert process.poll() is None
+
+    os.kill(process.pid, signal.SIGTERM)
+
+    assert process.wait(timeout=60) == 0
+    assert read_result(result).ended == "stopped"
+
+
+def test_a_process_says_in_one_sentence_why_there_is_no_result(tmp_path):
+    order = tmp_path / "order.json"
+    order.write_text(write_document(an_order(slots=601)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "weir_simulator.tuning", order, tmp_path / "result.json"],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Expected at most 600 slots")
+    assert done.stderr.count("\n") == 1
