@@ -171,7 +171,7 @@ class AdoptedApp:
                 on_change=lambda journal: around.records.note(change=journal),
                 directives=self._asked,
                 phase=around.phase,
-                look_every=lambda: LOOK_EVERY,
+                rest=lambda: around.clock.sleep(LOOK_EVERY),
                 paid=lambda: cost_of_pods(app, self._task_managers),
             ),
             job=assembly.job_spec(app, beside=around.folder),

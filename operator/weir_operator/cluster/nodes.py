@@ -1,30 +1,43 @@
-"""Which nodes are about to go, seen once for all StreamApps of a controller."""
+"""Which nodes are about to go, and whose replicas are on them; seen once for all StreamApps."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
-from weir_operator.cluster.api import KubernetesApi, RefusedByKubernetesError
-from weir_operator.cluster.pod_states import node_is_going
+from weir_operator.cluster.adopted_reference import ClusterReader
+from weir_operator.cluster.api import RefusedByKubernetesError
+from weir_operator.cluster.flink_pods import APP, COMPONENT, MANAGED_BY
+from weir_operator.cluster.manifests import TASK_MANAGER
+from weir_operator.cluster.objects import Key
+from weir_operator.cluster.pod_states import is_alive, node_is_going
 from weir_operator.errors import TemporaryError
 
 log = structlog.get_logger()
 
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
+_REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER}"
 
 
 class NodeNotices:
     """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: ClusterReader, namespaces: Sequence[str] = ()) -> None:
+        """Begin with nothing known.
+
+        Args:
+            api: Where nodes and pods are listed.
+            namespaces: Whose StreamApps are looked after; empty: all.
+        """
         self._api = api
+        self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
         self._asking = asyncio.Lock()
         self._going: Mapping[str, str] = {}
-        self._asked = float("-inf")
+        self._asked = self._counted = float("-inf")
+        self._threatened: frozenset[Key] = frozenset()
         self._allowed = True
 
     async def going(self) -> Mapping[str, str]:
@@ -35,6 +48,30 @@ class NodeNotices:
                 await self._ask()
                 self._asked = now
             return self._going
+
+    async def threatened(self) -> frozenset[Key]:
+        """Return the StreamApps with a replica on a node that is about to go.
+
+        Raises:
+            TemporaryError: The API server does not say.
+            PermanentError: It refuses.
+        """
+        going = await self.going()
+        if self._counted == self._asked:
+            return self._threatened
+        asked = self._asked
+        found = [
+            pod["metadata"]
+            for node in going
+            for place in self._places
+            for pod in await self._api.list(
+                f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
+            )
+            if is_alive(pod)
+        ]
+        self._threatened = frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
+        self._counted = asked
+        return self._threatened
 
     async def _ask(self) -> None:
         try:

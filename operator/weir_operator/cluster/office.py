@@ -90,7 +90,7 @@ class Office:
     tables: Room | None = None
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     crowd: Crowd = field(default_factory=Crowd)
-    """How many there are; the more, the rarer each job is looked at."""
+    """Who there is; the more, the rarer each job is looked at."""
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
     be renewed meanwhile."""

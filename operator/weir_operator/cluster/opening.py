@@ -82,7 +82,7 @@ async def open_loops(
         directives: What people ask of the loops now, read at every tick.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(office.crowd.joined())
+        stack.enter_context(office.crowd.joined(resource.key))
         runtime = office.worlds.runtime(app, resource)
         stack.push_async_callback(runtime.detach)
         jobs = office.worlds.jobs(runtime)
@@ -103,7 +103,7 @@ async def open_loops(
             directives=directives,
             shared_restarts=office.shared_restarts,
             phase=phase_of(resource),
-            look_every=lambda: office.crowd.look_every(LOOK_EVERY),
+            rest=lambda: office.crowd.rest(resource.key, LOOK_EVERY),
         )
         steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
         if office.tables is not None:

@@ -24,6 +24,7 @@ import structlog
 from weir_operator.clock import SystemClock
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.canary import Canary
+from weir_operator.cluster.crowd import Crowd
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.handlers import build_registry, operator_settings
 from weir_operator.cluster.health import (
@@ -64,8 +65,12 @@ LIST_EVERY = 300.0
 class Controller:
     """One process's parts, put together."""
 
-    def __init__(self, api: Api, worlds: Worlds, settings: ControllerSettings) -> None:
+    def __init__(
+        self, api: Api, worlds: Worlds, nodes: NodeNotices, settings: ControllerSettings
+    ) -> None:
         self._settings = settings
+        self._nodes = nodes
+        self._crowd = Crowd()
         self._api = api
         self._boot = BootClock()
         self._clock = SystemClock()
@@ -89,6 +94,7 @@ class Controller:
                 state=settings.state,
                 tables=MappedTables(settings.state),
                 compiler=self._compiler,
+                crowd=self._crowd,
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,
@@ -152,6 +158,7 @@ class Controller:
                 "events": self._events.run(),
                 "canary": self._canary.run(),
                 "lists": self._list_for_ever(),
+                "nodes": self._crowd.watch(self._nodes, self._boot),
                 "watchdog": watch_over(self._pulse, self._settings.limits, clock=self._boot),
             }.items()
         }
@@ -255,7 +262,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
         WeirError: See `Controller.run`; also where no cluster can be reached.
     """
     api = await KubernetesApi.connect()
-    nodes = NodeNotices(api)
+    nodes = NodeNotices(api, settings.namespaces)
 
     def runtime_for(app: StreamApp, resource: Resource) -> KubernetesRuntime:
         return KubernetesRuntime.of(
@@ -268,14 +275,19 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
 
     worlds = ClusterWorlds(runtime_for, settings.prometheus)
     try:
-        await run_controller(settings, api=api, worlds=worlds)
+        await run_controller(settings, api=api, worlds=worlds, nodes=nodes)
     finally:
         await worlds.close()
         await api.close()
 
 
 async def run_controller(
-    settings: ControllerSettings, *, api: Api, worlds: Worlds, stop: asyncio.Event | None = None
+    settings: ControllerSettings,
+    *,
+    api: Api,
+    worlds: Worlds,
+    nodes: NodeNotices,
+    stop: asyncio.Event | None = None,
 ) -> None:
     """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
 
@@ -290,7 +302,7 @@ async def run_controller(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
 
-    await Controller(api, worlds, settings).run(stopping, claim_signals=claim_signals)
+    await Controller(api, worlds, nodes, settings).run(stopping, claim_signals=claim_signals)
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

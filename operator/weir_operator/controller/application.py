@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -85,7 +85,7 @@ class ApplicationController:
         store: StatusStore,
         memory: Memory,
         clock: Clock,
-        look_every: Callable[[], float] = lambda: 1.0,
+        rest: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
     ) -> None:
@@ -98,7 +98,7 @@ class ApplicationController:
         self._store = store
         self._memory = memory
         self._clock = clock
-        self._look_every = look_every
+        self._rest = rest or (lambda: clock.sleep(1.0))
         self._on_tick = on_tick
         self._notices = Notices(on_event, clock)
         self._actor = Actor(
@@ -176,7 +176,7 @@ class ApplicationController:
                     return
             except TemporaryError as error:
                 log.warning("look failed", failure=str(error))
-            await self._clock.sleep(self._look_every())
+            await self._rest()
 
     async def _tick_for_ever(self) -> None:
         due = find_first_tick(self._clock.now(), self._settings.interval, self._settings.phase)

@@ -6,7 +6,7 @@ from, who is told) is passed in; everything else follows from the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,8 +58,8 @@ class Surroundings:
     """The restart budget over all StreamApps; `None` where there is none."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    look_every: Callable[[], float] = lambda: 1.0
-    """Returns seconds until the next look at whether the job lives."""
+    rest: Callable[[], Awaitable[None]] | None = None
+    """Waits until the next look at whether the job lives; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for the replicas, currency per hour; `None` takes the prices of their
     node types."""
@@ -154,7 +154,7 @@ def assemble(
         store=around.store,
         memory=_memory(app, around, loops, managers, manager),
         clock=around.clock,
-        look_every=around.look_every,
+        rest=around.rest,
         on_tick=around.on_tick,
         on_event=around.on_event,
     )

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from weir_operator.cluster.api import KubernetesApi
+from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.process import Controller, compile_default_policy
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
@@ -109,7 +110,7 @@ class RunningController:
         self._end = end
         api = await KubernetesApi.connect()
         try:
-            self.controller = Controller(api, self._worlds, self._settings)
+            self.controller = Controller(api, self._worlds, NodeNotices(api), self._settings)
             await self.controller.run(stop)
         finally:
             await api.close()

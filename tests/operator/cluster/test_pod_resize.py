@@ -10,7 +10,6 @@ from tests.operator.cluster.test_manifests import pods_of
 from weir_operator.cluster import runtime_resize
 from weir_operator.cluster.api import NotFoundError, RefusedByKubernetesError
 from weir_operator.cluster.manifests_pod import CONTAINER, merge
-from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.cluster.runtime_resize import resize
 from weir_operator.errors import ResizeRefusedError, TemporaryError
@@ -119,40 +118,3 @@ async def test_a_pod_that_is_gone_is_refused_before_anything_changes():
 async def test_a_cluster_that_allows_no_resize_leads_to_a_rescale():
     with pytest.raises(ResizeRefusedError, match="forbidden"):
         await resize(objects(Node(forbidden=True)), {"a": "500m"})
-
-
-class NodeList:
-    """An API server that lists nodes, or refuses to."""
-
-    def __init__(self, *, forbidden=False) -> None:
-        self.forbidden, self.asked = forbidden, 0
-
-    async def list(self, path, labels="", fields=""):
-        self.asked += 1
-        if self.forbidden:
-            raise RefusedByKubernetesError("nodes is forbidden", 403)
-        return (
-            {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}},
-            {"metadata": {"name": "n2"}, "spec": {}},
-        )
-
-
-async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
-    api = NodeList()
-    notices = NodeNotices(api)  # type: ignore[arg-type]
-
-    first, second = await notices.going(), await notices.going()
-
-    assert first == second == {"n1": "Node n1 is cordoned"}
-    assert api.asked == 1
-
-
-async def test_a_controller_that_may_not_see_nodes_goes_on_without(monkeypatch):
-    api = NodeList(forbidden=True)
-    monkeypatch.setattr("weir_operator.cluster.nodes.FRESH_FOR", 0.0)
-    notices = NodeNotices(api)  # type: ignore[arg-type]
-
-    found = [await notices.going() for _ in range(3)]
-
-    assert found == [{}, {}, {}]
-    assert api.asked == 1

@@ -1,36 +1,93 @@
-"""Jobs of many StreamApps are looked at more rarely than those of a few."""
+"""Jobs of many are looked at more rarely than those of a few, but for those in danger."""
 
+import asyncio
 import contextlib
 
+import pytest
+
 from weir_operator.cluster.crowd import Crowd
+from weir_operator.cluster.objects import Key
+
+ALL = [Key("streams", f"app-{number}") for number in range(1000)]
+ONE = ALL[0]
 
 
-def test_few_jobs_are_looked_at_as_often_as_is_useful():
-    crowd = Crowd()
+@pytest.fixture
+def crowd():
+    return Crowd()
 
-    with crowd.joined():
-        pause = crowd.look_every(5.0)
+
+@pytest.fixture
+def thousand(crowd):
+    with contextlib.ExitStack() as stack:
+        for key in ALL:
+            stack.enter_context(crowd.joined(key))
+        yield crowd
+
+
+def test_few_jobs_are_looked_at_as_often_as_is_useful(crowd):
+    with crowd.joined(ONE):
+        pause = crowd.look_every(ONE, 5.0)
 
     assert pause == 5.0
 
 
-def test_a_thousand_jobs_are_looked_at_about_once_a_minute():
-    crowd = Crowd()
-
-    with contextlib.ExitStack() as stack:
-        for _ in range(1000):
-            stack.enter_context(crowd.joined())
-        pause = crowd.look_every(5.0)
+def test_a_thousand_jobs_are_looked_at_about_once_a_minute(thousand):
+    pause = thousand.look_every(ONE, 5.0)
 
     assert 55.0 < pause < 65.0
 
 
-def test_those_who_left_slow_nobody_down():
-    crowd = Crowd()
+def test_those_who_left_slow_nobody_down(crowd):
     with contextlib.ExitStack() as stack:
-        for _ in range(1000):
-            stack.enter_context(crowd.joined())
+        for key in ALL:
+            stack.enter_context(crowd.joined(key))
 
-    pause = crowd.look_every(5.0)
+    pause = crowd.look_every(ONE, 5.0)
 
     assert pause == 5.0
+
+
+def test_those_in_danger_are_looked_at_as_if_they_were_alone(thousand):
+    thousand.warn({ONE})
+
+    assert thousand.look_every(ONE, 5.0) == 5.0
+    assert thousand.look_every(ALL[1], 5.0) > 55.0
+
+
+def test_many_in_danger_do_not_overwhelm_the_controller(thousand):
+    thousand.warn(set(ALL))
+
+    assert thousand.look_every(ONE, 5.0) > 55.0
+
+
+async def test_who_comes_into_danger_is_looked_at_at_once(thousand):
+    resting = [asyncio.create_task(thousand.rest(key, 5.0)) for key in ALL[:2]]
+    await asyncio.sleep(0)  # both rest by now
+
+    thousand.warn({ONE})
+    await resting[0]
+
+    assert not resting[1].done()
+    resting[1].cancel()
+    await asyncio.wait(resting)
+
+
+async def test_a_warning_that_comes_during_a_look_is_followed_by_another_look(thousand):
+    thousand.warn({ONE})
+
+    await asyncio.wait_for(thousand.rest(ONE, 5.0), 1.0)
+
+
+async def test_who_stays_in_danger_is_not_looked_at_without_a_pause(thousand):
+    thousand.warn({ONE})
+    await thousand.rest(ONE, 5.0)
+
+    thousand.warn({ONE})
+    resting = asyncio.create_task(thousand.rest(ONE, 5.0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert not resting.done()
+    resting.cancel()
+    await asyncio.wait({resting})
