@@ -1,0 +1,127 @@
+"""The TO solver: the least parallelism whose throughput reaches the input rate.
+
+    v_i  = records processed / useful time of a replica, mean over the replicas      (Eq. 2)
+    p'_1 = ceil(lambda / v_1),  p'_i = ceil(v_{i-1} p'_{i-1} / v_i)                  (Eq. 3)
+
+Run p', measure, repeat; stop where the throughput reaches the rate, or where the same parallelism
+comes twice in a row: something outside limits it, and more replicas would be wasted. Then the best
+of what was tried is taken. DS2 has neither the second condition nor the choice.
+
+Source: Zhang et al., IEEE TPDS 2024, section IV-B; Kalavri et al., OSDI 2018, for DS2. Departures:
+1. Eq. 3 as printed hands on the *capacity* upstream, which compounds its rounding and knows no
+   selectivity. The default hands on the rate that is required, as DS2 does; `Reading.LITERAL`
+   keeps the print.
+2. Throughputs within 2 % of the greatest count as equal to it: they are measured.
+3. It also ends where more replicas brought no more throughput: under contention the true rate falls
+   with every replica, so Eq. 3 asks for one more each time and repeats itself only at the most.
+4. An operator that processed nothing has no true rate and keeps its replicas.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from weir_policies.application_manager.autrascale.values import Measurement, Parallelism
+
+EQUAL = 0.02
+"""Part of the greatest throughput within which others are equal to it."""
+ROUNDING = 1e-9
+"""A capacity short by less than this part is enough: 3.0000000001 replicas are 3."""
+
+
+class Reading(StrEnum):
+    """How Eq. 3 hands the rate from one operator to the next."""
+
+    DS2 = "ds2"
+    """The rate that is required there."""
+    LITERAL = "literal"
+    """The capacity upstream, as printed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What one parallelism got through."""
+
+    parallelism: Parallelism
+    throughput: float
+    """Records/s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThroughputSearch:
+    """Where the search stands."""
+
+    target: Parallelism
+    """What to run next; the answer once it is over."""
+    tried: tuple[Trial, ...] = ()
+    over: bool = False
+    limited: bool = False
+    """Whether it ended because something outside limits the throughput, or the cap was reached."""
+
+
+def count_needed(
+    measured: Measurement, most: Parallelism, reading: Reading = Reading.DS2
+) -> Parallelism:
+    """Return the replicas that Eq. 3 asks for, within the most that there may be."""
+    needed: list[int] = []
+    for place, true_rate in enumerate(measured.true_rates):
+        if true_rate <= 0:
+            needed.append(measured.parallelism[place])
+            continue
+        wanted = measured.demands[place]
+        if reading is Reading.LITERAL and place > 0 and measured.true_rates[place - 1] > 0:
+            wanted = measured.true_rates[place - 1] * needed[-1]
+        count = math.ceil(min(wanted / true_rate, 1e9) * (1 - ROUNDING))
+        needed.append(min(max(count, 1), most[place]))
+    return tuple(needed)
+
+
+def begin(
+    measured: Measurement, most: Parallelism, reading: Reading = Reading.DS2
+) -> ThroughputSearch:
+    """Begin a search from what runs now."""
+    return ThroughputSearch(
+        target=count_needed(measured, most, reading),
+        tried=(Trial(parallelism=measured.parallelism, throughput=measured.throughput),),
+    )
+
+
+def advance(
+    search: ThroughputSearch,
+    measured: Measurement,
+    most: Parallelism,
+    *,
+    cap: int,
+    reading: Reading = Reading.DS2,
+    stop_early: bool = True,
+) -> ThroughputSearch:
+    """Take in what the target was measured to do.
+
+    Args:
+        search: Where the search stands.
+        measured: What its target did.
+        most: Replicas at most, per operator.
+        cap: Iterations after which it ends in any case.
+        reading: How Eq. 3 is read.
+        stop_early: Whether it ends where replicas bring nothing more; DS2 goes on to the cap.
+    """
+    last = search.tried[-1].throughput
+    trial = Trial(parallelism=measured.parallelism, throughput=measured.throughput)
+    search = replace(search, tried=(*search.tried, trial))
+    if measured.keeps_up:
+        return replace(search, target=measured.parallelism, over=True)
+    target = count_needed(measured, most, reading)
+    stuck = target == measured.parallelism or measured.throughput <= (1 + EQUAL) * last
+    if (stop_early and stuck) or len(search.tried) > cap:
+        best = choose_best(search.tried) if stop_early else measured.parallelism
+        return replace(search, target=best, over=True, limited=True)
+    return replace(search, target=target)
+
+
+def choose_best(tried: tuple[Trial, ...]) -> Parallelism:
+    """Return what got most through, and among equals the least replicas."""
+    greatest = max(trial.throughput for trial in tried)
+    equal = [trial for trial in tried if trial.throughput >= (1 - EQUAL) * greatest]
+    return min(equal, key=lambda trial: (sum(trial.parallelism), trial.parallelism)).parallelism

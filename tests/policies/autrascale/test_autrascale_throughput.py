@@ -1,0 +1,76 @@
+"""The TO solver on jobs whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_policies.application_manager.autrascale import throughput
+from weir_policies.application_manager.autrascale.throughput import Reading, Trial, choose_best
+from weir_policies.application_manager.autrascale.values import Measurement
+from weir_simulator.contention import word_count, yahoo
+
+
+def search(truth, rate, *, start, cap=10, **options):
+    reading = options.get("reading", Reading.DS2)
+    state = throughput.begin(truth.measure(start, rate), truth.bounds, reading)
+    while not state.over:
+        seen = truth.measure(state.target, rate)
+        state = throughput.advance(state, seen, truth.bounds, cap=cap, **options)
+    return state
+
+
+def test_word_count_from_one_replica_each_ends_where_the_paper_does():
+    found = search(word_count(), 350e3, start=(1, 1, 1, 1))
+
+    assert found.target == (3, 4, 12, 10)
+    assert len(found.tried) - 1 == 2
+    assert not found.limited
+
+
+def test_the_printed_formula_compounds_its_rounding():
+    found = search(word_count(), 350e3, start=(1, 1, 1, 1), reading=Reading.LITERAL)
+
+    assert found.target == (3, 5, 16, 14)
+
+
+def test_a_limit_outside_ends_the_search_with_the_leanest_of_the_fastest():
+    found = search(yahoo(limit=34e3), 60e3, start=(1, 1, 1, 1, 1))
+
+    assert found.limited
+    assert len(found.tried) - 1 <= 4
+    assert yahoo(limit=34e3).find_throughput(found.target) == pytest.approx(34e3, rel=0.02)
+
+
+def test_ds2_goes_on_to_the_cap_where_something_outside_limits_it():
+    found = search(yahoo(limit=34e3), 60e3, start=(1,) * 5, cap=9, stop_early=False)
+
+    assert len(found.tried) - 1 == 9
+    assert sum(found.target) > sum(search(yahoo(limit=34e3), 60e3, start=(1,) * 5).target)
+
+
+def test_throughputs_within_two_per_cent_are_equal():
+    lean, wide = Trial(parallelism=(2, 3), throughput=99.0), Trial(
+        parallelism=(9, 9), throughput=100.0
+    )  # fmt: skip
+    slow = Trial(parallelism=(1, 1), throughput=97.0)
+
+    assert choose_best((slow, wide, lean)) == (2, 3)
+
+
+def test_an_operator_that_did_nothing_keeps_its_replicas():
+    idle = Measurement(
+        parallelism=(2, 5),
+        rate=100.0,
+        throughput=0.0,
+        demands=(100.0, 100.0),
+        true_rates=(20.0, 0.0),
+        latency=1.0,
+    )
+
+    assert throughput.count_needed(idle, (9, 9)) == (5, 5)
+
+
+def test_nothing_is_asked_for_beyond_the_most():
+    seen = word_count().measure((1, 1, 1, 1), 350e3)
+
+    assert throughput.count_needed(seen, (2, 2, 2, 2)) == (2, 2, 2, 2)
