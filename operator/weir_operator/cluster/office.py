@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_metrics import PrometheusFor
@@ -23,6 +26,8 @@ from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_policies.kernels.rooms import Room
+
+log = structlog.get_logger()
 
 
 class Api(ObjectApi, ClusterReader, Protocol):
@@ -66,9 +71,13 @@ class PolicyCompiler:
         if policy in self._done:
             return
         async with self._busy:
-            if policy not in self._done:
-                await asyncio.to_thread(compile_policy)
-                self._done.add(policy)
+            if policy in self._done:
+                return
+            began = time.monotonic()
+            log.info("compiling", policy=policy, hint="a first time takes a minute or more")
+            await asyncio.to_thread(compile_policy)
+            log.info("compiled", policy=policy, seconds=round(time.monotonic() - began, 1))
+            self._done.add(policy)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

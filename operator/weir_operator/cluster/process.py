@@ -101,7 +101,7 @@ class Controller:
         )
         self._telemetry.show_ages(lambda: self._reconciler.ages)
         self._ready = asyncio.Event()
-        self._working = False
+        self._compiled = self._working = False
         self.port: int | None = None
         """Where health is served, once it is."""
 
@@ -136,6 +136,7 @@ class Controller:
             self.port = await health.start(self._settings.health_port, self._settings.health_host)
             # Before anything depends on the event loop: compiling takes half of its time.
             await self._compiler.ensure(DEFAULT_POLICY, compile_default_policy)
+            self._compiled = True
             if not await _until(stop, self._leader.acquire()):
                 return
             # Renewed to the very end: what is let go may still have to write its status.
@@ -231,6 +232,8 @@ class Controller:
         )
 
     def _find_unready(self) -> str:
+        if not self._compiled:
+            return "The default policy is being compiled"
         if not self._working:
             return ""  # a standby is ready to stand by
         return "" if self._ready.is_set() else "The watch has not begun yet"

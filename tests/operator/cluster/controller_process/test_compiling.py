@@ -1,0 +1,74 @@
+"""Compiling takes long the first time: the log says so, and nobody is told that Weir is ready."""
+
+import asyncio
+import threading
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from weir_operator.cluster import process
+from weir_operator.cluster.nodes import NodeNotices
+from weir_operator.cluster.office import PolicyCompiler
+from weir_operator.cluster.process import Controller
+from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.cluster.testing import MemoryApi
+
+
+async def test_the_log_says_when_a_policy_is_compiled_and_how_long_it_took():
+    compiler = PolicyCompiler()
+
+    with capture_logs() as logs:
+        await compiler.ensure("planner", lambda: None)
+        await compiler.ensure("planner", lambda: None)
+
+    assert [(line["event"], line["policy"]) for line in logs] == [
+        ("compiling", "planner"),
+        ("compiled", "planner"),
+    ]
+    assert logs[-1]["seconds"] >= 0.0
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return ControllerSettings(
+        identity="one", own_namespace="weir", state=tmp_path, health_port=0, health_host="127.0.0.1"
+    )
+
+
+async def ask_until(url, status):
+    """Return the page once it is answered with this status."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(10.0):
+        while True:
+            async with session.get(url) as response:
+                if response.status == status:
+                    return await response.text()
+            await asyncio.sleep(0.02)
+
+
+async def test_a_controller_is_not_ready_before_its_policy_is_compiled(settings, monkeypatch):
+    go_on, begun = threading.Event(), threading.Event()
+
+    def compile_slowly():
+        begun.set()
+        go_on.wait(30.0)
+
+    monkeypatch.setattr(process, "compile_default_policy", compile_slowly)
+    api, stop = MemoryApi(), asyncio.Event()
+    api.away = True  # it never gets the Lease: it is ready to stand by
+    controller = Controller(api, None, NodeNotices(api), settings)  # type: ignore[arg-type]
+    running = asyncio.create_task(controller.run(stop))
+    try:
+        assert await asyncio.to_thread(begun.wait, 30.0)
+        url = f"http://127.0.0.1:{controller.port}/readyz"
+
+        early = await ask_until(url, 503)
+        go_on.set()
+        late = await ask_until(url, 200)
+    finally:
+        go_on.set()
+        stop.set()
+        await running
+
+    assert "being compiled" in early
+    assert late == "ok\n"
