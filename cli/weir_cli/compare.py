@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from weir_cli.reports import write_report
 from weir_operator.faces import wording
 from weir_operator.faces.comparison_page import render_comparison_page
 from weir_simulator.compare import FinishedRun, PlannedRun, plan_runs, run_all
 from weir_simulator.comparison import Interval, Row, by_cost, rank, summarise
-from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment_files import load_experiment
 
-REPORT = "report.html"
 DEFAULT_OUT = Path(".weir/comparison")
 
 
@@ -38,7 +37,7 @@ def compare(
     }
     policies = [each.strip() for each in (policy or "").split(",") if each.strip()]
     rows = summarise(_run(plan_runs(experiments, policies)))
-    report = _write(out, render_comparison_page(rows))
+    report = write_report(out, render_comparison_page(rows))
     if as_json:
         typer.echo(json.dumps([_to_plain(row) for row in rows], indent=2))
         return
@@ -76,18 +75,6 @@ def _run(planned: Sequence[PlannedRun]) -> list[FinishedRun]:
         finished = run_all(planned, on_finished=show)
         progress.update(task, description="Compared")
     return finished
-
-
-def _write(folder: Path, page: str) -> Path:
-    report = folder / REPORT
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        report.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SimulatorError(
-            f"Report {report} cannot be written: {error.strerror}; choose another --out"
-        ) from error
-    return report
 
 
 def _table(name: str, rows: Sequence[Row]) -> Table:

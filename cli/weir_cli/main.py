@@ -49,6 +49,10 @@ COMMANDS = {
         "weir_cli.compare:compare",
         "Run experiments with several policies and seeds in parallel, side by side.",
     ),
+    "frontier": (
+        "weir_cli.frontier:frontier",
+        "Price objectives: cost against the response-time bound and against allowed violations.",
+    ),
     "traces": ("weir_cli.traces:app", "Look at arrival traces, change them, make them up."),
 }
 """Where each command is found (`module:attribute`, a function or a Typer app) and its help."""

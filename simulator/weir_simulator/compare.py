@@ -7,18 +7,14 @@ and does not stop the others.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from weir_policies import registry
 from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
+from weir_simulator.processes import run_in_processes
 from weir_simulator.run import Result, simulate
 
 
@@ -77,25 +73,7 @@ def run_all(
     Raises:
         SimulatorError: A process was killed from outside, for example for want of memory.
     """
-    finished: dict[int, FinishedRun] = {}
-    workers = max(1, min(len(planned), _count_processors()))
-    # Spawned, not forked: a fork would copy the threads' locks of what is loaded here.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_settle) as pool:
-        futures = {pool.submit(run_one, each): place for place, each in enumerate(planned)}
-        try:
-            for future in as_completed(futures):
-                run = finished[futures[future]] = future.result()
-                on_finished(run)
-        except BrokenProcessPool as error:
-            raise SimulatorError(
-                "A run was killed from outside, perhaps for want of memory; "
-                "compare fewer policies at once"
-            ) from error
-        except BaseException:  # Ctrl-C as well: what has not begun shall not begin
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [finished[place] for place in range(len(planned))]
+    return run_in_processes(run_one, planned, on_finished=on_finished)
 
 
 def run_one(planned: PlannedRun) -> FinishedRun:
@@ -105,17 +83,3 @@ def run_one(planned: PlannedRun) -> FinishedRun:
     except (WeirPolicyError, SimulatorError) as error:
         return FinishedRun(planned=planned, result=None, refusal=str(error))
     return FinishedRun(planned=planned, result=result)
-
-
-def _count_processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _settle() -> None:
-    """Make a new process end on Ctrl-C without a word, and start no threads of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Torch reads it when a policy imports it; the processes use all processors already.
-    os.environ["OMP_NUM_THREADS"] = "1"

@@ -135,16 +135,16 @@ def _measure(runs: Sequence[FinishedRun]) -> Measured | None:
     if len(results) < len(runs):
         return None
     weights = runs[0].planned.experiment.weights
-    cost = _interval([result.average_cost for result in results])
-    violations = _interval([result.violations for result in results])
-    reconfigurations = _interval([result.reconfigurations for result in results])
+    cost = estimate([result.average_cost for result in results])
+    violations = estimate([result.violations for result in results])
+    reconfigurations = estimate([result.reconfigurations for result in results])
     violation_part = weights.violations * violations.mean / 100
     reconfiguration_part = weights.reconfigurations * reconfigurations.mean / 100
     return Measured(
         cost=cost,
         violations=violations,
         reconfigurations=reconfigurations,
-        resources=_interval([result.resources for result in results]),
+        resources=estimate([result.resources for result in results]),
         parts=Parts(
             violations=violation_part,
             reconfigurations=reconfiguration_part,
@@ -161,8 +161,8 @@ def _measure(runs: Sequence[FinishedRun]) -> Measured | None:
     )
 
 
-def _interval(values: Sequence[float]) -> Interval:
-    """Return the mean with its confidence interval."""
+def estimate(values: Sequence[float]) -> Interval:
+    """Return the mean of one value per seed, with its confidence interval."""
     # Imported here: a run and a table without several seeds do without scipy's distributions.
     from scipy.stats import t
 

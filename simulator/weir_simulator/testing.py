@@ -1,4 +1,4 @@
-"""Builders for tests: an experiment, and a run of it that was never made."""
+"""Builders for tests: an experiment, and runs and prices of it that were never simulated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from weir_simulator.compare import FinishedRun, PlannedRun
+from weir_simulator.comparison import estimate
 from weir_simulator.experiment import Experiment, NodeType, Objective, Operator, TraceSource
+from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
 from weir_simulator.run import Result
 from weir_simulator.trace_synthesis import TraceKind
 
@@ -72,4 +74,52 @@ def a_finished_run(
             curve=np.array([0.2, 0.1, cost]),
             history=np.zeros((0, 5)),
         ),
+    )
+
+
+def a_candidate(
+    *, price: float, missed: tuple[float, ...], planned: float = 0.05, spread: float = 0.0
+) -> Candidate:
+    """Return a way to run with the given outcome.
+
+    Args:
+        price: Per hour.
+        missed: Percent of slots above each bound.
+        planned: Bound that it plans for, s.
+        spread: How far two seeds are from the price and the misses.
+    """
+    return Candidate(
+        planned=planned,
+        emphasis=1.0,
+        price=estimate([price - spread, price + spread]),
+        restarts=estimate([4.0, 4.0]),
+        missed=tuple(estimate([share - spread, share + spread]) for share in missed),
+        most_missed=tuple(share + spread for share in missed),
+        replicas={"t1": price},
+    )
+
+
+def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
+    """Return prices of three bounds, of which no deployment keeps the first.
+
+    Args:
+        dearer: Factor of the prices.
+        spread: How far two seeds are apart, half.
+    """
+    bounds, allowed = (0.02, 0.05, 0.1), (1.0, 5.0)
+    candidates = (
+        a_candidate(price=3.0 * dearer, missed=(20.0, 0.5, 0.0), spread=spread),
+        a_candidate(price=2.0 * dearer, missed=(40.0, 4.0, 0.2), planned=0.1, spread=spread),
+    )
+    return Frontier(
+        order=FrontierOrder(
+            experiment=an_experiment(),
+            policy="planner",
+            bounds=bounds,
+            allowed=allowed,
+            seeds=(1, 2),
+        ),
+        points=price_objectives(candidates, bounds, allowed, (12.0, 0.0, 0.0)),
+        candidates=candidates,
+        refusals=(),
     )

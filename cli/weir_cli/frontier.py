@@ -1,0 +1,232 @@
+"""`weir frontier`: what each objective costs, so that one can be chosen with its price."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from weir_cli.reports import write_report
+from weir_cli.what_if import WhatIf, apply_all, read_what_ifs
+from weir_operator.faces import frontier_words, wording
+from weir_operator.faces.frontier_page import render_frontier_page
+from weir_operator.streamapp.quantities import Duration
+from weir_policies import registry
+from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment import Experiment
+from weir_simulator.experiment_files import load_experiment
+from weir_simulator.frontier import (
+    Frontier,
+    FrontierOrder,
+    Point,
+    Tried,
+    default_bounds,
+    find_frontier,
+)
+from weir_simulator.section import MOST_SEED
+
+DEFAULT_OUT = Path(".weir/frontier")
+DEFAULT_ALLOWED = "0.5,1,2,5,10"
+
+
+def frontier(
+    file: Annotated[Path, typer.Argument(help="Experiment to price.", metavar="FILE")],
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            help="Response times, with commas between. Default: half the file's to three times it.",
+            metavar="50ms,100ms,...",
+        ),
+    ] = None,
+    violations: Annotated[
+        str,
+        typer.Option(help="Percent of slots that may miss it, with commas.", metavar="1,5,..."),
+    ] = DEFAULT_ALLOWED,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Policy, with its defaults, instead of the file's.", metavar="NAME"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Simulations of each candidate.", min=1)] = 3,
+    slots: Annotated[
+        int | None, typer.Option(help="Use so many slots of the trace, not all.", min=1)
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(help="What if a pool's price were multiplied.", metavar="POOL=FACTOR"),
+    ] = None,
+    traffic: Annotated[
+        float | None, typer.Option(help="What if the traffic were multiplied.", metavar="FACTOR")
+    ] = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(help="What if there were one more pool.", metavar="NAME=SPEEDUP:PRICE"),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="What if a pool were gone.", metavar="POOL")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Price objectives: cost against the response-time bound and against allowed violations."""
+    experiment = _shorten(load_experiment(file), slots)
+    changes = read_what_ifs(
+        prices=price or [], traffic=traffic, pools=pool or [], without=without or []
+    )
+    name = experiment.policy.name if policy is None else policy
+    registry.neighbourhood(name)  # refuses an unknown name before anything runs
+    worlds = {frontier_words.AS_IT_IS: experiment}
+    if changes:
+        worlds[_name(changes)] = apply_all(experiment, changes)
+    orders = {
+        world: FrontierOrder(
+            experiment=each,
+            policy=name,
+            bounds=_read_bounds(bounds, experiment),
+            allowed=_read_shares(violations),
+            seeds=_take_seeds(experiment.seeds, seeds),
+        )
+        for world, each in worlds.items()
+    }
+    found = _find(orders)
+    report = write_report(out, render_frontier_page(file.stem, found))
+    if as_json:
+        typer.echo(json.dumps([_to_plain(world, each) for world, each in found.items()], indent=2))
+        return
+    for world, each in found.items():
+        Console().print(_table(world, each))
+        for sentence in frontier_words.explain_gaps(each):
+            typer.echo(sentence)
+    typer.echo(report)
+
+
+def _shorten(experiment: Experiment, slots: int | None) -> Experiment:
+    if slots is None:
+        return experiment
+    trace = experiment.trace.model_copy(update={"slots": slots})
+    return experiment.model_copy(update={"trace": trace})
+
+
+def _name(changes: Sequence[WhatIf]) -> str:
+    return "what if: " + ", ".join(change.words for change in changes)
+
+
+def _read_bounds(text: str | None, experiment: Experiment) -> tuple[float, ...]:
+    """Return the bounds, s, ascending.
+
+    Raises:
+        ExperimentError: One is no duration.
+    """
+    if text is None:
+        return default_bounds(experiment)
+    bounds = set()
+    for each in text.split(","):
+        try:
+            bounds.add(Duration(each.strip()).seconds)
+        except ValueError as error:
+            expected = f"--bounds: expected {Duration.expected}, got {each!r}"
+            raise ExperimentError((f"{expected}; write 50ms,100ms",)) from error
+    return tuple(sorted(bounds))
+
+
+def _read_shares(text: str) -> tuple[float, ...]:
+    """Return the percents, ascending.
+
+    Raises:
+        ExperimentError: One is no number from 0 to 100.
+    """
+    shares = set()
+    for each in text.split(","):
+        try:
+            share = float(each)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 100:
+            raise ExperimentError(
+                (f"--violations: expected percents from 0 to 100, got {each!r}; write 1,5,10",)
+            )
+        shares.add(share)
+    return tuple(sorted(shares))
+
+
+def _take_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the experiment's own seeds first, then those that follow its greatest."""
+    further = ((max(own) + 1 + number) % MOST_SEED for number in range(count))
+    return (*own, *further)[:count]
+
+
+def _find(orders: Mapping[str, FrontierOrder]) -> dict[str, Frontier]:
+    """Make the simulations behind a progress bar on stderr."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("Simulating", total=sum(each.runs for each in orders.values()))
+
+        def show(run: Tried) -> None:
+            planned = wording.seconds(run.trial.experiment.objective.response_time)
+            what = f"Planned for {planned}, seed {run.trial.seed}"
+            progress.update(task, advance=1, description=what)
+
+        found = {world: find_frontier(order, on_finished=show) for world, order in orders.items()}
+        progress.update(task, description="Simulated")
+    return found
+
+
+def _table(world: str, found: Frontier) -> Table:
+    table = Table(title=world, title_justify="left", title_style="bold", box=None)
+    table.add_column("response\ntime", justify="right", no_wrap=True)
+    for share in found.order.allowed:
+        table.add_column(f"{share:g} %\nmissed", justify="right", no_wrap=True)
+    for bound in found.order.bounds:
+        cells = [_cell(found.at(bound, share)) for share in found.order.allowed]
+        table.add_row(wording.seconds(bound), *cells)
+    table.caption = (
+        f"price per hour by {found.order.policy}, response times missed so often at most"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _cell(point: Point) -> str:
+    words = frontier_words.price(point)
+    return words if point.chosen is not None else f"[yellow]{words}[/yellow]"
+
+
+def _to_plain(world: str, found: Frontier) -> dict[str, object]:
+    return {
+        "world": world,
+        "policy": found.order.policy,
+        "seeds": list(found.order.seeds),
+        "points": [_point(point) for point in found.points],
+        "refusals": list(found.refusals),
+    }
+
+
+def _point(point: Point) -> dict[str, object]:
+    """Return a point as plain JSON values; its price is null where nothing keeps the objective."""
+    plain: dict[str, object] = {
+        "responseTime": point.bound,
+        "allowedViolations": point.allowed,
+        "unavoidableViolations": point.unavoidable,
+        "price": None,
+    }
+    chosen, missed = point.chosen, point.missed
+    if chosen is None or missed is None:
+        return plain
+    return plain | {
+        "price": {"mean": chosen.price.mean, "halfWidth": chosen.price.half_width},
+        "violations": {"mean": missed.mean, "halfWidth": missed.half_width},
+        "restartsPerDay": {"mean": chosen.restarts.mean, "halfWidth": chosen.restarts.half_width},
+        "replicas": dict(chosen.replicas),
+        "plannedFor": chosen.planned,
+        "emphasis": chosen.emphasis,
+    }

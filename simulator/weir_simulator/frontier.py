@@ -1,0 +1,264 @@
+"""What an objective costs: the cheapest way found to keep each bound, for each share of misses.
+
+A *candidate* is a way to run: the policy plans for some bound, with some emphasis on violations. It
+is simulated with every seed, and its response times are held against every bound, not only the one
+that it planned for. The price of an objective (a bound, and the percent of slots that may miss it)
+is that of the cheapest candidate that keeps it with every seed. A looser objective therefore never
+costs more: whatever keeps the tighter one keeps it too. The price is an upper limit, what is known
+to suffice; more candidates can only lower it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.errors import WeirPolicyError
+from weir_policies.model.arrays import Floats
+from weir_simulator.attainable import unavoidable_violations
+from weir_simulator.comparison import Interval, estimate
+from weir_simulator.errors import SimulatorError
+from weir_simulator.experiment import Experiment
+from weir_simulator.processes import run_in_processes
+from weir_simulator.run import simulate
+from weir_simulator.state import AT_TIME
+from weir_simulator.what_if import with_bound, with_emphasis
+
+EMPHASES = (0.1, 0.3, 1.0, 3.0)
+"""Factors of the weight of violations that candidates are made with: a policy that minimises cost
+misses more where misses weigh less, and that is what a loose objective can sell."""
+BOUNDS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Parts of the experiment's own bound that are priced where none are named."""
+DAY = 86_400.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrontierOrder:
+    """What to find out."""
+
+    experiment: Experiment
+    policy: str
+    bounds: tuple[float, ...]
+    """Response-time bounds to price, s, ascending."""
+    allowed: tuple[float, ...]
+    """Percent of slots that may miss the bound, ascending."""
+    seeds: tuple[int, ...]
+    emphases: tuple[float, ...] = EMPHASES
+    """Factors of the weight of violations that candidates are made with."""
+
+    @property
+    def runs(self) -> int:
+        """Simulations that this takes."""
+        return len(self.bounds) * len(self.emphases) * len(self.seeds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One simulation to make: a candidate with a seed."""
+
+    experiment: Experiment
+    """With the bound that is planned for, and the emphasis."""
+    policy: str
+    seed: int
+    emphasis: float
+    bounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tried:
+    """What a simulation gave, or why it could not be made."""
+
+    trial: Trial
+    price: float = 0.0
+    """Mean price of what is paid, per hour."""
+    restarts: float = 0.0
+    """Per day."""
+    missed: tuple[float, ...] = ()
+    """Percent of slots above each bound."""
+    replicas: Mapping[str, float] | None = None
+    """Mean number by node type; `None` where the run was refused."""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A way to run, and what it does over the seeds."""
+
+    planned: float
+    """Bound that the policy plans for, s."""
+    emphasis: float
+    price: Interval
+    """Currency per hour."""
+    restarts: Interval
+    """Per day."""
+    missed: tuple[Interval, ...]
+    """Percent of slots above each bound of the order."""
+    most_missed: tuple[float, ...]
+    """The same with the worst seed."""
+    replicas: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """An objective, and the cheapest way found to keep it."""
+
+    bound: float
+    """s"""
+    allowed: float
+    """Percent of slots."""
+    chosen: Candidate | None
+    """`None` where nothing that was tried keeps it."""
+    missed: Interval | None
+    """Percent of slots above the bound, of the one chosen."""
+    unavoidable: float
+    """Percent of slots above the bound in the largest deployment."""
+
+    @property
+    def impossible(self) -> bool:
+        """Whether no deployment keeps it."""
+        return self.unavoidable > self.allowed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frontier:
+    """The price of every objective that was asked about."""
+
+    order: FrontierOrder
+    points: tuple[Point, ...]
+    """Bounds ascending, and for each the allowed shares ascending."""
+    candidates: tuple[Candidate, ...]
+    refusals: tuple[str, ...]
+    """Why some candidates were not made, each sentence once."""
+
+    def at(self, bound: float, allowed: float) -> Point:
+        """Return the point of an objective that was asked about."""
+        row = self.order.bounds.index(bound)
+        return self.points[row * len(self.order.allowed) + self.order.allowed.index(allowed)]
+
+
+def default_bounds(experiment: Experiment) -> tuple[float, ...]:
+    """Return the bounds around an experiment's own that are worth pricing, s."""
+    # Rounded to six digits: 0.15, not 0.15000000000000002, is what people ask for next.
+    return tuple(float(f"{part * experiment.objective.response_time:.6g}") for part in BOUNDS)
+
+
+def find_frontier(order: FrontierOrder, *, on_finished: Callable[[Tried], None]) -> Frontier:
+    """Simulate all candidates in parallel processes and price every objective.
+
+    Args:
+        order: What to find out.
+        on_finished: Called after each simulation.
+
+    Raises:
+        SimulatorError: No candidate could be run at all, or a process was killed from outside.
+    """
+    unavoidable = unavoidable_violations(order.experiment, order.bounds)
+    tried = run_in_processes(run_trial, plan_trials(order), on_finished=on_finished)
+    refusals = tuple(dict.fromkeys(each.refusal for each in tried if each.refusal))
+    candidates = gather_candidates(tried)
+    if not candidates:
+        raise SimulatorError(f"Policy {order.policy} cannot run this: {'; '.join(refusals)}")
+    return Frontier(
+        order=order,
+        points=price_objectives(candidates, order.bounds, order.allowed, unavoidable),
+        candidates=candidates,
+        refusals=refusals,
+    )
+
+
+def plan_trials(order: FrontierOrder) -> list[Trial]:
+    """Return every simulation: bounds by emphases by seeds."""
+    return [
+        Trial(
+            experiment=with_emphasis(with_bound(order.experiment, bound), emphasis),
+            policy=order.policy,
+            seed=seed,
+            emphasis=emphasis,
+            bounds=order.bounds,
+        )
+        for bound in order.bounds
+        for emphasis in order.emphases
+        for seed in order.seeds
+    ]
+
+
+def run_trial(trial: Trial) -> Tried:
+    """Make one simulation and hold its response times against every bound."""
+    try:
+        result = simulate(trial.experiment, seed=trial.seed, policy=trial.policy, history=True)
+    except (WeirPolicyError, SimulatorError) as error:
+        return Tried(trial=trial, refusal=str(error))
+    times: Floats = result.history[:, AT_TIME]
+    return Tried(
+        trial=trial,
+        price=result.resources,
+        restarts=result.reconfigurations / 100 * DAY / trial.experiment.slot,
+        missed=tuple(float(100 * np.mean(times > bound)) for bound in trial.bounds),
+        replicas=result.replicas,
+    )
+
+
+def gather_candidates(tried: Sequence[Tried]) -> tuple[Candidate, ...]:
+    """Return the candidates that ran with every seed."""
+    groups: dict[tuple[float, float], list[Tried]] = {}
+    for each in tried:
+        planned = each.trial.experiment.objective.response_time
+        groups.setdefault((planned, each.trial.emphasis), []).append(each)
+    return tuple(
+        _summarise(planned, emphasis, runs)
+        for (planned, emphasis), runs in groups.items()
+        if not any(run.refusal for run in runs)
+    )
+
+
+def price_objectives(
+    candidates: Sequence[Candidate],
+    bounds: Sequence[float],
+    allowed: Sequence[float],
+    unavoidable: Sequence[float],
+) -> tuple[Point, ...]:
+    """Return the cheapest candidate of each objective.
+
+    Args:
+        candidates: What was tried.
+        bounds: Those that the candidates were held against, s, shape `(n,)`.
+        allowed: Percent of slots that may miss the bound, shape `(m,)`.
+        unavoidable: Percent of slots above each bound in the largest deployment, shape `(n,)`.
+
+    Returns:
+        `n * m` points, all allowed shares of the first bound first.
+    """
+    points = []
+    for place, bound in enumerate(bounds):
+        for share in allowed:
+            keeping = [each for each in candidates if each.most_missed[place] <= share]
+            chosen = min(keeping, key=lambda each: each.price.mean, default=None)
+            points.append(
+                Point(
+                    bound=bound,
+                    allowed=share,
+                    chosen=chosen,
+                    missed=None if chosen is None else chosen.missed[place],
+                    unavoidable=unavoidable[place],
+                )
+            )
+    return tuple(points)
+
+
+def _summarise(planned: float, emphasis: float, runs: Sequence[Tried]) -> Candidate:
+    shares = list(zip(*(run.missed for run in runs), strict=True))
+    deployments = [run.replicas for run in runs if run.replicas is not None]
+    return Candidate(
+        planned=planned,
+        emphasis=emphasis,
+        price=estimate([run.price for run in runs]),
+        restarts=estimate([run.restarts for run in runs]),
+        missed=tuple(estimate(each) for each in shares),
+        most_missed=tuple(max(each) for each in shares),
+        replicas={
+            name: float(np.mean([each[name] for each in deployments])) for name in deployments[0]
+        },
+    )

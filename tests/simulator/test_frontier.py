@@ -1,0 +1,142 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_policies.errors import UnknownPolicyError
+from weir_simulator.frontier import (
+    FrontierOrder,
+    default_bounds,
+    gather_candidates,
+    plan_trials,
+    price_objectives,
+    run_trial,
+)
+from weir_simulator.run import simulate
+from weir_simulator.testing import a_candidate, a_frontier, an_experiment
+
+SHARES = st.floats(0, 100)
+
+
+def an_order(**fields):
+    setting = {
+        "experiment": an_experiment(),
+        "policy": "queueing",
+        "bounds": (0.02, 0.05),
+        "allowed": (1.0, 5.0),
+        "seeds": (1, 2),
+    }
+    return FrontierOrder(**{**setting, **fields})
+
+
+@st.composite
+def ways_to_run(draw):
+    """Candidates as they can be: whoever exceeds a bound exceeds every tighter one too."""
+    return [
+        a_candidate(
+            price=draw(st.floats(0.1, 10)),
+            missed=tuple(sorted(draw(st.lists(SHARES, min_size=3, max_size=3)), reverse=True)),
+        )
+        for _ in range(draw(st.integers(1, 6)))
+    ]
+
+
+def test_an_objective_costs_what_the_cheapest_way_to_keep_it_costs():
+    dear = a_candidate(price=3.0, missed=(0.5,))
+    cheap = a_candidate(price=2.0, missed=(0.9,))
+    too_loose = a_candidate(price=1.0, missed=(1.1,))
+
+    [point] = price_objectives([dear, cheap, too_loose], [0.05], [1.0], [0.0])
+
+    assert point.chosen == cheap
+    assert point.missed == cheap.missed[0]
+
+
+def test_what_one_seed_does_not_keep_is_not_kept():
+    on_average = a_candidate(price=2.0, missed=(0.9,), spread=0.2)
+
+    [point] = price_objectives([on_average], [0.05], [1.0], [0.0])
+
+    assert point.chosen is None
+    assert not point.impossible
+
+
+def test_an_objective_that_the_largest_deployment_misses_is_impossible():
+    [strict, loose] = price_objectives(
+        [a_candidate(price=2.0, missed=(20.0,))], [0.05], [5.0, 30.0], [12.0]
+    )
+
+    assert strict.impossible
+    assert not loose.impossible
+    assert loose.chosen is not None
+
+
+@given(candidates=ways_to_run())
+def test_a_looser_objective_never_costs_more(candidates):
+    bounds, allowed = (0.02, 0.05, 0.1), (0.5, 5.0, 50.0)
+
+    points = price_objectives(candidates, bounds, allowed, (0.0, 0.0, 0.0))
+
+    for tight in points:
+        for loose in points:
+            if loose.bound >= tight.bound and loose.allowed >= tight.allowed and tight.chosen:
+                assert loose.chosen is not None
+                assert loose.chosen.price.mean <= tight.chosen.price.mean
+
+
+@pytest.mark.parametrize(("bound", "share"), [(0.02, 1.0), (0.05, 5.0), (0.1, 1.0)])
+def test_points_are_found_by_their_objective(bound, share):
+    point = a_frontier().at(bound, share)
+
+    assert (point.bound, point.allowed) == (bound, share)
+
+
+def test_every_bound_is_planned_for_with_every_emphasis_and_seed():
+    trials = plan_trials(an_order(emphases=(0.5, 1.0)))
+
+    planned = [
+        (
+            trial.experiment.objective.response_time,
+            round(trial.experiment.weights.violations, 6),
+            trial.seed,
+        )
+        for trial in trials
+    ]
+    assert planned == [
+        (0.02, 0.3, 1), (0.02, 0.3, 2), (0.02, 0.6, 1), (0.02, 0.6, 2),
+        (0.05, 0.3, 1), (0.05, 0.3, 2), (0.05, 0.6, 1), (0.05, 0.6, 2),
+    ]  # fmt: skip
+
+
+def test_a_trial_counts_what_the_simulator_counts_and_other_bounds_too():
+    *_, trial = plan_trials(an_order(emphases=(1.0,)))
+    same = simulate(trial.experiment, seed=trial.seed, policy=trial.policy)
+
+    tried = run_trial(trial)
+
+    assert tried.price == same.resources
+    assert tried.missed[1] == pytest.approx(same.violations)
+    assert tried.missed[0] >= tried.missed[1]
+    # A slot is a minute, so a day has 1,440.
+    assert tried.restarts == pytest.approx(same.reconfigurations / 100 * 1440)
+
+
+def test_a_candidate_refused_with_one_seed_is_left_out(monkeypatch):
+    refused = simulate
+
+    def refuse_second(experiment, *, seed, policy, history):
+        if seed == 2 and experiment.objective.response_time == 0.02:
+            raise UnknownPolicyError("The table would have 9 states; give fewer")
+        return refused(experiment, seed=seed, policy=policy, history=history)
+
+    monkeypatch.setattr("weir_simulator.frontier.simulate", refuse_second)
+
+    tried = [run_trial(trial) for trial in plan_trials(an_order(emphases=(1.0,)))]
+
+    assert [each.refusal for each in tried if each.refusal] == [
+        "The table would have 9 states; give fewer"
+    ]
+    assert [candidate.planned for candidate in gather_candidates(tried)] == [0.05]
+
+
+def test_bounds_around_the_experiments_own_are_round():
+    assert default_bounds(an_experiment()) == (0.025, 0.0375, 0.05, 0.075, 0.1, 0.15)
