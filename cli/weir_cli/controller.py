@@ -57,6 +57,7 @@ def controller(
     may run: one is active, the others stand by.
     """
     import asyncio
+    import tempfile
 
     from weir_operator.cluster.logs import send_logs_to_stderr
     from weir_operator.cluster.process import run_on_cluster
@@ -83,6 +84,8 @@ def controller(
     )
     with storing(state):
         state.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=state):
+            pass  # of a folder that is there, making it says nothing
     asyncio.run(run_on_cluster(settings))
 
 

@@ -33,3 +33,12 @@ def test_without_a_cluster_it_says_what_to_set(tmp_path, monkeypatch):
 
     assert result.exit_code == 1
     assert "set KUBECONFIG" in result.output
+
+
+def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_start():
+    result = CliRunner().invoke(app, ["controller", "--state", "/proc"])
+
+    assert result.exit_code == 1
+    said = " ".join(result.output.split())
+    assert "Expected /proc to be writable" in said
+    assert "choose another state folder" in said
