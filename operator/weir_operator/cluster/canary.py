@@ -27,6 +27,8 @@ log = structlog.get_logger()
 
 BEAT = "weir.dev/canary-beat"
 """Annotation that holds the number of the newest writing."""
+INTRODUCTION = "None: a canary, shows that Weir's watch lives"
+"""What `kubectl get streamapps` says of it, which lists it among the others."""
 
 
 class Canary:
@@ -94,18 +96,24 @@ class Canary:
         self._written[beat] = began  # before: the watch may be quicker than the answer
         try:
             try:
-                await self._api.patch(self._key.path, {"metadata": {"annotations": {BEAT: beat}}})
+                found = await self._api.patch(
+                    self._key.path, {"metadata": {"annotations": {BEAT: beat}}}
+                )
             except NotFoundError:
-                await self._create(beat)
+                found = await self._create(beat)
         except (TemporaryError, PermanentError):
             self._written.pop(beat, None)  # not taken, or nobody knows
             raise
+        if found.get("status", {}).get("lastAction") != INTRODUCTION:
+            said = {"status": {"lastAction": INTRODUCTION}}
+            await self._api.patch(f"{self._key.path}/status", said)
 
-    async def _create(self, beat: str) -> None:
+    async def _create(self, beat: str) -> Body:
         try:
-            await self._api.create(collection(self._key.namespace), self._body(beat))
+            return await self._api.create(collection(self._key.namespace), self._body(beat))
         except ConflictError:
             self._written.pop(beat, None)  # somebody else was quicker: the next beat tells
+            return await self._api.get(self._key.path)
 
     def _body(self, beat: str) -> Body:
         return {

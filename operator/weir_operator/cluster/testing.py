@@ -51,9 +51,10 @@ class MemoryApi:
         return self.put(place, body)
 
     async def patch(self, path: str, body: Body) -> Body:
-        """Merge into an object."""
+        """Merge into an object, or its status."""
         self._call("patch", path)
-        return self.put(path, _merged(self._find(path), body))
+        place = path.removesuffix("/status")
+        return self.put(place, _merged(self._find(place), body))
 
     def put(self, path: str, body: Body) -> Body:
         """Store an object as somebody else would, and return it as stored."""

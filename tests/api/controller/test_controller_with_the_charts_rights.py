@@ -86,6 +86,7 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     canary = await bench.app("weir-canary")
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"
     assert "finalizers" not in canary["metadata"]  # it would outlive the controller
+    assert "canary" in canary["status"]["lastAction"]
 
 
 async def test_a_controller_of_the_whole_cluster_reaches_every_namespace_and_no_other_one_does(

@@ -111,6 +111,14 @@ async def test_the_canary_is_a_stream_app_that_is_right(api, canary):
     assert shown(api).is_canary
 
 
+async def test_the_canary_tells_people_who_list_it_what_it_is(api, canary):
+    await canary.beat()
+    await canary.beat()
+
+    assert "canary" in api.objects[KEY.path]["status"]["lastAction"]
+    assert [path for verb, path in api.calls if path.endswith("/status")] == [f"{KEY.path}/status"]
+
+
 async def test_what_the_watch_shows_ends_the_silence(api, clock, canary):
     await canary.beat()
     clock.time += 50.0
