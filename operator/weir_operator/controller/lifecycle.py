@@ -215,7 +215,8 @@ class Lifecycle:
         if asked.suspended:
             return await self._keep_suspended(status)
         if status.job_id is None or status.suspended:
-            restore = status.restore_path or self._initial_savepoint
+            # Before anything ran, the manifest may still be mended: it alone says where to begin.
+            restore = self._initial_savepoint if status.job_id is None else status.restore_path
             wanted = self._wanted(status)
             await self._walk_to_a_place(
                 lambda now, target: plans.start(status, target, restore, wanted, now=now)

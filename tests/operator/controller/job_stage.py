@@ -42,7 +42,7 @@ class Stage:
         self.changes = []
         self.directives = Directives()
 
-    def lifecycle(self, initial=ONE):
+    def lifecycle(self, initial=ONE, initial_savepoint=None):
         jobs = JobsOf(self.world)
         rescaler = Rescaler(
             runtime=self.world,
@@ -63,7 +63,7 @@ class Stage:
             rescaler=rescaler,
             store=self.store,
             initial=initial,
-            initial_savepoint=None,
+            initial_savepoint=initial_savepoint,
             clock=self.clock,
             on_event=self.events.append,
             on_change=self.changes.append,
