@@ -33,6 +33,9 @@ def a_whole_spec() -> dict[str, Any]:
     assert isinstance(manifest, dict)
     spec: dict[str, Any] = manifest["spec"]
     spec["flink"]["config"] = {"heartbeat.interval": "1 s"}
+    spec["flink"]["podTemplate"] = {
+        "spec": {"containers": [{"name": "sidecar", "ports": [{"containerPort": 80}]}]}
+    }
     spec["flink"]["job"]["initialSavepoint"] = "s3://bucket/42"
     spec["objective"]["responseTime"] = {"bound": "500ms", "statistic": "p95"}
     spec["fallback"] = {

@@ -15,6 +15,7 @@ from typing import Any
 from weir_operator.cluster.api import Body
 from weir_operator.cluster.flink_pods import PLACE, REVISION, STATE_MOUNT, FlinkPods
 from weir_operator.runtime.places import Place
+from weir_operator.streamapp.pod_template import ITEM_KEYS
 
 CONTAINER = "flink-main-container"
 CONFIG_MOUNT = "/etc/weir/flink"
@@ -23,18 +24,6 @@ FLINK_USER = 9999
 LEAVE_A_DEAD_NODE_AFTER = 30
 """Seconds; the default of 300 would leave the job without its TaskManager for as long."""
 
-# How items of a list are told apart; lists that are not named here are joined.
-_KEYS: Mapping[str, str] = {
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "imagePullSecrets": "name",
-    "ports": "containerPort",
-    "volumeMounts": "mountPath",
-    "topologySpreadConstraints": "topologyKey",
-    "hostAliases": "ip",
-}
 _REPLACED = frozenset({"command", "args"})
 
 
@@ -94,7 +83,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Body:
         if isinstance(under, Mapping) and isinstance(value, Mapping):
             merged[key] = merge(under, value)
         elif isinstance(under, list) and isinstance(value, list) and key not in _REPLACED:
-            merged[key] = _merge_lists(under, value, _KEYS.get(key))
+            merged[key] = _merge_lists(under, value, ITEM_KEYS.get(key))
         else:
             merged[key] = value
     return merged

@@ -6,30 +6,17 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic.types import JsonValue
+from pydantic import Field, model_validator
 
 from weir_operator.streamapp.owned_keys import (
     owned_key_cel,
     remedy_for_owned,
 )
+from weir_operator.streamapp.pod_template import PodTemplate
 from weir_operator.streamapp.quantities import Cpu, Memory
 from weir_operator.streamapp.section import Mistake, Name, Rule, Section, refuse, validations
 
 _NOT_BESIDE_REF = ("image", "job", "storage", "podTemplate", "config")
-
-
-_FIELDS_OF_POD_TEMPLATE: dict[str, JsonValue] = {
-    "metadata": {
-        "type": "object",
-        "description": "Labels and annotations of the pods. If unset, they get Weir's alone.",
-    },
-    "spec": {
-        "type": "object",
-        "description": "What the pods get besides what Weir gives them, as in Kubernetes. If unset,"
-        " nothing.",
-    },
-}
 
 
 class Delivery(StrEnum):
@@ -114,23 +101,6 @@ class FlinkRef(Section):
 
     name: Name = Field(examples=["trips"])
     """Its name, in the StreamApp's own namespace."""
-
-
-def _check_pod_template(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    refuse(
-        Mistake((key,), list(template), "metadata or spec alone",
-                "put it below spec, as in the template of a Deployment")
-        for key in template if key not in _FIELDS_OF_POD_TEMPLATE
-    )  # fmt: skip
-    return template
-
-
-PodTemplate = Annotated[
-    dict[str, JsonValue],
-    AfterValidator(_check_pod_template),
-    Field(json_schema_extra={"properties": _FIELDS_OF_POD_TEMPLATE}),
-]
-"""A pod template as in a Deployment; what is inside is judged by Kubernetes when it makes pods."""
 
 
 class JobManager(Section):
