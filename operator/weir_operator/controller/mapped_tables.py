@@ -28,6 +28,9 @@ CHUNK = 1 << 28
 RESERVE = 1 << 26
 """Bytes of the disk that stay free: ten times what an operator's tables take at most."""
 _PAGE = mmap.PAGESIZE
+_AROUND = 1 << 16
+"""Bytes before and after a page that the kernel maps with it, where the file has them in memory
+(`fault_around_bytes`)."""
 
 _Area = tuple[mmap.mmap, int, int]
 """A mapping, where in it an area begins, and its bytes."""
@@ -115,9 +118,14 @@ class MappedBerth:
         self._room.be_ready()
 
     def rest(self) -> None:
-        """Let the pages go; what was written to them stays in the files."""
+        """Let the pages go; what was written to them stays in the files.
+
+        Those of neighbours too that came with them: nobody else would let them go before the
+        neighbour's next use, and the kernel brings them back where they are needed.
+        """
         for chunk, begin, length in self._areas:
-            chunk.madvise(mmap.MADV_DONTNEED, begin, length)
+            first, end = max(0, begin - _AROUND), min(len(chunk), begin + length + _AROUND)
+            chunk.madvise(mmap.MADV_DONTNEED, first, end - first)
 
     def leave(self) -> None:
         """Give the place back."""

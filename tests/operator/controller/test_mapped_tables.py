@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +22,33 @@ def test_what_is_written_stands_there_after_a_rest(tmp_path):
 
     assert berth.arrays[0].tolist() == [7] * 10_000
     assert berth.arrays[1][299] == 9
+
+
+def resident(folder):
+    """Return the KiB of the folder's files that this process has mapped and in memory."""
+    found, counted = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            counted = str(folder) in line
+        elif counted and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
+    room = MappedTables(tmp_path)
+    one, other = room.take_in([20_000]), room.take_in([20_000])
+    for berth in (one, other):
+        berth.arrays[0][:] = 7
+        berth.rest()
+
+    read = one.arrays[0][-1]
+    held = resident(tmp_path)
+    one.rest()
+
+    assert read == 7
+    assert held > 0
+    assert resident(tmp_path) == 0
 
 
 def test_tables_of_two_policies_do_not_touch(tmp_path):
