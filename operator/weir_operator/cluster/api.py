@@ -14,7 +14,6 @@ Does not watch: kopf does, and what steers is level-based.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any, Self, TypeAlias
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
+from pydantic_core import from_json
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
@@ -370,7 +370,9 @@ def _message(content: str) -> str:
 
 def _json(content: str) -> object:
     try:
-        return json.loads(content)
+        # Faster than the standard library's, and equal strings are one: lists of pods are most of
+        # what a controller of many StreamApps reads.
+        return from_json(content)
     except ValueError:
         return None
 
