@@ -149,7 +149,7 @@ class Notebook:
         decided = tuple(decisions)
         for each in decided:
             self._office.telemetry.see_decision(self._resource.key, each)
-            if each.decision.target != each.observation.deployment:
+            if is_news(each, self.facts.decisions.get(each.operator)):
                 log.info(
                     "decision",
                     operator=each.operator,
@@ -198,6 +198,25 @@ class Notebook:
                 restarts=tuple(status.restart_tokens.get("restarts", ())),
             )
         self._writer.note(facts)
+
+
+def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
+    """Return whether the log is to tell of a decision.
+
+    In mode Advise a wish is the same for hours, and would be told in every interval.
+
+    Args:
+        record: What was decided.
+        before: What had been decided for the operator in the interval before.
+    """
+    here, target = record.observation.deployment, record.decision.target
+    if target == here:
+        return False
+    is_same = before is not None and (before.observation.deployment, before.decision.target) == (
+        here,
+        target,
+    )
+    return record.change is not None or not is_same
 
 
 class ToldRecords(RecordStore):

@@ -87,7 +87,7 @@ def see_tick(facts: Facts, tick: Tick) -> Facts:
     """Take over what a tick saw and decided."""
     return replace(
         facts,
-        tick=tick,
+        tick=replace(tick, proposals={}),  # they live on in `decisions`, as far as they are shown
         deployments=dict(tick.deployments),
         guards=tick.guards,
         model=judge_model(tick, facts.model),
@@ -104,8 +104,14 @@ def see_change(facts: Facts, change: RescaleJournal) -> Facts:
 def see_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
     """Take over what was decided."""
     return replace(
-        facts, decisions={**facts.decisions, **{each.operator: each for each in decisions}}
+        facts,
+        decisions={**facts.decisions, **{each.operator: _shown(each) for each in decisions}},
     )
+
+
+def _shown(record: DecisionRecord) -> DecisionRecord:
+    """Return the record without what was weighed: no status shows it, and the records keep it."""
+    return replace(record, decision=replace(record.decision, candidates=()))
 
 
 def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAppStatus:

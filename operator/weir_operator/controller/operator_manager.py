@@ -74,7 +74,7 @@ class OperatorManager:
         self._policy = policy
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
-        self._last: tuple[Observation, Decision] | None = None
+        self._last: tuple[Observation, Deployment] | None = None
         self._believed: OperatorModel | None = None
 
     def compile(self) -> None:
@@ -185,10 +185,10 @@ class OperatorManager:
     def propose(self, observation: Observation) -> Decision:
         """Learn from the last interval, then decide."""
         if self._last is not None:
-            before, decision = self._last
-            self._policy.learn(_transition(before, decision, observation))
+            before, proposed = self._last
+            self._policy.learn(_transition(before, proposed, observation))
         decision = self._policy.decide(observation)
-        self._last = (observation, decision)
+        self._last = (observation, decision.target)
         return decision
 
     def imagine(self, observation: Observation) -> Decision:
@@ -235,13 +235,13 @@ def _without_room(
     return replace(model, node_types=types)
 
 
-def _transition(before: Observation, decision: Decision, after: Observation) -> Transition:
+def _transition(before: Observation, proposed: Deployment, after: Observation) -> Transition:
     types = before.model.node_types
     change = kind_of_change(before.deployment, after.deployment, types)
     late = after.response_time > after.budget
     return Transition(
         observation=before,
-        proposed=decision.target,
+        proposed=proposed,
         enacted=after.deployment,
         cost=CostParts(
             violation=math.nan if math.isnan(after.response_time) else float(late),
