@@ -15,6 +15,7 @@ from aiohttp import web
 
 from weir_operator.cluster.api import (
     ATTEMPTS,
+    CONNECTIONS,
     JSON_PATCH,
     ConflictError,
     KubernetesApi,
@@ -129,6 +130,20 @@ async def test_an_object_is_read_with_the_kubeconfigs_token(connected):
     method, path, headers, _ = server.asked[0]
     assert (method, path) == ("GET", f"{PODS}/a")
     assert headers["authorization"] == "Bearer first"
+
+
+async def test_requests_of_many_at_once_share_a_few_connections(connected):
+    connections = set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        connections.add(request.transport)
+        return web.json_response({"kind": "Pod"})
+
+    async with connected(Server(answer)) as api:
+        found = await asyncio.gather(*(api.get(f"{PODS}/a") for _ in range(3 * CONNECTIONS)))
+
+    assert len(found) == 3 * CONNECTIONS
+    assert len(connections) <= CONNECTIONS
 
 
 async def test_a_list_brings_all_pages(connected):
