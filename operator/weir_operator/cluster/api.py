@@ -128,9 +128,18 @@ class KubernetesApi:
         Raises:
             PermanentError: There are no credentials, or they cannot be read.
         """
-        api = cls(_open_client, timeout=timeout)
+        api = cls.unconnected(timeout)
         await api._opened()
         return api
+
+    @classmethod
+    def unconnected(cls, timeout: float = 10.0) -> Self:
+        """Return what `connect` does, but connected by its first call, to that call's event loop.
+
+        Args:
+            timeout: Seconds for each attempt of a call.
+        """
+        return cls(_open_client, timeout=timeout)
 
     async def close(self) -> None:
         """Release the connections."""

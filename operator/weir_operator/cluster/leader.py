@@ -7,6 +7,10 @@ saw it*. The holder counts from before it asked for the renewal, stops two third
 whoever asks `check` after that is refused: a process that was stopped or hung in between steers
 nothing with a Lease that is another's by now.
 
+All of a `Leader` but `holds` and `check` belongs on an event loop of its own (`own_loop`): a
+controller that is busy renews all the same. One whose own loop hangs for good keeps the Lease too,
+until the kubelet, which asks for its health there, ends it.
+
 Time is the boot clock: it goes on while the machine sleeps, and nobody sets it.
 """
 
@@ -76,8 +80,8 @@ class LeaseSettings:
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
     duration: int = 30
-    """After which a Lease that was not renewed is free. Twice the usual: a busy Python process may
-    be slow to renew, and jobs run on while nobody steers them."""
+    """After which a Lease that was not renewed is free. Twice the usual: jobs run on while nobody
+    steers them."""
     renew_deadline: float = 20.0
     """After which a holder that could not renew stops acting: safely before `duration`."""
     retry_every: float = 3.0
@@ -131,10 +135,8 @@ class Leader:
     @property
     def holds(self) -> bool:
         """Whether this process may act."""
-        return (
-            self._renewed is not None
-            and self._clock.now() - self._renewed < self._settings.renew_deadline
-        )
+        renewed = self._renewed  # read once: another thread writes it
+        return renewed is not None and self._clock.now() - renewed < self._settings.renew_deadline
 
     def check(self) -> None:
         """Return if this process holds the Lease now.

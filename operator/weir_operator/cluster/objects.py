@@ -44,6 +44,14 @@ class ObjectApi(Protocol):
         ...
 
 
+class ClosableApi(ObjectApi, Protocol):
+    """One that holds connections."""
+
+    async def close(self) -> None:
+        """Release them, on the event loop that used them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
     """Which StreamApp."""

@@ -35,8 +35,9 @@ from weir_operator.cluster.health import (
 )
 from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
 from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.objects import Resource, collection
+from weir_operator.cluster.objects import ClosableApi, Resource, collection
 from weir_operator.cluster.office import Api, Office, PolicyCompiler, Worlds
+from weir_operator.cluster.own_loop import OwnLoop, own_loop
 from weir_operator.cluster.reconcile import Reconciler
 from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.runtime import KubernetesRuntime
@@ -66,8 +67,23 @@ class Controller:
     """One process's parts, put together."""
 
     def __init__(
-        self, api: Api, worlds: Worlds, nodes: NodeNotices, settings: ControllerSettings
+        self,
+        api: Api,
+        worlds: Worlds,
+        nodes: NodeNotices,
+        settings: ControllerSettings,
+        *,
+        lease_api: ClosableApi,
     ) -> None:
+        """Put it together.
+
+        Args:
+            api: The API server, for the event loop on which the controller runs.
+            worlds: What the loops of StreamApps stand on.
+            nodes: What is known of nodes that go.
+            settings: Of the process.
+            lease_api: The API server once more, for the loop of the Lease alone; closed at the end.
+        """
         self._settings = settings
         self._nodes = nodes
         self._crowd = Crowd()
@@ -78,7 +94,8 @@ class Controller:
         lease = LeaseSettings(
             namespace=settings.own_namespace, identity=settings.identity, name=settings.lease
         )
-        self._leader = Leader(api, lease, clock=self._boot)
+        self._lease_api = lease_api
+        self._leader = Leader(lease_api, lease, clock=self._boot)
         self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
         self._canary = Canary(api, settings.canary, clock=self._boot)
         self._compiler = PolicyCompiler()
@@ -137,16 +154,22 @@ class Controller:
             # Before anything depends on the event loop: compiling takes half of its time.
             await self._compiler.ensure(DEFAULT_POLICY, compile_default_policy)
             self._compiled = True
-            if not await _until(stop, self._leader.acquire()):
+            # However busy the controller is, the Lease is renewed; see `leader`.
+            desk = stack.enter_context(own_loop("lease"))
+            stack.push_async_callback(self._close_lease_api, desk)
+            if not await _until(stop, desk.run(self._leader.acquire())):
                 return
             # Renewed to the very end: what is let go may still have to write its status.
-            keeping = asyncio.create_task(self._leader.keep(), name="lease")
+            keeping = asyncio.create_task(desk.run(self._leader.keep()), name="lease")
             try:
                 await self._work(stop, keeping, claim_signals)
             finally:
                 keeping.cancel()
                 await asyncio.wait({keeping})
-                await self._leader.release()
+                await desk.run(self._leader.release())
+
+    async def _close_lease_api(self, desk: OwnLoop) -> None:
+        await desk.run(self._lease_api.close())
 
     async def _work(
         self, stop: asyncio.Event, keeping: asyncio.Task[None], claim_signals: Callable[[], None]
@@ -278,7 +301,9 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
 
     worlds = ClusterWorlds(runtime_for, settings.prometheus)
     try:
-        await run_controller(settings, api=api, worlds=worlds, nodes=nodes)
+        await run_controller(
+            settings, api=api, worlds=worlds, nodes=nodes, lease_api=KubernetesApi.unconnected()
+        )
     finally:
         await worlds.close()
         await api.close()
@@ -290,6 +315,7 @@ async def run_controller(
     api: Api,
     worlds: Worlds,
     nodes: NodeNotices,
+    lease_api: ClosableApi,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
@@ -305,7 +331,8 @@ async def run_controller(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
 
-    await Controller(api, worlds, nodes, settings).run(stopping, claim_signals=claim_signals)
+    controller = Controller(api, worlds, nodes, settings, lease_api=lease_api)
+    await controller.run(stopping, claim_signals=claim_signals)
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

@@ -56,6 +56,9 @@ class MemoryApi:
         place = path.removesuffix("/status")
         return self.put(place, _merged(self._find(place), body))
 
+    async def close(self) -> None:
+        """Nothing is held."""
+
     def put(self, path: str, body: Body) -> Body:
         """Store an object as somebody else would, and return it as stored."""
         self._version += 1

@@ -110,7 +110,13 @@ class RunningController:
         self._end = end
         api = await KubernetesApi.connect()
         try:
-            self.controller = Controller(api, self._worlds, NodeNotices(api), self._settings)
+            self.controller = Controller(
+                api,
+                self._worlds,
+                NodeNotices(api),
+                self._settings,
+                lease_api=KubernetesApi.unconnected(),
+            )
             await self.controller.run(stop)
         finally:
             await api.close()

@@ -56,7 +56,13 @@ async def test_a_controller_is_not_ready_before_its_policy_is_compiled(settings,
     monkeypatch.setattr(process, "compile_default_policy", compile_slowly)
     api, stop = MemoryApi(), asyncio.Event()
     api.away = True  # it never gets the Lease: it is ready to stand by
-    controller = Controller(api, None, NodeNotices(api), settings)  # type: ignore[arg-type]
+    controller = Controller(
+        api,
+        None,  # type: ignore[arg-type]
+        NodeNotices(api),
+        settings,
+        lease_api=api,
+    )
     running = asyncio.create_task(controller.run(stop))
     try:
         assert await asyncio.to_thread(begun.wait, 30.0)
