@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from weir_cli.options import read_seconds
 from weir_cli.reports import write_report
 from weir_cli.what_if import WhatIf, apply_all, read_what_ifs
 from weir_operator.faces import frontier_words, wording
 from weir_operator.faces.frontier_page import render_frontier_page
-from weir_operator.streamapp.quantities import Duration
 from weir_policies import registry
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
@@ -124,14 +124,7 @@ def _read_bounds(text: str | None, experiment: Experiment) -> tuple[float, ...]:
     """
     if text is None:
         return default_bounds(experiment)
-    bounds = set()
-    for each in text.split(","):
-        try:
-            bounds.add(Duration(each.strip()).seconds)
-        except ValueError as error:
-            expected = f"--bounds: expected {Duration.expected}, got {each!r}"
-            raise ExperimentError((f"{expected}; write 50ms,100ms",)) from error
-    return tuple(sorted(bounds))
+    return tuple(sorted({read_seconds(each, "--bounds") for each in text.split(",")}))
 
 
 def _read_shares(text: str) -> tuple[float, ...]:

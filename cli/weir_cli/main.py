@@ -49,6 +49,10 @@ COMMANDS = {
         "weir_cli.compare:compare",
         "Run experiments with several policies and seeds in parallel, side by side.",
     ),
+    "tune": (
+        "weir_cli.tune:tune",
+        "Find the weights and latency budgets that keep an objective for the least money.",
+    ),
     "frontier": (
         "weir_cli.frontier:frontier",
         "Price objectives: cost against the response-time bound and against allowed violations.",

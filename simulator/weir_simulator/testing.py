@@ -1,4 +1,4 @@
-"""Builders for tests: an experiment, and runs and prices of it that were never simulated."""
+"""Builders for tests: an experiment, and runs, prices and tunings that were never simulated."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ import numpy as np
 
 from weir_simulator.compare import FinishedRun, PlannedRun
 from weir_simulator.comparison import estimate
-from weir_simulator.experiment import Experiment, NodeType, Objective, Operator, TraceSource
+from weir_simulator.experiment import (
+    Experiment,
+    NodeType,
+    Objective,
+    Operator,
+    TraceSource,
+    Weights,
+)
 from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
 from weir_simulator.run import Result
 from weir_simulator.trace_synthesis import TraceKind
+from weir_simulator.tuning.order import (
+    Estimate,
+    Evaluation,
+    Point,
+    Prediction,
+    TuningOrder,
+    TuningResult,
+)
 
 
 def an_experiment(**fields: Any) -> Experiment:  # Any: whatever field of an experiment
@@ -122,4 +137,58 @@ def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
         points=price_objectives(candidates, bounds, allowed, (12.0, 0.0, 0.0)),
         candidates=candidates,
         refusals=(),
+    )
+
+
+def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningOrder, TuningResult]:
+    """Return an order and what might have come of it: three evaluations, one of them short.
+
+    Args:
+        better: Whether the best is surely better than what was in force.
+        keeps: Whether anything keeps the constraints.
+    """
+    before = Point(weights=Weights(), budgets={"op": 0.05})
+    best = Point(weights=Weights(violations=0.2), budgets={"op": 0.04})
+    order = TuningOrder(experiment=an_experiment(), algorithm="random", incumbent=before)
+    evaluations = [
+        Evaluation(
+            number=number,
+            origin=origin,
+            point=point,
+            fidelity=fidelity,
+            slots=round(1000 * fidelity),
+            money=money,
+            violations=violations,
+            reconfigurations=0.02,
+            feasible=keeps and violations <= 0.05,
+        )
+        for number, (origin, point, fidelity, money, violations) in enumerate(
+            [
+                ("start", before, 1.0, 4.0, 0.01),
+                ("random", best, 0.1, 2.5, 0.2),
+                ("random", best, 1.0, 3.0, 0.04),
+            ]
+        )
+    ]
+    return order, TuningResult(
+        algorithm="random",
+        best=best,
+        prediction=_a_prediction(money=3.0, violations=0.04 if keeps else 0.2),
+        feasible=keeps,
+        incumbent=before,
+        incumbent_prediction=_a_prediction(money=4.0, violations=0.01),
+        better=better and keeps,
+        certainty=0.99 if better else 0.6,
+        evaluations=tuple(evaluations),
+        simulated_slots=2100,
+        seconds=12.0,
+        ended="finished",
+    )
+
+
+def _a_prediction(*, money: float, violations: float) -> Prediction:
+    return Prediction(
+        money=Estimate(mean=money, standard_error=0.1),
+        violations=Estimate(mean=violations, standard_error=0.002),
+        reconfigurations=Estimate(mean=0.02, standard_error=0.0),
     )

@@ -1,0 +1,183 @@
+"""`weir tune`: weights and latency budgets that keep the objective for the least money."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from weir_cli.options import read_seconds
+from weir_cli.reports import write_report
+from weir_operator.faces import tuning_words
+from weir_operator.faces.tuning_page import render_tuning_page
+from weir_simulator.beliefs import true_models
+from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment import Experiment
+from weir_simulator.experiment_files import load_experiment
+from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.section import MOST_SEED
+from weir_simulator.tuning.order import (
+    Algorithm,
+    Constraints,
+    Evaluation,
+    Point,
+    TuningOrder,
+    TuningResult,
+    apply_point,
+    share_of_restarts,
+    write_document,
+)
+
+DEFAULT_OUT = Path(".weir/tuning")
+TUNED = "tuned.yaml"
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(help="Experiment to tune.", metavar="FILE")],
+    algorithm: Annotated[
+        str, typer.Option(help=f"How to search: {', '.join(get_args(Algorithm))}.")
+    ] = "joint",
+    evaluations: Annotated[
+        int, typer.Option(help="Simulations at most, counted in full ones.", min=1, max=100_000)
+    ] = 25,
+    seed: Annotated[
+        int, typer.Option(help="Decides what the search draws.", min=0, max=MOST_SEED // 2)
+    ] = 1,
+    slots: Annotated[
+        int | None, typer.Option(help="Slots of a full simulation. Default: the trace.", min=1)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes. Default: one per processor.", min=1, max=1000)
+    ] = None,
+    violations: Annotated[
+        float, typer.Option(help="Percent of slots that may miss the bound.", min=0, max=100)
+    ] = 5.0,
+    restarts: Annotated[
+        float | None,
+        typer.Option(help="Restarts a day at most. Default: in a tenth of the slots.", min=0),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="End after this time, such as 10m, with the best so far.")
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="Folder to keep every simulation in, and resume from.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report and the result.")] = DEFAULT_OUT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Find the weights and latency budgets that keep an objective for the least money.
+
+    Ctrl-C ends the search and keeps the best so far.
+    """
+    experiment = load_experiment(file)
+    order = TuningOrder(
+        experiment=experiment,
+        constraints=_constrain(experiment, violations, restarts),
+        algorithm=_read_algorithm(algorithm),
+        evaluations=evaluations,
+        slots=slots,
+        seed=seed,
+        workers=workers,
+        deadline=None if deadline is None else read_seconds(deadline, "--deadline"),
+        incumbent=point_in_force(experiment),
+    )
+    result = _search(order, study)
+    tuned = out / TUNED
+    write_experiment(
+        apply_point(experiment, result.best),
+        tuned,
+        remarks=(f"{file.name} with the weights and budgets that weir tune found.",),
+    )
+    report = write_report(out, render_tuning_page(file.stem, order, result))
+    if as_json:
+        typer.echo(write_document(result))
+        return
+    Console().print(_table(order, result))
+    typer.echo(tuning_words.verdict(order, result))
+    typer.echo(tuned)
+    typer.echo(report)
+
+
+def point_in_force(experiment: Experiment) -> Point:
+    """Return the weights and budgets that an experiment runs with as it is."""
+    budgets = experiment.share_bound(experiment.policy.name, true_models(experiment))
+    return Point(weights=experiment.weights, budgets=budgets)
+
+
+def _read_algorithm(text: str) -> Algorithm:
+    """Return the algorithm of this name.
+
+    Raises:
+        ExperimentError: There is none.
+    """
+    known: tuple[Algorithm, ...] = get_args(Algorithm)
+    for name in known:
+        if name == text:
+            return name
+    raise ExperimentError(
+        (f"--algorithm: expected one of {', '.join(known)}, got {text!r}; choose one of those",)
+    )
+
+
+def _constrain(experiment: Experiment, violations: float, restarts: float | None) -> Constraints:
+    """Return the constraints; violations are in percent, restarts per day."""
+    if restarts is None:
+        return Constraints(max_violations=violations / 100)
+    return Constraints(
+        max_violations=violations / 100,
+        max_reconfigurations=share_of_restarts(restarts, experiment.slot),
+    )
+
+
+def _search(order: TuningOrder, study: Path | None) -> TuningResult:
+    """Tune behind a progress bar on stderr that says the best so far."""
+    # Imported here: a file with a mistake is refused before the simulator is compiled.
+    from weir_simulator.tuning.tune import tune as find_best
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    seen: list[Evaluation] = []
+    with Progress(*columns, console=Console(stderr=True)) as progress, _stop_at_ctrl_c() as stop:
+        task = progress.add_task("Searching", total=order.evaluations)
+
+        def show(evaluation: Evaluation) -> None:
+            seen.append(evaluation)
+            words = tuning_words.best_so_far(order, seen)
+            progress.update(task, advance=evaluation.fidelity, description=words)
+
+        result = find_best(order, on_evaluation=show, should_stop=stop.is_set, study=study)
+        progress.update(task, completed=order.evaluations, description="Searched")
+    return result
+
+
+@contextmanager
+def _stop_at_ctrl_c() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into an event; the second one ends the program as usual."""
+    stop = threading.Event()
+
+    def note(*_: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _table(order: TuningOrder, result: TuningResult) -> Table:
+    table = Table(title="tuned", title_justify="left", title_style="bold", box=None)
+    table.add_column("")
+    for column in ("before", "tuned", "allowed"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in (*tuning_words.outcomes(order, result), *tuning_words.settings(result)):
+        table.add_row(row.label, row.before, row.after, row.allowed)
+    return table

@@ -1,0 +1,124 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from weir_cli.main import app
+from weir_simulator.experiment_files import load_experiment
+
+EXPERIMENT = """\
+operators: [{name: op, serviceRate: 180, scv: 0.5, maxReplicas: 5}]
+nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, {name: t2, speedup: 0.7, price: 0.7}]
+objective: {responseTime: 50ms}
+trace: {kind: taxi, slots: 200}
+policy: {name: ql-pds}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def weir(*arguments):
+    return CliRunner().invoke(
+        app, ["tune", *map(str, arguments), "--algorithm", "random", "--workers", "1"]
+    )
+
+
+def test_the_result_is_an_experiment_a_report_and_a_verdict(experiment, tmp_path):
+    out = tmp_path / "out"
+
+    result = weir(
+        experiment, "--evaluations", 2, "--violations", 100, "--restarts", 1440, "--out", out
+    )
+
+    assert result.exit_code == 0, result.output
+    *_, tuned, report = result.stdout.splitlines()
+    assert (tuned, report) == (str(out / "tuned.yaml"), str(out / "report.html"))
+    assert "etter than before" in result.stdout
+    found = load_experiment(out / "tuned.yaml")
+    assert found.operators[0].budget is not None
+    assert "<h1>Tuning</h1>" in (out / "report.html").read_text()
+
+
+def test_the_json_is_the_whole_result(experiment, tmp_path):
+    result = weir(experiment, "--evaluations", 2, "--out", tmp_path, "--json")
+
+    whole = json.loads(result.stdout)
+    assert len(whole["evaluations"]) == 2
+    assert whole["best"]["budgets"].keys() == {"op"}
+    # What is in force is what the file says, not the naive baseline.
+    assert whole["incumbent"]["weights"]["violations"] == 0.6
+
+
+def test_a_study_is_resumed(experiment, tmp_path):
+    study = tmp_path / "study"
+    weir(experiment, "--evaluations", 2, "--study", study, "--out", tmp_path)
+    first = sorted((study / "evaluations").iterdir())
+    written = [path.stat().st_mtime_ns for path in first]
+
+    result = weir(experiment, "--evaluations", 3, "--study", study, "--out", tmp_path, "--json")
+
+    assert len(json.loads(result.stdout)["evaluations"]) == 3
+    assert [path.stat().st_mtime_ns for path in first] == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--deadline", "soon"], "--deadline: expected"),
+        (["--slots", "201"], "Expected at most 200 slots per evaluation"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(experiment, tmp_path, arguments, sentence):
+    result = weir(experiment, *arguments, "--out", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_algorithm_is_refused_with_those_that_exist(experiment, tmp_path):
+    result = CliRunner().invoke(app, ["tune", str(experiment), "--algorithm", "luck"])
+
+    assert result.exit_code == 1
+    assert "--algorithm: expected one of joint, " in result.stderr
+
+
+def test_ctrl_c_keeps_the_best_so_far(experiment, tmp_path):
+    study = tmp_path / "study"
+    command = [
+        sys.executable, "-m", "weir_cli.main", "tune", str(experiment), "--algorithm", "random",
+        "--workers", "1", "--evaluations", "100000", "--study", str(study), "--json",
+        "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(study / "evaluations" / "00002.json", process)
+
+        os.kill(process.pid, signal.SIGINT)
+
+        stdout, stderr = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, stderr
+    result = json.loads(stdout)
+    assert result["ended"] == "stopped"
+    assert 3 <= len(result["evaluations"]) < 100_000
+    assert (tmp_path / "out" / "tuned.yaml").exists()
+
+
+def _wait_for(path, process):
+    """Look until a file is there; fails where the process ends before."""
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
