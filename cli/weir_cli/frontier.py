@@ -40,7 +40,7 @@ def frontier(
     bounds: Annotated[
         str | None,
         typer.Option(
-            help="Response times, with commas between. Default: half the file's to three times it.",
+            help="Response times, with commas between. Default: a quarter to 2.5 times the file's.",
             metavar="50ms,100ms,...",
         ),
     ] = None,
@@ -182,9 +182,7 @@ def _table(world: str, found: Frontier) -> Table:
     for bound in found.order.bounds:
         cells = [_cell(found.at(bound, share)) for share in found.order.allowed]
         table.add_row(wording.seconds(bound), *cells)
-    table.caption = (
-        f"price per hour by {found.order.policy}, response times missed so often at most"
-    )
+    table.caption = f"price per hour, by {found.order.policy}"
     table.caption_justify = "left"
     return table
 

@@ -29,8 +29,9 @@ from weir_simulator.what_if import with_bound, with_emphasis
 EMPHASES = (0.1, 0.3, 1.0, 3.0)
 """Factors of the weight of violations that candidates are made with: a policy that minimises cost
 misses more where misses weigh less, and that is what a loose objective can sell."""
-BOUNDS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-"""Parts of the experiment's own bound that are priced where none are named."""
+BOUNDS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.5)
+"""Parts of the experiment's own bound that are priced where none are named; prices rise where the
+bound comes near to the service times."""
 DAY = 86_400.0
 """Seconds."""
 

@@ -139,4 +139,4 @@ def test_a_candidate_refused_with_one_seed_is_left_out(monkeypatch):
 
 
 def test_bounds_around_the_experiments_own_are_round():
-    assert default_bounds(an_experiment()) == (0.025, 0.0375, 0.05, 0.075, 0.1, 0.15)
+    assert default_bounds(an_experiment()) == (0.0125, 0.025, 0.0375, 0.05, 0.075, 0.125)
