@@ -8,29 +8,27 @@ What may be asked again is asked again, with growing pauses or after the server'
 throttling always, other troubles only where the same request twice does no more than once. Whoever
 creates an object therefore names it, and takes a `ConflictError` for "it is there".
 
-Does not watch: kopf does, and what steers is level-based.
+What steers is level-based; a watch (`stream`) only tells when to look, see `changes`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
-from kubernetes.aio import config as kubernetes_config
 from pydantic_core import from_json
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
+from weir_operator.cluster.api_requests import Body as Body
+from weir_operator.cluster.api_requests import Request, exchange, open_client
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-
-Body: TypeAlias = dict[str, Any]
-"""An object of the API server, as plain JSON values."""
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -42,10 +40,6 @@ LONGEST_PAUSE = 10.0
 """Seconds; a server that asks for a longer pause is told of to the caller instead."""
 PAGE = 500
 """Objects per answer of a list, as kubectl asks for them."""
-
-CONNECTIONS = 16
-"""To the API server at once. Each costs 0.8 MiB while it is kept, most of it buffers of TLS;
-whoever comes when all are busy waits for one."""
 
 
 class NotFoundError(PermanentError):
@@ -62,22 +56,6 @@ class RefusedByKubernetesError(PermanentError):
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
         self.status = status
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Request:
-    """What is asked."""
-
-    method: str
-    path: str
-    body: Body | Sequence[Body] | None = None
-    query: tuple[tuple[str, str], ...] = ()
-    content_type: str = "application/json"
-    repeatable: bool = True
-    """Whether sending it twice does no more than sending it once."""
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +117,7 @@ class KubernetesApi:
         Args:
             timeout: Seconds for each attempt of a call.
         """
-        return cls(_open_client, timeout=timeout)
+        return cls(open_client, timeout=timeout)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -149,7 +127,7 @@ class KubernetesApi:
 
     async def get(self, path: str) -> Body:
         """Return the object at `path`."""
-        return await self._ask(_Request(method="GET", path=path))
+        return await self._ask(Request(method="GET", path=path))
 
     async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         """Return the objects of the collection at `path`, all pages of it.
@@ -165,18 +143,44 @@ class KubernetesApi:
         token = ""
         while True:
             page = (("continue", token),) if token else ()
-            answer = await self._ask(_Request(method="GET", path=path, query=(*query, *page)))
+            answer = await self._ask(Request(method="GET", path=path, query=(*query, *page)))
             found += answer["items"]
             token = answer.get("metadata", {}).get("continue") or ""
             if not token:
                 return tuple(found)
+
+    async def newest(self, path: str, labels: str = "") -> str:
+        """Return the resourceVersion from which a watch of the collection at `path` may begin."""
+        query = (("limit", "1"), ("labelSelector", labels))
+        answer = await self._ask(Request(method="GET", path=path, query=query))
+        return str(answer["metadata"]["resourceVersion"])
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
+    ) -> AsyncIterator[AsyncIterable[bytes]]:
+        """Open an answer that goes on, for `lasts` seconds at most; yields its lines.
+
+        Not asked again: only who reads knows from where to go on.
+        """
+        request = Request(method="GET", path=path, query=tuple(query.items()), accept=accept)
+        try:
+            answer = await exchange(await self._opened(), request, timeout=lasts)
+            async with answer.response:
+                if answer.status != HTTPStatus.OK:
+                    content = (await answer.read()).decode()
+                    raise _error_of(request, _Answer(answer.status, content, None))
+                yield answer.response.content
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            cause = str(error) or type(error).__name__
+            raise TemporaryError(f"The answer to {request} ended early: {cause}") from error
 
     async def create(self, path: str, body: Body) -> Body:
         """Make an object in the collection at `path`, return it as it was stored.
 
         Not sent twice after a lost answer: it may have been made, and the next look tells.
         """
-        return await self._ask(_Request(method="POST", path=path, body=body, repeatable=False))
+        return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 
     async def apply(self, path: str, body: Body, manager: str = "weir") -> Body:
         """Make or change the object at `path` so that the fields of `body` hold.
@@ -185,7 +189,7 @@ class KubernetesApi:
         and those of others are left alone.
         """
         return await self._ask(
-            _Request(
+            Request(
                 method="PATCH",
                 path=path,
                 body=body,
@@ -199,7 +203,7 @@ class KubernetesApi:
     ) -> Body:
         """Change the object at `path`; a `resourceVersion` in a merge patch must still stand."""
         return await self._ask(
-            _Request(
+            Request(
                 method="PATCH",
                 path=path,
                 body=body,
@@ -210,7 +214,7 @@ class KubernetesApi:
 
     async def replace(self, path: str, body: Body) -> Body:
         """Put `body` in the place of the object at `path`, if its resourceVersion still stands."""
-        return await self._ask(_Request(method="PUT", path=path, body=body))
+        return await self._ask(Request(method="PUT", path=path, body=body))
 
     async def delete(
         self,
@@ -233,11 +237,11 @@ class KubernetesApi:
         if uid is not None:
             options["preconditions"] = {"uid": uid}
         try:
-            await self._answered(_Request(method="DELETE", path=path, body=options))
+            await self._answered(Request(method="DELETE", path=path, body=options))
         except NotFoundError:
             return
 
-    async def _ask(self, request: _Request) -> Body:
+    async def _ask(self, request: Request) -> Body:
         answer = await self._answered(request)
         found = _json(answer.content)
         if not isinstance(found, dict):
@@ -247,7 +251,7 @@ class KubernetesApi:
             )
         return found
 
-    async def _answered(self, request: _Request) -> _Answer:
+    async def _answered(self, request: Request) -> _Answer:
         """Return the first answer that is neither an error nor worth another attempt."""
 
         async def attempt() -> _Answer:
@@ -270,7 +274,7 @@ class KubernetesApi:
             raise _error_of(request, answer)
         return answer
 
-    async def _send(self, request: _Request) -> _Answer:
+    async def _send(self, request: Request) -> _Answer:
         """Send one request; where the credentials are no longer taken, again with fresh ones."""
         client = await self._opened()
         answer = await self._send_by(client, request)
@@ -278,22 +282,9 @@ class KubernetesApi:
             return answer
         return await self._send_by(await self._opened(instead_of=client), request)
 
-    async def _send_by(self, client: kubernetes_client.ApiClient, request: _Request) -> _Answer:
+    async def _send_by(self, client: kubernetes_client.ApiClient, request: Request) -> _Answer:
         try:
-            method, url, headers, _, _ = await client.param_serialize(
-                request.method,
-                request.path,
-                query_params=list(request.query),
-                header_params={"Accept": "application/json", "Content-Type": request.content_type},
-                auth_settings=["BearerToken"],
-            )
-            response = await client.rest_client.request(
-                method,
-                url,
-                headers=headers,
-                body=request.body,
-                _request_timeout=aiohttp.ClientTimeout(total=self._timeout),
-            )
+            response = await exchange(client, request, timeout=self._timeout)
             content = (await response.read()).decode()
         except TimeoutError:
             return _Answer(0, f"no answer within {self._timeout:g} s", None)
@@ -320,24 +311,6 @@ class KubernetesApi:
             await client.close()
 
 
-async def _open_client() -> kubernetes_client.ApiClient:
-    configuration = kubernetes_client.Configuration()
-    try:
-        if os.environ.get("KUBERNETES_SERVICE_HOST"):
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
-        else:
-            await kubernetes_config.load_kube_config(
-                client_configuration=configuration, persist_config=False
-            )
-    except (kubernetes_config.ConfigException, OSError) as error:
-        raise PermanentError(
-            f"Expected a pod's service account or a kubeconfig, got: {error};"
-            " run in a cluster, or set KUBECONFIG"
-        ) from error
-    configuration.connection_pool_maxsize = CONNECTIONS
-    return kubernetes_client.ApiClient(configuration)
-
-
 def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
     """Return whether the same request may be sent again, and to some purpose."""
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -358,7 +331,7 @@ def _pause(state: RetryCallState) -> float:
     return (asked or 0.0) + wait_random_exponential(multiplier=0.2, max=5.0)(state)
 
 
-def _error_of(request: _Request, answer: _Answer) -> WeirError:
+def _error_of(request: Request, answer: _Answer) -> WeirError:
     if answer.status == 0:
         return TemporaryError(f"The API server cannot be reached for {request}: {answer.content}")
     sentence = f"The API server refused {request} ({answer.status}): {_message(answer.content)}"

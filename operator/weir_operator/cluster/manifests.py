@@ -34,7 +34,7 @@ CONTROLLER_RULES: Sequence[Body] = (
     {
         "apiGroups": [""],
         "resources": ["pods"],
-        "verbs": ["get", "list", "patch", "delete"],
+        "verbs": ["get", "list", "watch", "patch", "delete"],
     },
     {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
     {
@@ -51,7 +51,7 @@ CONTROLLER_RULES: Sequence[Body] = (
     {
         "apiGroups": ["apps"],
         "resources": ["deployments", "replicasets"],
-        "verbs": ["get", "list", "create", "patch", "delete"],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
     },
     {
         "apiGroups": ["rbac.authorization.k8s.io"],

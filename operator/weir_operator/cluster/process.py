@@ -24,6 +24,7 @@ import structlog
 from weir_operator.clock import SystemClock
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.canary import Canary
+from weir_operator.cluster.changes import Changes
 from weir_operator.cluster.crowd import Crowd
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.handlers import build_registry, operator_settings
@@ -74,6 +75,7 @@ class Controller:
         settings: ControllerSettings,
         *,
         lease_api: ClosableApi,
+        changes: Changes | None = None,
     ) -> None:
         """Put it together.
 
@@ -83,9 +85,11 @@ class Controller:
             nodes: What is known of nodes that go.
             settings: Of the process.
             lease_api: The API server once more, for the loop of the Lease alone; closed at the end.
+            changes: Watched while it leads; `None` where Flink is not on the API server.
         """
         self._settings = settings
         self._nodes = nodes
+        self._changes = changes
         self._crowd = Crowd()
         self._api = api
         self._boot = BootClock()
@@ -176,16 +180,16 @@ class Controller:
     ) -> None:
         self._working = True
         ending = asyncio.Event()
-        tasks = {
-            asyncio.create_task(work, name=name)
-            for name, work in {
-                "events": self._events.run(),
-                "canary": self._canary.run(),
-                "lists": self._list_for_ever(),
-                "nodes": self._crowd.watch(self._nodes, self._boot),
-                "watchdog": watch_over(self._pulse, self._settings.limits, clock=self._boot),
-            }.items()
+        works = {
+            "events": self._events.run(),
+            "canary": self._canary.run(),
+            "lists": self._list_for_ever(),
+            "nodes": self._crowd.watch(self._nodes, self._boot),
+            "watchdog": watch_over(self._pulse, self._settings.limits, clock=self._boot),
         }
+        if self._changes is not None:
+            works["changes"] = self._changes.watch()
+        tasks = {asyncio.create_task(work, name=name) for name, work in works.items()}
         watching = asyncio.create_task(self._watch(ending), name="kopf")
         stopping = asyncio.create_task(stop.wait())
         claiming = asyncio.create_task(self._claim_again(claim_signals))
@@ -289,6 +293,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
     """
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
+    changes = Changes(api, settings.namespaces)
 
     def runtime_for(app: StreamApp, resource: Resource) -> KubernetesRuntime:
         return KubernetesRuntime.of(
@@ -296,13 +301,19 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             uid=resource.uid,
             api=api,
             nodes=nodes,
+            changes=changes,
             controller_namespace=settings.own_namespace,
         )
 
     worlds = ClusterWorlds(runtime_for, settings.prometheus)
     try:
         await run_controller(
-            settings, api=api, worlds=worlds, nodes=nodes, lease_api=KubernetesApi.unconnected()
+            settings,
+            api=api,
+            worlds=worlds,
+            nodes=nodes,
+            lease_api=KubernetesApi.unconnected(),
+            changes=changes,
         )
     finally:
         await worlds.close()
@@ -316,6 +327,7 @@ async def run_controller(
     worlds: Worlds,
     nodes: NodeNotices,
     lease_api: ClosableApi,
+    changes: Changes | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
@@ -331,7 +343,7 @@ async def run_controller(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
 
-    controller = Controller(api, worlds, nodes, settings, lease_api=lease_api)
+    controller = Controller(api, worlds, nodes, settings, lease_api=lease_api, changes=changes)
     await controller.run(stopping, claim_signals=claim_signals)
 
 

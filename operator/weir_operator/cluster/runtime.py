@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 from weir_operator.cluster.api import KubernetesApi
+from weir_operator.cluster.changes import Changes, Mark
 from weir_operator.cluster.flink_pods import FlinkPods
 from weir_operator.cluster.manifests_flink import JAR_ID
 from weir_operator.cluster.nodes import NodeNotices
@@ -34,18 +36,44 @@ FRESH_FOR = 0.25
 """Seconds for which a list of pods serves: the engine asks twenty times a second."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """TaskManagers as they were listed, and what they were taken from."""
+
+    replicas: tuple[Replica, ...]
+    time: float
+    mark: Mark | None
+    going: Mapping[str, str]
+    pods: FlinkPods
+
+
 class KubernetesRuntime:
     """The `Runtime` of one StreamApp on a cluster; making one touches nothing."""
 
-    def __init__(self, api: KubernetesApi, pods: FlinkPods, nodes: NodeNotices) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        pods: FlinkPods,
+        nodes: NodeNotices,
+        changes: Changes | None = None,
+    ) -> None:
+        """Take over what is known.
+
+        Args:
+            api: The cluster.
+            pods: What the StreamApp's pods are made of.
+            nodes: What is known of nodes that go; one for all StreamApps.
+            changes: When to look again, also for all; `None` looks every time.
+        """
+        self._nodes = nodes
         self._given = self._pods = pods
         self._used: Revision | None = None
-        self._objects = AppObjects(api, pods)
+        self._objects = AppObjects(api, pods, changes)
         self._job_manager = JobManagerPod(self._objects, pods)
         self._task_managers = TaskManagerPods(self._objects, nodes)
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
-        self._seen: tuple[float, tuple[Replica, ...]] | None = None
+        self._seen: _Seen | None = None
 
     @classmethod
     def of(
@@ -55,6 +83,7 @@ class KubernetesRuntime:
         uid: str,
         api: KubernetesApi,
         nodes: NodeNotices,
+        changes: Changes,
         controller_namespace: str,
     ) -> Self:
         """Return the runtime of a StreamApp.
@@ -64,13 +93,14 @@ class KubernetesRuntime:
             uid: Of the StreamApp, which owns everything that is made.
             api: The cluster.
             nodes: What is known of nodes that go; one for all StreamApps.
+            changes: When to look at objects again; one for all, too.
             controller_namespace: Where the controller runs.
 
         Raises:
             PermanentError: The manifest names no image.
         """
         pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace)
-        return cls(api, pods, nodes)
+        return cls(api, pods, nodes, changes)
 
     @property
     def rest_url(self) -> str:
@@ -104,9 +134,20 @@ class KubernetesRuntime:
     async def replicas(self) -> tuple[Replica, ...]:
         """Return the TaskManagers that are alive or about to be, ordered by id."""
         now = asyncio.get_running_loop().time()
-        if self._seen is None or now - self._seen[0] >= FRESH_FOR:
-            self._seen = (now, await self._task_managers.replicas(self._pods))
-        return self._seen[1]
+        seen, pods = self._seen, self._pods
+        if seen is not None and now - seen.time < FRESH_FOR:
+            return seen.replicas
+        mark, going = self._objects.mark(), await self._nodes.going()
+        if (
+            seen is None
+            or mark is None
+            or (seen.mark, seen.going) != (mark, going)
+            or (seen.pods is not pods)
+        ):
+            replicas = await self._task_managers.replicas(pods)
+            seen = _Seen(replicas=replicas, time=now, mark=mark, going=going, pods=pods)
+            self._seen = seen
+        return seen.replicas
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one TaskManager per spec, return their ids; does not wait for registration.

@@ -6,6 +6,7 @@ import asyncio
 
 from weir_operator.cluster import manifests
 from weir_operator.cluster.api import Body
+from weir_operator.cluster.changes import Mark
 from weir_operator.cluster.flink_pods import APP, REVISION, FlinkPods
 from weir_operator.cluster.manifests_flink import (
     METRICS_PORT,
@@ -37,6 +38,7 @@ class JobManagerPod:
         self._address = f"{pods.job_manager}.{pods.namespace}.svc"
         self._applied: FlinkPods | None = None
         self._session: str | None = None
+        self._found: tuple[Mark, FlinkPods] | None = None
 
     @property
     def rest_url(self) -> str:
@@ -59,6 +61,10 @@ class JobManagerPod:
             PodsPendingError: Its pod does not come to run.
             PermanentError: The cluster refuses an object.
         """
+        mark = self._objects.mark()
+        if self._found is not None and self._found[0] == mark and self._found[1] is pods:
+            await self._wait_for_answer(pods)
+            return False
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             _check_owner(found, pods)
@@ -73,7 +79,9 @@ class JobManagerPod:
                 await self._wait_for_rollout(pods)
             self._applied = pods
         await self._wait_for_answer(pods)
-        return afresh or await self._lost_its_session(pods)
+        lost = afresh or await self._lost_its_session(pods)
+        self._found = None if mark is None else (mark, pods)
+        return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
         """Apply what the Deployment stands on, and learn the Service's address."""

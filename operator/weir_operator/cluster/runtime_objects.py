@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping
 
 from weir_operator.cluster.api import Body, KubernetesApi, NotFoundError
+from weir_operator.cluster.changes import Changes, Mark
 from weir_operator.cluster.flink_pods import APP, MANAGED_BY, FlinkPods
+from weir_operator.cluster.objects import Key
 from weir_operator.errors import TemporaryError
 
 _PLURALS: Mapping[str, str] = {
@@ -27,11 +29,17 @@ _POLL = 0.25  # seconds between two looks at what goes
 class AppObjects:
     """The objects of one StreamApp in its namespace."""
 
-    def __init__(self, api: KubernetesApi, pods: FlinkPods) -> None:
+    def __init__(self, api: KubernetesApi, pods: FlinkPods, changes: Changes | None = None) -> None:
         self.api = api
+        self._changes = changes
+        self._key = Key(pods.namespace, pods.name)
         self._namespace = pods.namespace
         self._selector = {APP: pods.name, MANAGED_BY: "weir"}
         self._recovery = {"app": pods.cluster_id, "type": "flink-native-kubernetes"}
+
+    def mark(self) -> Mark | None:
+        """Return what differs once a pod or Deployment has changed; `None` where unknown."""
+        return None if self._changes is None else self._changes.mark(self._key)
 
     def path(self, kind: str, name: str = "", *, group: str = "v1") -> str:
         """Return where a kind's collection is, or one object of it."""

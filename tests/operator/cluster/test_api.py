@@ -15,13 +15,13 @@ from aiohttp import web
 
 from weir_operator.cluster.api import (
     ATTEMPTS,
-    CONNECTIONS,
     JSON_PATCH,
     ConflictError,
     KubernetesApi,
     NotFoundError,
     RefusedByKubernetesError,
 )
+from weir_operator.cluster.api_requests import CONNECTIONS
 from weir_operator.errors import PermanentError, TemporaryError
 
 PODS = "/api/v1/namespaces/streams/pods"
@@ -320,3 +320,53 @@ async def test_without_credentials_the_remedy_is_named(monkeypatch, tmp_path):
 
     with pytest.raises(PermanentError, match="set KUBECONFIG"):
         await KubernetesApi.connect()
+
+
+def tells(*lines: str, then: Answer | None = None) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(f"{line}\n".encode())
+        return response if then is None else await then(request)
+
+    return answer
+
+
+async def read(api: KubernetesApi, *, lasts: float = 5.0) -> list[str]:
+    query = {"watch": "true"}
+    async with api.stream(PODS, query, accept="application/json", lasts=lasts) as lines:
+        return [line.decode().strip() async for line in lines]
+
+
+async def test_an_answer_that_goes_on_is_read_line_by_line(connected):
+    server = Server(tells("one", "two"))
+
+    async with connected(server) as api:
+        found = await read(api)
+
+    assert found == ["one", "two"]
+    assert server.asked[0][1] == f"{PODS}?watch=true"
+
+
+@pytest.mark.parametrize("end", [hangs, hangs_up])
+async def test_an_answer_that_breaks_off_or_outlasts_its_time_is_told(connected, end):
+    async with connected(Server(tells("one", then=end))) as api:
+        with pytest.raises(TemporaryError, match="ended early"):
+            await read(api, lasts=0.3)
+
+
+async def test_a_watch_that_is_forbidden_is_refused(connected):
+    async with connected(Server(answers(403))) as api:
+        with pytest.raises(RefusedByKubernetesError, match="because"):
+            await read(api)
+
+
+async def test_where_a_watch_may_begin_is_asked_for_one_object(connected):
+    server = Server(answers(200, {"items": [], "metadata": {"resourceVersion": "42"}}))
+
+    async with connected(server) as api:
+        version = await api.newest(PODS, "a=b")
+
+    assert version == "42"
+    assert server.asked[0][1] == f"{PODS}?limit=1&labelSelector=a%3Db"

@@ -21,7 +21,7 @@ reads one. */}}
 # Flink's pods. Their ReplicaSets make them; Weir resizes, marks and removes.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, patch, delete]
+  verbs: [get, list, watch, patch, delete]
 - apiGroups: [""]
   resources: [pods/resize]
   verbs: [patch]
@@ -34,7 +34,7 @@ reads one. */}}
   verbs: [get, list, watch, create, update, patch, delete]
 - apiGroups: [apps]
   resources: [deployments, replicasets]
-  verbs: [get, list, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, create, patch, delete]

@@ -1,0 +1,88 @@
+"""How one request to the API server is carried: by the `kubernetes` package's own client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client.rest import RESTResponse
+
+from weir_operator.errors import PermanentError
+
+Body: TypeAlias = dict[str, Any]
+"""An object of the API server, as plain JSON values."""
+
+CONNECTIONS = 16
+"""To the API server at once. Each costs 0.8 MiB while it is kept, most of it buffers of TLS;
+whoever comes when all are busy waits for one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What is asked."""
+
+    method: str
+    path: str
+    body: Body | Sequence[Body] | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    repeatable: bool = True
+    """Whether sending it twice does no more than sending it once."""
+
+    def __str__(self) -> str:
+        """Return how errors name it."""
+        return f"{self.method} {self.path}"
+
+
+async def open_client() -> kubernetes_client.ApiClient:
+    """Return a client of the cluster that this process runs in, else that `KUBECONFIG` names.
+
+    Raises:
+        PermanentError: There are no credentials, or they cannot be read.
+    """
+    configuration = kubernetes_client.Configuration()
+    try:
+        if os.environ.get("KUBERNETES_SERVICE_HOST"):
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+        else:
+            await kubernetes_config.load_kube_config(
+                client_configuration=configuration, persist_config=False
+            )
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise PermanentError(
+            f"Expected a pod's service account or a kubeconfig, got: {error};"
+            " run in a cluster, or set KUBECONFIG"
+        ) from error
+    configuration.connection_pool_maxsize = CONNECTIONS
+    return kubernetes_client.ApiClient(configuration)
+
+
+async def exchange(
+    client: kubernetes_client.ApiClient, request: Request, *, timeout: float
+) -> RESTResponse:
+    """Send a request and return its answer, unread; all of it must come within `timeout` seconds.
+
+    Raises:
+        TimeoutError, aiohttp.ClientError, OSError: It does not come.
+    """
+    method, url, headers, _, _ = await client.param_serialize(
+        request.method,
+        request.path,
+        query_params=list(request.query),
+        header_params={"Accept": request.accept, "Content-Type": request.content_type},
+        auth_settings=["BearerToken"],
+    )
+    answer: RESTResponse = await client.rest_client.request(
+        method,
+        url,
+        headers=headers,
+        body=request.body,
+        _request_timeout=aiohttp.ClientTimeout(total=timeout),
+    )
+    return answer
