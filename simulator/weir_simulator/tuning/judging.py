@@ -76,11 +76,11 @@ def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float
     """Return whether ours should replace theirs.
 
     Where theirs keeps the limits, ours must keep them and cost less. Where theirs does not, ours
-    must leave them by less, whatever it costs. Either must be sure to the given confidence.
+    must leave them by less, and either that or its saving must be sure to the given confidence.
     """
     ours_excess, theirs_excess = ours.outcome.excess(limits), theirs.outcome.excess(limits)
+    saves = certainty_of_less(ours.stretches[:, MONEY], theirs.stretches[:, MONEY])
     if theirs_excess == 0:
-        saves = certainty_of_less(ours.stretches[:, MONEY], theirs.stretches[:, MONEY])
         return ours_excess == 0 and saves >= confidence
     broken = []
     if theirs.outcome.violations > limits.violations:
@@ -90,4 +90,4 @@ def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float
     less = certainty_of_less(
         ours.stretches[:, broken].sum(axis=1), theirs.stretches[:, broken].sum(axis=1)
     )
-    return ours_excess < theirs_excess and less >= confidence
+    return ours_excess < theirs_excess and max(less, saves) >= confidence

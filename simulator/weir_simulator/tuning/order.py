@@ -12,6 +12,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
 from weir_policies.application_manager.search.space import Tuned
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment, Weights
@@ -28,10 +29,6 @@ from weir_simulator.section import (
 
 DAY = 86_400.0
 """Seconds."""
-
-Algorithm = Literal["joint", "alternating", "weights", "budgets", "random"]
-"""How to search: ours over weights and budgets at once, the paper's Algorithm 4, its two halves,
-and the yardstick."""
 
 
 class Constraints(Section):
@@ -64,6 +61,9 @@ class TuningOrder(Section):
     """What is simulated; its policy is the one that is tuned."""
     constraints: Constraints = Constraints()
     algorithm: Algorithm = "joint"
+    """How to search."""
+    surrogate: SurrogateName = "numpy"
+    """What the search models outcomes with; BoTorch's needs the extra `tune` and more time."""
     evaluations: int = Field(default=25, ge=1, le=100_000, examples=[25])
     """How much to simulate at most, counted in full evaluations; short ones count their part."""
     slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[50_000])
@@ -150,8 +150,8 @@ class TuningResult(Section):
     incumbent_prediction: Prediction
     """On the same seeds."""
     better: bool
-    """Whether the best should replace the incumbent: the saving, or for an incumbent that does not
-    keep the constraints the keeping of them, is sure to the order's confidence."""
+    """Whether the best should replace the incumbent: it keeps the constraints, or leaves them by
+    less, and is surely cheaper, or surely nearer to them where the incumbent breaks them."""
     certainty: Probability
     """Probability that the best costs less than the incumbent, by paired stretches of the trace."""
     evaluations: tuple[Evaluation, ...]

@@ -69,7 +69,7 @@ def tune(
     Raises:
         TuningError: The order asks for more slots than its trace has, the study is of another
             order or cannot be written, or nothing was evaluated in full before the end.
-        WeirPolicyError: The policy cannot take the experiment.
+        WeirPolicyError: The policy cannot take the experiment, or an extra is not installed.
         SimulatorError: The trace cannot be read, or a process was killed from outside.
     """
     began = time.monotonic()
@@ -130,6 +130,7 @@ class _Tuning:
         order = self._order
         search = build_search(
             order.algorithm,
+            surrogate=order.surrogate,
             space=self._space,
             limits=self._limits,
             starts=self._encoded,

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
+from weir_policies.application_manager.search.alternating import AlternatingSearch
+from weir_policies.application_manager.search.gaussian_process import fit_process
+from weir_policies.application_manager.search.joint import JointSearch
+from weir_policies.application_manager.search.landscape import Fit, Surrogate
 from weir_policies.application_manager.search.promise import Limits, Search
 from weir_policies.application_manager.search.random_search import RandomSearch
 from weir_policies.application_manager.search.space import Space
-from weir_policies.errors import ParameterError
+from weir_policies.errors import MissingExtraError
 from weir_policies.model.arrays import Floats
 
-NAMES = ("random",)
+Algorithm = Literal["joint", "alternating", "weights", "budgets", "random"]
+"""Ours over weights and budgets at once, the paper's Algorithm 4, its two halves, the yardstick."""
+SurrogateName = Literal["numpy", "botorch"]
+"""Our own Gaussian process, and BoTorch's."""
+
+_PARTS = {
+    "alternating": ("budgets", "weights"),
+    "weights": ("weights",),
+    "budgets": ("budgets",),
+}
 
 
 def build_search(
-    name: str,
+    name: Algorithm,
     *,
+    surrogate: SurrogateName,
     space: Space,
     limits: Limits,
     starts: Sequence[Floats],
@@ -27,7 +42,8 @@ def build_search(
     """Return a new search.
 
     Args:
-        name: One of `NAMES`.
+        name: Which one.
+        surrogate: What it models outcomes with, where it does.
         space: What to search.
         limits: What a solution must keep.
         starts: Points to begin with, each of shape `(d,)`; the first is what is in force.
@@ -35,8 +51,32 @@ def build_search(
         rng: The only source of randomness.
 
     Raises:
-        ParameterError: No search has this name.
+        MissingExtraError: It wants BoTorch, which is not installed.
     """
     if name == "random":
         return RandomSearch(space, starts=starts, rng=rng)
-    raise ParameterError(f"Expected a search out of {NAMES}, got {name!r}")
+    fit = _fit_botorch(rng) if surrogate == "botorch" else _fit_numpy
+    if name == "joint":
+        return JointSearch(
+            space, limits=limits, starts=starts, evaluations=evaluations, fit=fit, rng=rng
+        )
+    return AlternatingSearch(
+        space, parts=_PARTS[name], limits=limits, starts=starts, fit=fit, rng=rng
+    )
+
+
+def _fit_numpy(inputs: Floats, outputs: Floats, short: Floats, start: Floats | None) -> Surrogate:
+    return fit_process(inputs, outputs, short, start=start)
+
+
+def _fit_botorch(rng: np.random.Generator) -> Fit:
+    try:
+        from weir_policies.application_manager.search.botorch_process import seeded_fit
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "botorch", "gpytorch"):
+            raise
+        raise MissingExtraError(
+            "Expected botorch for the surrogate botorch, and it is not installed: "
+            "pip install 'weir[tune]', or take the surrogate numpy"
+        ) from error
+    return seeded_fit(int(rng.integers(2**63)))
