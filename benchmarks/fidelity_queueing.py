@@ -25,11 +25,9 @@ from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.trips_cluster import BUILD, Trips, TripsCluster, deployments
+from benchmarks.trips_measuring import MEASURED, Counts, measure_steady
 from weir_operator.controller.assembly import operator_managers
-from weir_operator.controller.observing import layout_of
 from weir_operator.controller.operator_manager import Interval, OperatorManager
-from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
@@ -48,14 +46,7 @@ ARGUMENTS = (
     # So many keys that no replica gets more than its key groups: skew is not what is judged.
     *("--zones", "200000"),
 )
-WARM_UP = 10.0
-MEASURED = 42.0
-TRIES = 3
-"""Windows that a deployment gets to work off what its restart left."""
-SETTLED = 0.03
-"""Part by which it may process more than arrives and still count as steady."""
 
-Counts = dict[str, int]
 CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
     ({"large/2": 1}, {"large/1": 2}),
     ({"small/500m": 5}, {"small/500m": 4}),
@@ -211,46 +202,9 @@ def _managers(job: Trips, sharing: Sharing) -> dict[str, OperatorManager]:
 
 
 async def _measure(cluster: TripsCluster, match: Counts, aggregate: Counts) -> AppMeasurement:
-    """Bring the job to a deployment and measure its steady state.
-
-    Raises:
-        RuntimeError: It does not settle.
-    """
-    target = deployments(match, aggregate)
-    if cluster.store.load().deployments != target:
-        await cluster.change(target)
-
-    async def targets() -> list[str]:
-        return [each.metrics_url for each in await cluster.runtime.replicas()]
-
-    await asyncio.sleep(WARM_UP)
-    source = DirectSource(targets, f"default.{cluster.trips.name}")
-    source.start()
-    try:
-        for _ in range(TRIES):
-            seen = await _observe(cluster, source)
-            if all(_is_settled(seen.operators[name]) for name in ("match", "aggregate")):
-                return seen
-    finally:
-        await source.close()
-    raise RuntimeError(
-        f"Expected a steady state of {target} within {TRIES * MEASURED:g} s, got a backlog that is "
-        "still worked off; raise WARM_UP, or leave the machine to the benchmark"
-    )
-
-
-async def _observe(cluster: TripsCluster, source: DirectSource) -> AppMeasurement:
-    """Return what is measured from now on."""
-    began = cluster.clock.now()
-    await asyncio.sleep(MEASURED)
-    window = await source.window(start=began, end=cluster.clock.now())
-    job = cluster.store.load().job_id or ""
-    layout = layout_of(job, await cluster.jobs.topology(job), await cluster.runtime.replicas())
-    return measure(window, layout)
-
-
-def _is_settled(seen: OperatorMeasurement) -> bool:
-    return seen.processed_rate <= seen.arrival_rate * (1 + SETTLED)
+    """Bring the job to a deployment and measure its steady state."""
+    whole, _ = await measure_steady(cluster, match, aggregate)
+    return whole
 
 
 def _learn(

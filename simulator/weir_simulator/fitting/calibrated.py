@@ -9,6 +9,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import Aggregation, OperatorModel
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.flow import with_selectivities
+from weir_simulator.fitting.service import Noise
 from weir_simulator.fitting.sharing import SharingFit
 from weir_simulator.fitting.structure import Structure
 
@@ -45,8 +46,11 @@ class Calibration:
     """Seconds without output of a change that restarts the job."""
     provisioning: Estimate
     """Seconds until added replicas are there."""
-    scatter: float
-    """Relative standard deviation of an interval's mean service time, beyond that of counting."""
+    services: Mapping[tuple[str, str], float]
+    """Measured seconds per record, by operator and node type; those that were not seen together
+    have none."""
+    noise: Noise
+    """Of the service times from interval to interval."""
 
     @property
     def dataflow(self) -> Dataflow:

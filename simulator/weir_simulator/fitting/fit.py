@@ -203,7 +203,8 @@ def calibrate(
         elsewhere=_fit_elsewhere(calm, structure),
         downtime=_mean_of([change.downtime for change in restarts]),
         provisioning=_mean_of([change.provisioning for change in changes]),
-        scatter=services.scatter,
+        services=services.measured,
+        noise=services.noise,
     )
 
 

@@ -38,6 +38,9 @@ steadier, and a weight without bound would drown what the other operators tell."
 TYPICAL_SCATTER = 0.05
 """The same where nothing ran for two intervals, so that it is unknown."""
 
+MOST_CORRELATED = 0.8
+"""Correlation of neighbouring intervals that is believed at most; what goes beyond is a drift."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
@@ -67,6 +70,24 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Noise:
+    """By how much mean service times of intervals differ, beyond what counting records explains."""
+
+    scatter: float
+    """Relative standard deviation."""
+    correlation: float
+    """Of an interval with the next, in [0, 1)."""
+
+    @property
+    def lasting(self) -> float:
+        """Standard deviation of independent intervals whose sum varies as much.
+
+        For a first-order autoregression its square is (1 + r) / (1 - r) times as large.
+        """
+        return self.scatter * math.sqrt((1 + self.correlation) / (1 - self.correlation))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceFit:
     """Service times of all operators, and the speed of the node types."""
 
@@ -76,23 +97,25 @@ class ServiceFit:
     """Squared coefficient of variation; only where a variance was measured."""
     speedups: Mapping[str, Estimate]
     """By node type, every one of them."""
-    scatter: float
-    """Relative standard deviation of an interval's mean beyond that of counting records."""
+    measured: Mapping[tuple[str, str], float]
+    """Seconds per record, by operator and node type, where these were seen together."""
+    noise: Noise
 
 
 def fit_services(intervals: Sequence[IntervalSample], structure: Structure) -> ServiceFit:
     """Return what the service times of undisturbed intervals say."""
     cells = gather_cells(intervals)
     enough = [cell for cell in cells if cell.records >= ENOUGH_RECORDS]
-    scatter = find_scatter(enough)
-    means, speedups = _solve(enough, scatter, structure)
+    noise = find_noise(enough)
+    means, speedups = _solve(enough, noise.scatter, structure)
     for node_type in structure.node_types:
         speedups.setdefault(node_type.name, _follow_pool(node_type, speedups, structure))
     return ServiceFit(
         means=means,
         scvs=_pool_scvs(enough),
         speedups={each.name: speedups[each.name] for each in structure.node_types},
-        scatter=scatter,
+        measured={(cell.operator, cell.node_type): cell.mean for cell in enough},
+        noise=noise,
     )
 
 
@@ -138,21 +161,28 @@ def relative_variance(measured: ServiceMeasurement) -> float:
     return scv / measured.records
 
 
-def find_scatter(cells: Sequence[Cell]) -> float:
-    """Return the relative standard deviation of interval means beyond that of counting records.
+def find_noise(cells: Sequence[Cell]) -> Noise:
+    """Return how interval means scatter beyond what counting records explains.
 
     It is taken as common to all cells: one that was measured twice has too little to say.
     """
-    squares, counted, freedom = 0.0, 0.0, 0
+    squares, counted, products, freedom = 0.0, 0.0, 0.0, 0
     for cell in cells:
-        more = len(cell.intervals) - 1
         means = np.array([each.mean for each in cell.intervals])
-        squares += float(((means / means.mean() - 1) ** 2).sum())
+        relative = means / means.mean() - 1
+        more = relative.size - 1
+        squares += float((relative**2).sum())
+        products += float((relative[1:] * relative[:-1]).sum())
         counted += more * float(np.mean([relative_variance(each) for each in cell.intervals]))
         freedom += more
     if not freedom:
-        return TYPICAL_SCATTER
-    return max(math.sqrt(max(squares - counted, 0.0) / freedom), LEAST_SCATTER)
+        return Noise(scatter=TYPICAL_SCATTER, correlation=0.0)
+    excess = max(squares - counted, 0.0)
+    return Noise(
+        scatter=max(math.sqrt(excess / freedom), LEAST_SCATTER),
+        # Counting is independent from interval to interval, so products come from the excess.
+        correlation=min(max(products / excess, 0.0), MOST_CORRELATED) if excess else 0.0,
+    )
 
 
 def _solve(

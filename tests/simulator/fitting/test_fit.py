@@ -1,12 +1,16 @@
 """What comes back of a job whose truth is known, interval by interval, queue by queue."""
 
+import math
+from dataclasses import replace
 from itertools import cycle, islice
 
 import numpy as np
 import pytest
 
-from weir_policies.promise import Aggregation
-from weir_simulator.fitting.fit import fit
+from weir_policies.promise import Aggregation, ChangeKind, Sharing
+from weir_simulator.experiment import Experiment, Weights
+from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
+from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
 from weir_simulator.run import simulate
 from weir_simulator.trace_files import write_trace
@@ -24,8 +28,13 @@ def plans_of(*names, intervals=80, rates=(60.0, 80.0, 50.0), factor=1.0, hold=5)
     held = [deployment for deployment in DEPLOYMENTS for _ in range(hold)]
     return [
         {name: Plan(deployment=deployment, rate=rate, factor=factor) for name in names}
-        for deployment, rate in islice(zip(cycle(held), cycle(rates)), intervals)
+        for deployment, rate in islice(zip(cycle(held), cycle(rates), strict=False), intervals)
     ]
+
+
+def simple_samples(intervals=40, seed=1):
+    truth = a_model()
+    return run_job([truth], plans_of("op", intervals=intervals), rng=np.random.default_rng(seed))
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +94,141 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
     _, _, fitted = chain
     write_trace(tmp_path / "rates.txt", fitted.rates)
 
-    experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
-    result = simulate(experiment, seed=1, policy="queueing", history=True)
+    experiment = fitted.to_experiment(
+        response_time=0.2,
+        trace=tmp_path / "rates.txt",
+        weights=Weights(violations=0.5),
+        budgets={"sum": 0.08},
+    )
+    result = simulate(experiment, seed=1, policy="queueing")
 
     assert result.slots == fitted.rates.size == 80
     assert [each.name for each in experiment.operators] == ["match", "sum"]
+    assert [each.budget for each in experiment.operators] == [None, 0.08]
     assert experiment.operators[0].aggregation is Aggregation.AVERAGE
-    assert result.resources > 0
+    assert experiment.weights.violations == 0.5
+    assert result.violations < 20
+
+
+def test_the_experiment_goes_through_a_file_and_back(chain, tmp_path):
+    _, _, fitted = chain
+    experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+
+    text = experiment.model_dump_json(by_alias=True)
+
+    assert Experiment.model_validate_json(text) == experiment
+
+
+def test_restarts_and_new_replicas_take_in_the_experiment_what_they_took_in_reality(tmp_path):
+    changes = (
+        ChangeSample(time=1, kind=ChangeKind.RESCALE, downtime=0.8, provisioning=20.0),
+        ChangeSample(time=2, kind=ChangeKind.RESCALE, downtime=1.0, provisioning=math.nan),
+        ChangeSample(time=3, kind=ChangeKind.RESIZE, downtime=0.0),
+    )
+    samples = replace(simple_samples(), changes=changes)
+
+    fitted = fit(samples, a_structure(a_model()), slot=60.0)
+    world = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt").world
+
+    assert world.downtime == pytest.approx(0.9)
+    assert world.provisioning_delay == 20.0
+    assert world.queues
+
+
+def test_what_was_never_measured_stays_as_specified():
+    truth = a_model()
+    plans = [{"op": Plan(deployment={"small/1": 3}, rate=60.0)} for _ in range(20)]
+    samples = run_job([truth], plans, rng=np.random.default_rng(1))
+
+    calibration = calibrate(samples.intervals, (), a_structure(truth))
+
+    assert calibration.speedups["large/1"].value == 1.0
+    assert calibration.speedups["large/1"].is_assumed
+    assert calibration.downtime.is_assumed
+    assert calibration.operators["op"].sharing.rule is Sharing.EQUAL
+
+
+def test_records_that_follow_speed_are_told_from_those_dealt_equally():
+    truth = a_model(sharing=Sharing.PROPORTIONAL)
+    mixed = {"small/1": 2, "large/1": 1}
+    plans = [{"op": Plan(deployment=mixed, rate=80.0)} for _ in range(10)]
+    samples = run_job([truth], plans, rng=np.random.default_rng(2))
+
+    calibration = calibrate(samples.intervals, (), a_structure(truth))
+
+    assert calibration.operators["op"].sharing.rule is Sharing.PROPORTIONAL
+    assert calibration.operators["op"].sharing.intervals == 10
+    assert calibration.operators["op"].sharing.miss < 0.02
+
+
+def test_too_few_intervals_are_refused_in_a_sentence():
+    samples = simple_samples(intervals=12)
+
+    with pytest.raises(TooFewSamplesError, match=r"at least 30 undisturbed intervals .* got \d+;"):
+        fit(samples, a_structure(a_model()), slot=60.0)
+
+
+def test_an_operator_that_never_served_is_named():
+    silent = tuple(
+        replace(each, operators={"op": replace(each.operators["op"], services=())})
+        for each in simple_samples().intervals
+    )
+
+    with pytest.raises(TooFewSamplesError, match="service time of 'op'"):
+        fit(Samples(intervals=silent), a_structure(a_model()), slot=60.0)
+
+
+def test_a_job_that_the_model_does_not_know_is_a_bad_fit_and_no_experiment(tmp_path):
+    rng = np.random.default_rng(5)
+    erratic = tuple(
+        replace(
+            each,
+            operators={
+                "op": replace(
+                    each.operators["op"],
+                    response_time=each.operators["op"].response_time * rng.lognormal(0.0, 1.5),
+                )
+            },
+        )
+        for each in simple_samples().intervals
+    )
+
+    fitted = fit(Samples(intervals=erratic), a_structure(a_model()), slot=60.0)
+
+    assert not fitted.quality.good
+    assert "Expected held-out hours to be predicted within 15%" in fitted.quality.sentence
+    assert "'op'" in fitted.quality.sentence
+    with pytest.raises(BadFitError, match="Expected held-out hours"):
+        fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+
+
+def test_without_a_response_time_the_fit_does_not_call_itself_good():
+    unknown = tuple(
+        replace(each, operators={"op": replace(each.operators["op"], response_time=math.nan)})
+        for each in simple_samples().intervals
+    )
+
+    fitted = fit(Samples(intervals=unknown), a_structure(a_model()), slot=60.0)
+
+    assert not fitted.quality.good
+    assert "got none" in fitted.quality.sentence
+
+
+def test_a_change_of_work_between_fitted_and_held_out_hours_is_a_bad_fit():
+    before = run_job([a_model()], plans_of("op", intervals=30), rng=np.random.default_rng(1))
+    after = run_job(
+        [a_model()], plans_of("op", intervals=10, factor=1.6), rng=np.random.default_rng(2)
+    )
+    late = [replace(each, time=each.time + 1800) for each in after.intervals]
+    # The last quarter alone is held out of eight blocks of five: half of it has the new work.
+    samples = Samples(intervals=(*before.intervals, *late))
+
+    quality = fit(samples, a_structure(a_model()), slot=60.0).quality
+
+    assert not quality.good
+
+
+def test_samples_since_a_drift_leave_out_what_was_before():
+    samples = simple_samples(intervals=10)
+
+    assert len(samples.since(300.0).intervals) == 5

@@ -1,0 +1,268 @@
+"""What a fit is worth: deployments of trips that it has not seen, on a real Flink; and drifts.
+
+Four deployments are measured and fitted; the response times of six others, two operators each, are
+predicted from that and measured after. The fit is told the job's graph and the speed of one node
+type; of the others it assumes that a core is a core. Their truth is what the example's job makes of
+them: it works as fast as its node type's file of speeds says.
+
+The drifts are simulated (`fit_drift`), with the noise of the real run beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import Figure, at_most
+from benchmarks.fit_drift import DriftFigures, watch_days
+from benchmarks.trips_cluster import Trips, TripsCluster, deployments
+from benchmarks.trips_measuring import Counts, measure_steady
+from weir_operator.controller.assembly import operator_managers
+from weir_operator.metrics.values import AppMeasurement
+from weir_policies.model.estimation import ServiceMeasurement
+from weir_simulator.fitting.calibrated import Calibration
+from weir_simulator.fitting.fit import calibrate
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+from weir_simulator.fitting.structure import Structure
+from weir_simulator.fitting.waiting import predict_samples
+
+ABOUT = "a simulator fitted to trips: deployments it has not seen, speeds, drifts"
+DURATION = "12 min"
+
+RATE = 75.0
+ARGUMENTS = (
+    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
+    *("--service.match-ms", "20", "--scv.match", "0.5"),
+    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
+    # So many keys that no replica gets more than its key groups: skew is not what is judged.
+    *("--zones", "200000"),
+)
+GIVEN = "small/500m"
+OPERATORS = ("match", "aggregate")
+SECONDS = 40.0
+PARTS = 4
+"""Intervals that a fitted deployment is measured in."""
+DAYS = range(60)
+
+FITTED: tuple[tuple[Counts, Counts], ...] = (
+    ({"large/2": 1}, {"large/1": 2}),
+    ({"small/500m": 5}, {"small/500m": 4}),
+    ({"small/250m": 8}, {"large/2": 1}),
+    ({"large/1": 1, "small/500m": 2}, {"small/250m": 7}),
+)
+JUDGED: tuple[tuple[Counts, Counts], ...] = (
+    ({"small/500m": 4}, {"small/500m": 3}),
+    ({"large/1": 1, "small/500m": 3}, {"large/1": 1, "small/500m": 2}),
+    ({"small/250m": 7}, {"large/1": 1}),
+    ({"large/1": 2, "small/500m": 2}, {"small/250m": 6}),
+    ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 3}),
+    ({"large/2": 1, "small/500m": 1}, {"large/1": 2, "small/500m": 1}),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One operator in one deployment that the fit has not seen."""
+
+    operator: str
+    counts: Counts
+    utilisation: float
+    """Of the worst replica, measured."""
+    measured: float
+    predicted: float
+    """Seconds, mean over records."""
+
+    @property
+    def error(self) -> float:
+        """Relative to what was measured."""
+        return abs(self.predicted - self.measured) / self.measured
+
+
+def run() -> list[Figure]:
+    """Fit, predict and measure; then watch the simulated days."""
+    job = Trips(name="fit", rates=[RATE], initial=deployments(*FITTED[0]), arguments=ARGUMENTS)
+    calibration, points = asyncio.run(_measure(job))
+    truth = _speeds(job)
+    Console().print(_points_table(points))
+    Console().print(_fit_table(calibration, truth))
+    errors = [point.error for point in points]
+    off = {
+        name: abs(found.value / truth[name] - 1)
+        for name, found in calibration.speedups.items()
+        if name != GIVEN
+    }
+    within = sum(calibration.speedups[name].holds(truth[name]) for name in off)
+    return [
+        at_most(
+            figure=f"median error of the response time ({len(points)} points)",
+            value=100 * statistics.median(errors),
+            unit="%",
+            limit=10,
+        ),
+        Figure(
+            figure="worst error of the response time",
+            # Without a limit where a deployment that kept up is predicted not to.
+            value=100 * max(errors) if math.isfinite(max(errors)) else None,
+            unit="%",
+        ),
+        at_most(
+            figure="worst error of a speedup", value=100 * max(off.values()), unit="%", limit=5
+        ),
+        Figure(figure="speedups within their interval", value=within, unit=f"of {len(off)}"),
+        Figure(
+            figure="noise of mean service times between intervals, real",
+            value=100 * calibration.noise.scatter,
+            unit="%",
+        ),
+        *_drift_figures(watch_days(DAYS)),
+    ]
+
+
+async def _measure(job: Trips) -> tuple[Calibration, list[Point]]:
+    """Fit to some deployments, then measure the others."""
+    intervals: list[IntervalSample] = []
+    points: list[Point] = []
+    job.clear()
+    async with TripsCluster(job) as cluster:
+        await cluster.lifecycle.bring_up()
+        for counts in FITTED:
+            _, parts = await measure_steady(cluster, *counts, seconds=SECONDS, parts=PARTS)
+            intervals += [_interval(seen, counts) for seen in parts]
+        calibration = calibrate(intervals, (), describe(job))
+        for counts in JUDGED:
+            seen, _ = await measure_steady(cluster, *counts, seconds=SECONDS)
+            points += judge(calibration, _interval(seen, counts))
+    return calibration, points
+
+
+def describe(job: Trips) -> Structure:
+    """Return what the fit is told beforehand."""
+    managers = operator_managers(job.app())
+    most = job.app().spec.flink.max_parallelism
+    managers["match"].see_edges(keyed=False, balanced=True, sharing=None, key_groups=most)
+    managers["aggregate"].see_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    speeds = _speeds(job)
+    models = []
+    for name in OPERATORS:
+        model = managers[name].model
+        types = tuple(
+            # A core is a core: what is after the slash.
+            replace(each, speedup=speeds[GIVEN] * _cores(each.name) / _cores(GIVEN))
+            for each in model.node_types
+        )
+        models.append(replace(model, node_types=types))
+    return Structure(operators=tuple(models), edges=(OPERATORS,), given=frozenset({GIVEN}))
+
+
+def judge(calibration: Calibration, interval: IntervalSample) -> list[Point]:
+    """Predict both operators at the rate that arrived."""
+    points = []
+    for name, model in calibration.models.items():
+        sample = interval.operators[name]
+        points.append(
+            Point(
+                operator=name,
+                counts=dict(sample.deployment),
+                utilisation=sample.busiest,
+                measured=sample.response_time,
+                predicted=float(predict_samples(model, [sample])[0]),
+            )
+        )
+    return points
+
+
+def _speeds(job: Trips) -> dict[str, float]:
+    model = operator_managers(job.app())["match"].model
+    return {each.name: each.speedup for each in model.node_types}
+
+
+def _cores(node_type: str) -> float:
+    size = node_type.partition("/")[2]
+    return float(size.removesuffix("m")) / 1000 if size.endswith("m") else float(size)
+
+
+def _interval(seen: AppMeasurement, counts: tuple[Counts, Counts]) -> IntervalSample:
+    """Return a window as the fit takes it."""
+    operators = {}
+    for name, deployment in zip(OPERATORS, counts, strict=True):
+        measured = seen.operators[name]
+        operators[name] = OperatorSample(
+            deployment=deployment,
+            arrived=measured.arrival_rate,
+            taken=measured.processed_rate,
+            given=measured.emitted_rate,
+            services=tuple(
+                ServiceMeasurement(
+                    node_type=replica.node_type,
+                    records=replica.served,
+                    mean=replica.service_mean,
+                    variance=replica.service_variance,
+                )
+                for replica in measured.replicas
+            ),
+            response_time=measured.response_time,
+            utilisation=measured.utilisation,
+        )
+    return IntervalSample(time=seen.end, seconds=seen.end - seen.start, operators=operators)
+
+
+def _drift_figures(drifts: DriftFigures) -> list[Figure]:
+    return [
+        at_most(
+            figure="intervals until a drift of 20 % is noticed, median (simulated)",
+            value=drifts.median,
+            unit="",
+            limit=10,
+        ),
+        Figure(
+            figure="drifts noticed within 10 intervals (simulated)",
+            value=100 * drifts.within_ten,
+            unit="%",
+        ),
+        at_most(
+            figure=f"false alarms in {drifts.days} days without a drift (simulated)",
+            value=drifts.false_alarms + drifts.early,
+            unit="",
+            limit=0,
+        ),
+    ]
+
+
+def _points_table(points: Sequence[Point]) -> Table:
+    table = Table("operator", "deployment", title=f"Not seen in the fit, {RATE:g} records/s")
+    for heading in ("utilisation", "measured", "predicted", "error"):
+        table.add_column(heading, justify="right")
+    for point in points:
+        table.add_row(
+            point.operator,
+            " + ".join(f"{count} x {name}" for name, count in point.counts.items()),
+            f"{point.utilisation:.2f}",
+            f"{1000 * point.measured:.1f} ms",
+            f"{1000 * point.predicted:.1f} ms",
+            f"{point.error:.0%}",
+        )
+    return table
+
+
+def _fit_table(calibration: Calibration, truth: Mapping[str, float]) -> Table:
+    table = Table("what", "fitted", "from", "to", "truth", title="The fit")
+    rows = [
+        (f"speed of {name}", found, f"{truth[name]:g}")
+        for name, found in calibration.speedups.items()
+    ]
+    for name, fitted in calibration.operators.items():
+        rows += [
+            (f"{name}: service time, s", fitted.service_mean, ""),
+            (f"{name}: SCV of the service time", fitted.service_scv, ""),
+            (f"{name}: SCV between arrivals", fitted.arrival_scv, ""),
+            (f"{name}: network time, s", fitted.network_time, ""),
+        ]
+    for what, found, true in rows:
+        table.add_row(what, f"{found.value:.4g}", f"{found.low:.4g}", f"{found.high:.4g}", true)
+    return table
