@@ -30,7 +30,7 @@ from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.fitting.waiting import predict_samples
+from weir_simulator.fitting.waiting import group_samples, predict_groups
 
 ABOUT = "a simulator fitted to trips: deployments it has not seen, speeds, drifts"
 DURATION = "12 min"
@@ -171,7 +171,7 @@ def judge(calibration: Calibration, interval: IntervalSample) -> list[Point]:
                 counts=dict(sample.deployment),
                 utilisation=sample.busiest,
                 measured=sample.response_time,
-                predicted=float(predict_samples(model, [sample])[0]),
+                predicted=float(predict_groups(model, group_samples(model, [sample]))[0]),
             )
         )
     return points

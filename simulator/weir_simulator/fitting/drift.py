@@ -2,13 +2,15 @@
 
 Per operator and node type, two cumulative sums of log-likelihood ratios compare "the service time
 is `DRIFT` longer" (or shorter) with "it is as fitted", interval by interval; a sum that reaches
-`log(BETWEEN_FALSE_ALARMS)` is a drift. By Lorden's bound an alarm without a drift then comes after
-`BETWEEN_FALSE_ALARMS` intervals on average at the earliest, whatever the noise; how soon a drift is
-noticed follows from the noise that the fit has seen: a change of three standard deviations takes
-three to four intervals. Less than half of `DRIFT` never is one: a new fit would change little.
+`log(BETWEEN_FALSE_ALARMS)` is a drift. By Lorden's bound, alarms without a drift are then
+`BETWEEN_FALSE_ALARMS` intervals apart on average or more, however large the noise is, as long as it
+is normal and independent. How soon a drift is noticed follows from the noise that the fit has seen:
+a change of three standard deviations takes three to four intervals. Less than half of `DRIFT` never
+is one: a new fit would change little.
 
-One interval contributes a third of an alarm at most: a pause or a noisy neighbour lasts one or two.
-Intervals that resemble their neighbours carry less, by the correlation that the fit has seen.
+Real noise is neither. Of outliers, one interval contributes a third of an alarm at most: a pause or
+a noisy neighbour lasts one or two. Intervals that resemble their neighbours carry less, by the
+correlation that the fit has seen.
 
 The state follows from the intervals since the fit: after a restart, show them again.
 

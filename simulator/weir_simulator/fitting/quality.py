@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
+from weir_policies.promise import OperatorModel
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.fitting.waiting import is_steady
@@ -54,13 +56,17 @@ class Quality:
     """Median error by operator, to see where it comes from."""
 
 
+Times = tuple[float, float]
+"""Predicted and observed, seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One interval, source to sink and by operator: (predicted, observed), seconds."""
+    """One interval, source to sink and by operator."""
 
     block: int
-    whole: tuple[float, float]
-    operators: Mapping[str, tuple[float, float]]
+    whole: Times
+    operators: Mapping[str, Times]
 
 
 def split_blocks(
@@ -92,10 +98,11 @@ def judge_fit(
         block: Seconds that are judged together.
         tolerance: Median error up to which it is good.
     """
+    dataflow, models = calibration.dataflow, calibration.models
     compared = [
-        found
+        Compared(_block(interval, held_out[0], block), *times)
         for interval in held_out
-        if (found := _compare(calibration, interval, _block(interval, held_out[0], block)))
+        if (times := _compare(dataflow, models, interval, calibration.elsewhere.value))
     ]
     finite = [each for each in compared if math.isfinite(each.whole[0])]
     errors = {
@@ -144,19 +151,27 @@ def _find_fault(
     return ""
 
 
-def _compare(calibration: Calibration, interval: IntervalSample, block: int) -> Compared | None:
-    """Predict an interval from what arrived at the sources; `None` where it cannot be judged."""
+def _compare(
+    dataflow: Dataflow,
+    models: Mapping[str, OperatorModel],
+    interval: IntervalSample,
+    elsewhere: float,
+) -> tuple[Times, Mapping[str, Times]] | None:
+    """Predict an interval from what arrived at the sources, source to sink and by operator.
+
+    `None` where it cannot be judged.
+    """
     if interval.disturbed:
         return None
-    dataflow = calibration.dataflow
-    sources = {
-        name: interval.operators[name].arrived if name in interval.operators else math.nan
-        for name in dataflow.sources
-    }
-    rates = dataflow.spread_rates(sources)
-    observed: dict[str, float] = dict.fromkeys(dataflow.operators, 0.0)
+    rates = dataflow.spread_rates(
+        {
+            name: interval.operators[name].arrived if name in interval.operators else math.nan
+            for name in dataflow.sources
+        }
+    )
+    observed = dict.fromkeys(dataflow.operators, 0.0)
     predicted = dict(observed)
-    for name, model in calibration.models.items():
+    for name, model in models.items():
         sample = interval.operators.get(name)
         if sample is None or not is_steady(sample):
             return None
@@ -165,26 +180,23 @@ def _compare(calibration: Calibration, interval: IntervalSample, block: int) -> 
         # A source that counts no input has no rate to spread: take what was seen at the operator.
         rate = rates[name] if math.isfinite(rates[name]) else sample.arrived
         predicted[name] = float(predict_means(model, np.array([deployment.counts]), rate)[0][0])
-    whole = (
-        interval.response_time
-        if math.isfinite(interval.response_time)
-        else dataflow.response_time(observed)
-    )
-    return Compared(
-        block,
-        (dataflow.response_time(predicted) + calibration.elsewhere.value, whole),
-        {name: (predicted[name], observed[name]) for name in calibration.operators},
+    whole = interval.response_time
+    if math.isnan(whole):
+        whole = dataflow.response_time(observed) + elsewhere
+    return (
+        (dataflow.response_time(predicted) + elsewhere, whole),
+        {name: (predicted[name], observed[name]) for name in models},
     )
 
 
-def _median_error(pairs: Sequence[tuple[int, tuple[float, float]]]) -> float:
+def _median_error(pairs: Sequence[tuple[int, Times]]) -> float:
     ratios = _ratios(pairs)
     return statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
 
 
-def _ratios(pairs: Sequence[tuple[int, tuple[float, float]]]) -> list[float]:
+def _ratios(pairs: Sequence[tuple[int, Times]]) -> list[float]:
     """Return predicted / observed - 1 of every block, of the means over its intervals."""
-    blocks: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    blocks: dict[int, list[Times]] = defaultdict(list)
     for block, pair in pairs:
         blocks[block].append(pair)
     return [

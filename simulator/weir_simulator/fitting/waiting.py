@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import least_squares
 
-from weir_policies.model.arrays import Floats
+from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
 from weir_policies.promise import Aggregation, OperatorModel
@@ -64,14 +64,12 @@ def is_steady(sample: OperatorSample) -> bool:
     )
 
 
-def steady_samples(
-    intervals: Sequence[IntervalSample], operator: str
-) -> Iterator[tuple[IntervalSample, OperatorSample]]:
-    """Yield the undisturbed intervals that show an operator's steady state."""
+def steady_samples(intervals: Sequence[IntervalSample], operator: str) -> Iterator[OperatorSample]:
+    """Yield an operator's samples of the undisturbed intervals that show its steady state."""
     for interval in intervals:
         sample = interval.operators.get(operator)
         if sample is not None and not interval.disturbed and is_steady(sample):
-            yield interval, sample
+            yield sample
 
 
 def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> WaitingFit:
@@ -86,17 +84,18 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
         arrival_scv=Estimate(value=model.arrival_scv),
         network_time=Estimate(value=model.network_time),
     )
-    samples = [sample for _, sample in steady_samples(intervals, model.name)]
-    measured = np.array([sample.response_time for sample in samples])
+    samples = list(steady_samples(intervals, model.name))
     bare = replace(model, network_time=0.0, aggregation=Aggregation.AVERAGE)
-    can_be = np.isfinite(predict_samples(bare, samples))
+    # What the model says cannot be, no wait or wire explains: the judgement will tell.
+    can_be = np.isfinite(predict_groups(bare, group_samples(bare, samples)))
     samples = [sample for sample, is_possible in zip(samples, can_be, strict=True) if is_possible]
-    measured = measured[can_be]
+    measured = np.array([sample.response_time for sample in samples])
+    groups = group_samples(bare, samples)
     if len(samples) < LEAST_INTERVALS:
         return assumed
 
     def residuals(guess: Floats) -> Floats:
-        predicted = predict_samples(replace(bare, arrival_scv=float(guess[0])), samples) + guess[1]
+        predicted = predict_groups(replace(bare, arrival_scv=float(guess[0])), groups) + guess[1]
         misses = (predicted - measured) / measured / NOISE
         return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
 
@@ -108,9 +107,11 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
         loss="soft_l1",
     )
     misses = residuals(found.x)[:-1]
-    jacobian = np.asarray(found.jac)
+    # The scatter that was found scales what the intervals say, not what is assumed beforehand.
     spread = float((misses**2).sum()) / max(len(samples) - 2, 1) * _inflation(misses)
-    covariance = np.linalg.pinv(jacobian.T @ jacobian) * max(spread, 1e-6)
+    said = np.asarray(found.jac)[:-1]
+    information = said.T @ said / max(spread, 1e-6) + np.diag([PRIOR**-2, 0.0])
+    covariance = np.linalg.pinv(information)
     errors = np.sqrt(np.diag(covariance))
     scv, network = (
         around(float(value), float(error), samples=len(samples), freedom=len(samples) - 2)
@@ -122,19 +123,41 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
     return WaitingFit(arrival_scv=scv, network_time=network)
 
 
-def predict_samples(model: OperatorModel, samples: Sequence[OperatorSample]) -> Floats:
-    """Return the mean response time of the model in the deployments and rates of the samples, s.
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Samples of one deployment, which are predicted together."""
 
-    Shape `(n,)`; `inf` where the model says that it cannot keep up.
-    """
-    predicted = np.empty(len(samples))
+    places: Counts
+    """Where they stand among all, shape `(n,)`."""
+    counts: Counts
+    """Their deployment, once per sample, shape `(n, t)`."""
+    rates: Floats
+    """Records/s that arrived, shape `(n,)`."""
+
+
+def group_samples(model: OperatorModel, samples: Sequence[OperatorSample]) -> list[Alike]:
+    """Return the samples by deployment."""
     alike: dict[Deployment, list[int]] = defaultdict(list)
     for place, sample in enumerate(samples):
         alike[Deployment.from_named(sample.deployment, model.node_types)].append(place)
-    for deployment, places in alike.items():
-        rates = np.array([samples[place].arrived for place in places])
-        counts = np.tile(np.array(deployment.counts), (len(places), 1))
-        predicted[places] = predict_means(model, counts, rates)[0]
+    return [
+        Alike(
+            np.array(places),
+            np.tile(np.array(deployment.counts), (len(places), 1)),
+            np.array([samples[place].arrived for place in places]),
+        )
+        for deployment, places in alike.items()
+    ]
+
+
+def predict_groups(model: OperatorModel, groups: Sequence[Alike]) -> Floats:
+    """Return the mean response time of the model for every sample, s, shape `(n,)`.
+
+    It is `inf` where the model says that it cannot keep up.
+    """
+    predicted = np.empty(sum(group.places.size for group in groups))
+    for group in groups:
+        predicted[group.places] = predict_means(model, group.counts, group.rates)[0]
     return predicted
 
 

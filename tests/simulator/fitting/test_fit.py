@@ -220,7 +220,7 @@ def test_a_change_of_work_between_fitted_and_held_out_hours_is_a_bad_fit():
         [a_model()], plans_of("op", intervals=10, factor=1.6), rng=np.random.default_rng(2)
     )
     late = [replace(each, time=each.time + 1800) for each in after.intervals]
-    # The last quarter alone is held out of eight blocks of five: half of it has the new work.
+    # Of eight blocks the fourth and the last are held out, one of the old work and one of the new.
     samples = Samples(intervals=(*before.intervals, *late))
 
     quality = fit(samples, a_structure(a_model()), slot=60.0).quality

@@ -1,0 +1,164 @@
+"""Which jobs become experiments, and what is said of those that cannot."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weir_policies.model.node_types import NodeType
+from weir_simulator.errors import FitError
+from weir_simulator.experiment import PolicyChoice, Weights
+from weir_simulator.fitting.calibrated import Calibration, OperatorFit
+from weir_simulator.fitting.description import common_rates, contract, describe_experiment
+from weir_simulator.fitting.estimate import Estimate
+from weir_simulator.fitting.service import Noise
+from weir_simulator.fitting.sharing import SharingFit
+from weir_simulator.fitting.testing import TYPES, a_model, a_structure
+
+
+def a_calibration(structure, **fields):
+    """Return what a fit might say of a structure whose edges carry two records per record."""
+    calibration = Calibration(
+        structure=structure,
+        operators={
+            name: OperatorFit(
+                service_mean=Estimate(value=0.02),
+                service_scv=Estimate(value=0.5),
+                arrival_scv=Estimate(value=1.2),
+                network_time=Estimate(value=0.001),
+                sharing=SharingFit(rule=model.sharing, intervals=0, miss=math.nan),
+            )
+            for name, model in structure.models.items()
+            if name not in structure.fixed
+        },
+        selectivities=dict.fromkeys(structure.edges, Estimate(value=2.0)),
+        speedups={"small/1": Estimate(value=1.0), "large/1": Estimate(value=1.6)},
+        elsewhere=Estimate(value=0.01),
+        downtime=Estimate(value=0.9),
+        provisioning=Estimate(value=30.0),
+        services={},
+        noise=Noise(scatter=0.02, correlation=0.0),
+    )
+    return replace(calibration, **fields)
+
+
+def describe(calibration):
+    return describe_experiment(
+        calibration,
+        response_time=0.2,
+        trace=Path("rates.txt"),
+        rates=np.full(10, 100.0),
+        slot=60.0,
+        weights=Weights(),
+        policy=PolicyChoice(name="queueing"),
+        budgets={},
+    )
+
+
+def test_operators_that_are_never_scaled_leave_their_time_and_join_their_edges():
+    names = ("source", "match", "relay", "sum", "sink")
+    structure = a_structure(
+        *(a_model(name) for name in names),
+        edges=list(pairwise(names)),
+        fixed=frozenset({"source", "relay", "sink"}),
+    )
+
+    experiment = describe(a_calibration(structure))
+
+    assert [each.name for each in experiment.operators] == ["match", "sum"]
+    [edge] = experiment.edges
+    assert (edge.source, edge.target, edge.selectivity) == ("match", "sum", 4.0)
+    # What is spent at none of the scaled operators counts once on every path.
+    assert [each.network_time for each in experiment.operators] == pytest.approx([0.011, 0.001])
+
+
+def test_what_was_fitted_is_in_the_experiment():
+    experiment = describe(a_calibration(a_structure(a_model())))
+
+    [operator] = experiment.operators
+    assert operator.service_rate == pytest.approx(50)
+    assert (operator.scv, operator.arrival_scv) == (0.5, 1.2)
+    assert {each.name: each.speedup for each in experiment.node_types} == {
+        "small/1": 1.0,
+        "large/1": 1.6,
+    }
+    assert experiment.world.downtime == 0.9
+    assert experiment.world.provisioning_delay == 30.0
+    assert experiment.slot == 60.0
+    # 100 records/s are counted in a minute to one part in the root of 6,000.
+    assert experiment.world.noise == pytest.approx(1 / math.sqrt(6000))
+
+
+def test_sizes_of_one_pool_can_be_resized_and_single_ones_cannot():
+    sizes = (TYPES[0], replace(TYPES[0], name="small/2"))
+    several = a_structure(a_model(node_types=sizes))
+    speedups = {"small/1": Estimate(value=1.0), "small/2": Estimate(value=2.0)}
+
+    assert describe(a_calibration(several, speedups=speedups)).world.resizes
+    assert not describe(a_calibration(a_structure(a_model()))).world.resizes
+
+
+def test_a_diamond_keeps_its_two_paths():
+    structure = a_structure(
+        *(a_model(name) for name in "abcd"),
+        edges=[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")],
+        fixed=frozenset("bc"),
+    )
+
+    [edge] = contract(structure, a_calibration(structure).selectivities).edges
+
+    assert (edge.source, edge.target, edge.selectivity) == ("a", "d", 8.0)
+
+
+def test_records_from_a_source_beside_those_of_a_scaled_operator_are_refused():
+    structure = a_structure(
+        *(a_model(name) for name in "abc"), edges=[("a", "c"), ("b", "c")], fixed=frozenset("b")
+    )
+
+    with pytest.raises(FitError, match="Expected 'c' to get records from scaled operators or"):
+        contract(structure)
+
+
+def test_different_rates_at_the_first_operators_are_refused():
+    with pytest.raises(FitError, match="got a: 10/s, b: 20/s"):
+        common_rates({"a": np.full(5, 10.0), "b": np.full(5, 20.0)})
+
+
+def test_a_job_of_fixed_operators_has_nothing_to_tune():
+    with pytest.raises(FitError, match="scale one"):
+        contract(a_structure(a_model(), fixed=frozenset({"op"})))
+
+
+def test_operators_on_different_pools_are_refused():
+    structure = a_structure(a_model("a"), a_model("b", node_types=TYPES[:1]), edges=[("a", "b")])
+
+    with pytest.raises(FitError, match="same node types"):
+        describe(a_calibration(structure))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"edges": [("op", "nobody")]}, "nobody"),
+        ({"given": frozenset({"huge/9"})}, "Expected given out of"),
+        ({"fixed": frozenset({"nobody"})}, "Expected fixed out of"),
+    ],
+)
+def test_a_structure_that_names_nothing_is_refused(fields, message):
+    with pytest.raises(FitError, match=message):
+        a_structure(a_model(), **fields)
+
+
+def test_operators_that_differ_in_a_node_type_are_refused():
+    other = NodeType(name="cheap/1", pool="cheap", speedup=1.0, price=1.0)
+    dearer = replace(other, price=2.0)
+
+    with pytest.raises(FitError, match="another at operator 'b'"):
+        a_structure(
+            a_model("a", node_types=(other,)),
+            a_model("b", node_types=(dearer,)),
+            given=frozenset(),
+        )

@@ -1,0 +1,124 @@
+"""The trace and the selectivities that come of intervals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_simulator.fitting.flow import fit_selectivities, trace_arrivals, with_selectivities
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+
+
+def seen(*, end, seconds=60.0, **rates):
+    """Return an interval; a rate is what arrived, was taken and was given out."""
+    return IntervalSample(
+        time=end,
+        seconds=seconds,
+        operators={
+            name: OperatorSample(deployment={"t": 1}, arrived=rate, taken=rate, given=rate)
+            for name, rate in rates.items()
+        },
+    )
+
+
+def test_one_interval_per_slot_is_the_trace():
+    intervals = [seen(end=60.0 * n, op=rate) for n, rate in enumerate([3.0, 5.0, 4.0], start=1)]
+
+    trace = trace_arrivals(intervals, "op", slot=60.0)
+
+    assert trace.rates.tolist() == [3.0, 5.0, 4.0]
+    assert trace.filled == 0
+
+
+def test_a_gap_is_filled_along_a_line_and_counted():
+    intervals = [seen(end=60.0, op=10.0), seen(end=240.0, op=40.0)]
+
+    trace = trace_arrivals(intervals, "op", slot=60.0)
+
+    assert trace.rates == pytest.approx([10.0, 20.0, 30.0, 40.0])
+    assert trace.filled == 2
+
+
+@pytest.mark.parametrize("slot", [30.0, 60.0, 300.0])
+def test_slots_of_another_length_carry_the_same_records(slot):
+    rates = [3.0, 5.0, 4.0, 9.0, 1.0]
+    intervals = [seen(end=60.0 * n, op=rate) for n, rate in enumerate(rates, start=1)]
+
+    trace = trace_arrivals(intervals, "op", slot=slot)
+
+    assert trace.rates.sum() * slot == pytest.approx(sum(rates) * 60.0)
+
+
+def test_ticks_that_come_late_begin_no_slot_of_their_own():
+    ends = [60.4, 120.1, 181.0, 240.2]
+    intervals = [seen(end=end, op=5.0) for end in ends]
+
+    trace = trace_arrivals(intervals, "op", slot=60.0)
+
+    assert trace.rates == pytest.approx([5.0] * 4)
+
+
+def test_arrivals_that_nobody_measured_are_no_trace():
+    assert trace_arrivals([seen(end=60.0, op=math.nan)], "op", slot=60.0) is None
+
+
+CHAIN = Dataflow(operators=("a", "b"), edges=(Edge(source="a", target="b"),))
+
+
+@given(
+    truth=st.floats(0.01, 50),
+    rates=st.lists(st.floats(1, 1000), min_size=3, max_size=20),
+)
+def test_a_selectivity_comes_back(truth, rates):
+    intervals = [seen(end=60.0 * n, a=rate, b=rate * truth) for n, rate in enumerate(rates, 1)]
+
+    found = fit_selectivities(intervals, CHAIN)["a", "b"]
+
+    assert found.value == pytest.approx(truth)
+    assert found.low <= found.value <= found.high
+
+
+def test_noisy_selectivities_hold_the_truth_in_nineteen_of_twenty():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        rates = rng.uniform(50, 150, 30)
+        intervals = [
+            seen(end=60.0 * n, a=rate, b=rate * 0.4 * rng.lognormal(0, 0.1))
+            for n, rate in enumerate(rates.tolist(), start=1)
+        ]
+        # The mean of the factor, not its median.
+        held += fit_selectivities(intervals, CHAIN)["a", "b"].holds(0.4 * math.exp(0.005))
+
+    assert 180 <= held <= 199
+
+
+def test_an_operator_with_two_feeders_gets_what_each_gives_out():
+    graph = Dataflow(
+        operators=("a", "b", "c"),
+        edges=(Edge(source="a", target="c"), Edge(source="b", target="c")),
+    )
+    interval = IntervalSample(
+        time=60.0,
+        seconds=60.0,
+        operators={
+            "a": OperatorSample(deployment={"t": 1}, arrived=10, taken=10, given=20),
+            "b": OperatorSample(deployment={"t": 1}, arrived=10, taken=10, given=5),
+            "c": OperatorSample(deployment={"t": 1}, arrived=25, taken=25),
+        },
+    )
+
+    found = fit_selectivities([interval], graph)
+
+    assert (found["a", "c"].value, found["b", "c"].value) == (2.0, 0.5)
+    assert with_selectivities(graph, found).spread_rates({"a": 10, "b": 10})["c"] == 25
+
+
+def test_an_edge_on_which_nothing_was_seen_is_assumed():
+    found = fit_selectivities([seen(end=60.0, a=0.0, b=0.0)], CHAIN)["a", "b"]
+
+    assert found.value == 1.0
+    assert found.is_assumed

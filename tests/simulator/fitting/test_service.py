@@ -1,0 +1,176 @@
+"""Service times and speeds that come of interval means."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weir_policies.model.estimation import ServiceMeasurement
+from weir_policies.model.node_types import NodeType
+from weir_policies.promise import OperatorModel
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+from weir_simulator.fitting.service import fit_services, pool_replicas
+from weir_simulator.fitting.structure import Structure
+
+TYPES = tuple(
+    NodeType(name=name, pool=name.partition("/")[0], speedup=cores, price=cores)
+    for name, cores in (("small/1", 1.0), ("small/2", 2.0), ("large/1", 1.0), ("large/2", 2.0))
+)
+
+
+def a_structure(*names, given=("small/1",)):
+    return Structure(
+        operators=tuple(
+            OperatorModel(
+                name=name,
+                node_types=TYPES,
+                max_replicas=9,
+                service_mean=math.nan,
+                service_scv=math.nan,
+            )
+            for name in names
+        ),
+        given=frozenset(given),
+    )
+
+
+def draw(means, speeds, ran, *, rng, intervals=20, records=3000, scv=0.5, noise=0.03):
+    """Return intervals in which operators ran on the node types that `ran` says."""
+    listed = []
+    for place in range(intervals):
+        operators = {}
+        for name, types in ran.items():
+            services = []
+            for node_type in types:
+                mean = means[name] / speeds[node_type] * rng.lognormal(-(noise**2) / 2, noise)
+                services.append(
+                    ServiceMeasurement(
+                        node_type=node_type,
+                        records=records,
+                        mean=float(rng.gamma(records / scv, mean * scv / records)),
+                        variance=scv * mean**2,
+                    )
+                )
+            operators[name] = OperatorSample(
+                deployment=dict.fromkeys(types, 1), arrived=50, taken=50, services=tuple(services)
+            )
+        listed.append(IntervalSample(time=60.0 * (place + 1), seconds=60.0, operators=operators))
+    return listed
+
+
+def test_speeds_are_pooled_over_operators_that_share_no_pair_of_types():
+    speeds = {"small/1": 1.0, "large/1": 1.6, "large/2": 3.0}
+    ran = {"a": ["small/1", "large/1"], "b": ["large/1", "large/2"]}
+    intervals = draw({"a": 0.02, "b": 0.01}, speeds, ran, rng=np.random.default_rng(1))
+
+    found = fit_services(intervals, a_structure("a", "b"))
+
+    assert found.speedups["large/2"].holds(3.0)
+    assert found.speedups["large/2"].value == pytest.approx(3.0, rel=0.05)
+    assert found.means["b"].holds(0.01)
+
+
+def test_a_size_that_never_ran_follows_its_pool():
+    ran = {"a": ["small/1", "large/1"]}
+    speeds = {"small/1": 1.0, "large/1": 1.6}
+    intervals = draw({"a": 0.02}, speeds, ran, rng=np.random.default_rng(1))
+
+    found = fit_services(intervals, a_structure("a"))
+
+    assert found.speedups["large/2"].value == pytest.approx(3.2, rel=0.05)
+    assert found.speedups["large/2"].is_assumed
+    assert found.speedups["small/2"].value == 2.0
+
+
+def test_without_a_given_speed_all_are_relative_to_the_type_that_served_most():
+    ran = {"a": ["large/1", "small/1"]}
+    intervals = draw(
+        {"a": 0.02}, {"small/1": 1.0, "large/1": 1.6}, ran, rng=np.random.default_rng(1)
+    )
+
+    found = fit_services(intervals, a_structure("a", given=()))
+
+    speeds = found.speedups
+    assert speeds["large/1"].value / speeds["small/1"].value == pytest.approx(1.6, rel=0.03)
+    assert 1.0 in (speeds["large/1"].value, speeds["small/1"].value)
+
+
+def test_operators_that_disagree_on_a_speed_widen_its_interval():
+    rng = np.random.default_rng(1)
+    both = {"a": ["small/1", "large/1"], "b": ["small/1", "large/1"]}
+    agreeing = draw({"a": 0.02, "b": 0.01}, {"small/1": 1.0, "large/1": 1.6}, both, rng=rng)
+    faster = draw({"b": 0.01}, {"small/1": 1.0, "large/1": 2.2}, {"b": both["b"]}, rng=rng)
+    disagreeing = [
+        IntervalSample(
+            time=each.time, seconds=60.0, operators={**each.operators, **other.operators}
+        )
+        for each, other in zip(agreeing, faster, strict=True)
+    ]
+
+    narrow = fit_services(agreeing, a_structure("a", "b")).speedups["large/1"]
+    wide = fit_services(disagreeing, a_structure("a", "b")).speedups["large/1"]
+
+    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
+
+
+@settings(max_examples=25)
+@given(
+    mean=st.floats(0.001, 1.0),
+    speed=st.floats(0.3, 4.0),
+    scv=st.floats(0.0, 3.0),
+    noise=st.floats(0.01, 0.1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_what_was_drawn_comes_back(mean, speed, scv, noise, seed):
+    ran = {"a": ["small/1", "large/1"]}
+    intervals = draw(
+        {"a": mean}, {"small/1": 1.0, "large/1": speed}, ran,
+        rng=np.random.default_rng(seed), scv=max(scv, 1e-3), noise=noise,
+    )  # fmt: skip
+
+    found = fit_services(intervals, a_structure("a"))
+
+    # Twice the half-width of a 95 % interval: what leaves that is a mistake, not chance.
+    for estimate, truth in ((found.means["a"], mean), (found.speedups["large/1"], speed)):
+        half = (estimate.high - estimate.low) / 2
+        assert abs(estimate.value - truth) <= 2 * half
+    assert found.scvs["a"].value == pytest.approx(max(scv, 1e-3), rel=0.3)
+
+
+def test_intervals_hold_the_truth_in_nineteen_of_twenty():
+    rng = np.random.default_rng(2)
+    ran = {"a": ["small/1", "large/1"]}
+    held = 0
+    for _ in range(200):
+        intervals = draw({"a": 0.02}, {"small/1": 1.0, "large/1": 1.6}, ran, rng=rng)
+        found = fit_services(intervals, a_structure("a"))
+        held += found.speedups["large/1"].holds(1.6)
+
+    assert 180 <= held <= 199
+
+
+def test_the_noise_between_intervals_is_told_from_that_of_counting():
+    ran = {"a": ["small/1"]}
+    rng = np.random.default_rng(3)
+    noisy = draw({"a": 0.02}, {"small/1": 1.0}, ran, rng=rng, intervals=300, noise=0.06)
+    counted = draw(
+        {"a": 0.02}, {"small/1": 1.0}, ran, rng=rng, intervals=300, noise=0.0, records=200
+    )
+
+    assert fit_services(noisy, a_structure("a")).noise.scatter == pytest.approx(0.06, rel=0.15)
+    assert fit_services(counted, a_structure("a")).noise.scatter < 0.02
+
+
+def test_replicas_of_one_type_are_pooled_by_records():
+    parts = [
+        ServiceMeasurement(node_type="t", records=100, mean=0.01, variance=1e-4),
+        ServiceMeasurement(node_type="t", records=300, mean=0.03, variance=3e-4),
+    ]
+
+    [pooled] = pool_replicas(parts)
+
+    assert pooled.records == 400
+    assert pooled.mean == pytest.approx(0.025)
+    assert pooled.variance == pytest.approx(2.5e-4)
