@@ -3,7 +3,8 @@
 Intervals come from the scatter between samples, not from the number of records: whatever makes the
 samples differ (neighbours on the machine, warm caches, the time of day) then widens them.
 
-Source of the ratio: Cochran, "Sampling Techniques" (1977), chapter 6 (linearised variance).
+Sources: Cochran, "Sampling Techniques" (1977), chapter 6 (linearised variance of a ratio); David,
+"Order Statistics" (1981), section 2.5 (interval of a median, without assuming a distribution).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import binom
 from scipy.stats import t as student
 
 CONFIDENCE = 0.95
@@ -74,3 +76,21 @@ def estimate_mean(values: ArrayLike) -> Estimate:
     """Return the mean of values, shape `(n,)`, n >= 1."""
     listed = np.asarray(values, dtype=np.float64)
     return estimate_ratio(listed, np.ones_like(listed))
+
+
+def estimate_median(values: ArrayLike) -> Estimate:
+    """Return the median of values, shape `(n,)`, n >= 1; its interval runs from value to value.
+
+    Fewer than six values are too few for an interval: the truth may lie outside all of them.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = ordered.size
+    below = int(binom.ppf((1 - CONFIDENCE) / 2, count, 0.5))
+    if below < 1:
+        return Estimate(value=float(np.median(ordered)), samples=count)
+    return Estimate(
+        value=float(np.median(ordered)),
+        low=float(ordered[below - 1]),
+        high=float(ordered[count - below]),
+        samples=count,
+    )

@@ -1,6 +1,7 @@
 """Service times and speeds that come of interval means."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -161,6 +162,19 @@ def test_the_noise_between_intervals_is_told_from_that_of_counting():
 
     assert fit_services(noisy, a_structure("a")).noise.scatter == pytest.approx(0.06, rel=0.15)
     assert fit_services(counted, a_structure("a")).noise.scatter < 0.02
+
+
+def test_a_pause_in_one_interval_is_no_variability_of_the_work():
+    ran = {"a": ["small/1"]}
+    intervals = draw({"a": 0.02}, {"small/1": 1.0}, ran, rng=np.random.default_rng(4))
+    sample = intervals[3].operators["a"]
+    paused = replace(sample.services[0], variance=100 * sample.services[0].variance)
+    intervals[3] = replace(intervals[3], operators={"a": replace(sample, services=(paused,))})
+
+    found = fit_services(intervals, a_structure("a")).scvs["a"]
+
+    assert found.value == pytest.approx(0.5, rel=0.1)
+    assert found.low <= 0.5 <= found.high
 
 
 def test_replicas_of_one_type_are_pooled_by_records():
