@@ -29,6 +29,7 @@ def test_one_interval_per_slot_is_the_trace():
 
     trace = trace_arrivals(intervals, "op", slot=60.0)
 
+    assert trace is not None
     assert trace.rates.tolist() == [3.0, 5.0, 4.0]
     assert trace.filled == 0
 
@@ -38,6 +39,7 @@ def test_a_gap_is_filled_along_a_line_and_counted():
 
     trace = trace_arrivals(intervals, "op", slot=60.0)
 
+    assert trace is not None
     assert trace.rates == pytest.approx([10.0, 20.0, 30.0, 40.0])
     assert trace.filled == 2
 
@@ -49,6 +51,7 @@ def test_slots_of_another_length_carry_the_same_records(slot):
 
     trace = trace_arrivals(intervals, "op", slot=slot)
 
+    assert trace is not None
     assert trace.rates.sum() * slot == pytest.approx(sum(rates) * 60.0)
 
 
@@ -58,6 +61,7 @@ def test_ticks_that_come_late_begin_no_slot_of_their_own():
 
     trace = trace_arrivals(intervals, "op", slot=60.0)
 
+    assert trace is not None
     assert trace.rates == pytest.approx([5.0] * 4)
 
 
