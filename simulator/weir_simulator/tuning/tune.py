@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
@@ -80,7 +81,11 @@ def tune(
             f"Expected at most {trace.size} slots per evaluation, as many as the trace has, "
             f"got {slots}; give fewer slots or a longer trace"
         )
-    with Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool:
+    with (
+        # The search's matrices are small, and the simulations have the other processors.
+        threadpool_limits(limits=1),
+        Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool,
+    ):
         tuning = _Tuning(order, slots, pool, began, should_stop)
         tuning.search(on_evaluation, None if study is None else Study(study, order))
         result = tuning.judge()
