@@ -1,0 +1,261 @@
+"""How quick tuning is, and how our joint search compares with the paper's and with yardsticks.
+
+Searches are compared on three of the paper's settings (application B with one and three node types,
+C with three; 40 ms, at most 5 % violations and 10 % reconfigurations) by what they know after so
+many simulated slots: the cheapest point, among those simulated in full, that keeps the constraints.
+The two constants of the joint search's schedule were chosen by looking at A with one and three node
+types and at C with one, so these are not among them. Every search begins with the naive baseline.
+Algorithm 4 may take two rounds, 100 evaluations in all, random search and CMA-ES as many, ours half
+as many. The best known of a setting is the best of all of its runs and of one long one of ours.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.applications import Application, describe
+from benchmarks.evolution import EvolutionSearch
+from benchmarks.figures import Figure, at_most
+from weir_policies.application_manager.search.algorithms import Algorithm, build_search
+from weir_policies.application_manager.search.promise import Limits, Search
+from weir_policies.application_manager.search.space import Space
+from weir_policies.model.arrays import Floats
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Experiment
+from weir_simulator.tuning.evaluation import Run, evaluate
+from weir_simulator.tuning.order import Evaluation, TuningOrder, point_of, tuned_of
+from weir_simulator.tuning.tune import naive_point, tune
+
+ABOUT = "time of a tuning, and our joint search beside Algorithm 4, random search and CMA-ES"
+DURATION = "10 min"
+
+SLOTS = 50_001
+EVALUATIONS = 25
+PIPELINE = Application(name="A", types=3, milliseconds=40)
+LIMITS = Limits(violations=0.05, reconfigurations=0.10)
+WHOLE = 100
+HALF = 50
+LONG = 200
+JUDGED = (
+    Application(name="B", types=1, milliseconds=40),
+    Application(name="B", types=3, milliseconds=40),
+    Application(name="C", types=3, milliseconds=40),
+)
+"""Settings on which searches are compared."""
+SEEDS = tuple(range(1, 8))
+"""Of each setting: 21 runs of every search in all."""
+MANY = 10
+"""Operators of the long chain."""
+
+WAYS: dict[str, int] = {"alternating": WHOLE, "joint": HALF, "random": WHOLE, "cma-es": WHOLE}
+"""Evaluations by search."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What a search knew, and when."""
+
+    way: str
+    setting: str
+    seed: int
+    used: tuple[float, ...]
+    """Full evaluations simulated so far, after each."""
+    best: tuple[float, ...]
+    """Money of the best point so far; infinite while none keeps the constraints."""
+
+    def when_at(self, money: float) -> float:
+        """Return after how many full evaluations it had reached a value; infinite where never."""
+        pairs = zip(self.used, self.best, strict=True)
+        return next((used for used, best in pairs if best <= money), np.inf)
+
+
+def run() -> list[Figure]:
+    """Time tunings, then compare searches."""
+    return [*time_tunings(), *compare_searches(SEEDS)]
+
+
+def time_tunings() -> list[Figure]:
+    """Return how long tunings take on two processes, without their start."""
+    pipeline = describe(PIPELINE)
+    planner = pipeline.model_copy(
+        update={"policy": pipeline.policy.model_copy(update={"name": "planner", "parameters": {}})}
+    )
+    size = f"25 evaluations of {SLOTS:,} slots"
+    return [
+        at_most(
+            figure=f"{size}, 3 operators, QL+PDS+", value=time_tuning(pipeline), unit="s", limit=10
+        ),
+        at_most(
+            figure=f"{size}, 10 operators, QL+PDS+",
+            value=time_tuning(chain(pipeline)), unit="s", limit=60,
+        ),
+        Figure(figure=f"{size}, 3 operators, planner", value=time_tuning(planner), unit="s"),
+    ]  # fmt: skip
+
+
+def chain(pipeline: Experiment) -> Experiment:
+    """Return a chain of ten operators like the pipeline's in turn, with room for their times."""
+    operators = [
+        pipeline.operators[place % 3].model_copy(update={"name": f"op{place}"})
+        for place in range(MANY)
+    ]
+    document = pipeline.model_dump(mode="json", by_alias=True)
+    return Experiment.model_validate(
+        document
+        | {
+            "operators": [each.model_dump(mode="json", by_alias=True) for each in operators],
+            "edges": [[f"op{place}", f"op{place + 1}"] for place in range(MANY - 1)],
+            "objective": {"responseTime": "140ms"},
+        },
+        strict=False,
+    )
+
+
+def time_tuning(experiment: Experiment) -> float:
+    """Return the seconds from the first batch told, when all is imported and loaded, to the end."""
+    told: list[float] = []
+
+    def note(_: Evaluation) -> None:
+        told.append(time.monotonic())
+
+    order = TuningOrder(
+        experiment=experiment, evaluations=EVALUATIONS, slots=SLOTS, workers=2, judging_seeds=1
+    )
+    tune(order, on_evaluation=note)
+    return time.monotonic() - told[0]
+
+
+def compare_searches(seeds: Sequence[int]) -> list[Figure]:
+    """Return how far each search comes, and when ours has come as far as Algorithm 4."""
+    tasks = [(setting, "joint", 0, LONG) for setting in JUDGED]
+    tasks += [
+        (setting, way, seed, evaluations)
+        for setting in JUDGED
+        for way, evaluations in WAYS.items()
+        for seed in seeds
+    ]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        runs = list(pool.map(follow, *zip(*tasks, strict=True)))
+    return summarise_runs(runs)
+
+
+def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
+    """Return the figures of runs, those with the seed 0 being the long ones."""
+    settings = list(dict.fromkeys(run.setting for run in runs))
+    best_known = {
+        setting: min(run.best[-1] for run in runs if run.setting == setting) for setting in settings
+    }
+    judged = [run for run in runs if run.seed > 0]
+    theirs = {(run.setting, run.seed): run for run in judged if run.way == "alternating"}
+    parts = {
+        (run.setting, run.seed): run.when_at(theirs[run.setting, run.seed].best[-1])
+        / theirs[run.setting, run.seed].used[-1]
+        for run in judged
+        if run.way == "joint"
+    }
+
+    def above(way: str, among: Sequence[str]) -> float | None:
+        found = [run for run in judged if run.way == way and run.setting in among]
+        value = median(100 * (run.best[-1] / best_known[run.setting] - 1) for run in found)
+        return value if np.isfinite(value) else None
+
+    def part_of(setting: str) -> float | None:
+        value = median(part for (where, _), part in parts.items() if where == setting)
+        return 100 * value if np.isfinite(value) else None
+
+    part = median(parts.values())
+    return [
+        at_most(
+            figure="simulated slots until the joint search is where Algorithm 4 ends (median)",
+            value=100 * part if np.isfinite(part) else None, unit="% of Algorithm 4's", limit=50,
+        ),
+        Figure(
+            figure="runs in which the joint search gets there with half of 100 evaluations",
+            value=100 * sum(map(np.isfinite, parts.values())) / len(parts), unit="%",
+        ),
+        at_most(
+            figure="joint: money above the best known (median)",
+            value=above("joint", settings), unit="%", limit=3,
+        ),
+        *(
+            Figure(
+                figure=f"{way}, {WAYS[way]} evaluations: money above the best known (median)",
+                value=above(way, settings), unit="%",
+            )
+            for way in WAYS
+            if way != "joint"
+        ),
+        *(
+            figure
+            for setting in settings
+            for figure in (
+                Figure(
+                    figure=f"{setting}: slots until joint is where Algorithm 4 ends (median)",
+                    value=part_of(setting), unit="% of Algorithm 4's",
+                ),
+                *(
+                    Figure(
+                        figure=f"{setting}: {way}, money above the best known (median)",
+                        value=above(way, [setting]), unit="%",
+                    )
+                    for way in WAYS
+                ),
+                Figure(
+                    figure=f"{setting}: best known money",
+                    value=best_known[setting], unit="per hour",
+                ),
+            )
+        ),
+    ]  # fmt: skip
+
+
+def follow(setting: Application, way: str, seed: int, evaluations: int) -> Progress:
+    """Run a search and note what it knows after each evaluation."""
+    experiment = describe(setting)
+    trace = arrival_rates(experiment.trace)
+    space = Space(experiment.dataflow, experiment.objective.response_time)
+    start = space.encode(tuned_of(naive_point(experiment)))
+    search = _build(way, space, start, evaluations, np.random.default_rng([seed, 2]))
+    used, best, spent, cheapest = [], [], 0.0, np.inf
+    with threadpool_limits(limits=1):  # another search has the other core
+        while spent < evaluations and (trials := search.ask(2)):
+            for trial in trials:
+                point = point_of(space.decode(trial.coordinates))
+                slots = round(trial.fidelity * SLOTS)
+                outcome = evaluate(experiment, trace, Run(point=point, slots=slots, seed=1)).outcome
+                search.tell(trial, outcome)
+                spent += trial.fidelity
+                if trial.fidelity == 1 and outcome.keeps(LIMITS):
+                    cheapest = min(cheapest, outcome.money)
+                used.append(spent)
+                best.append(cheapest)
+    return Progress(way=way, setting=str(setting), seed=seed, used=tuple(used), best=tuple(best))
+
+
+def _build(
+    way: str, space: Space, start: Floats, evaluations: int, rng: np.random.Generator
+) -> Search:
+    if way == "cma-es":
+        return EvolutionSearch(start, limits=LIMITS, rng=rng)
+    names: dict[str, Algorithm] = {
+        "alternating": "alternating", "joint": "joint", "random": "random",
+    }  # fmt: skip
+    return build_search(
+        names[way],
+        surrogate="numpy",
+        space=space,
+        limits=LIMITS,
+        starts=[start],
+        evaluations=evaluations,
+        rng=rng,
+    )

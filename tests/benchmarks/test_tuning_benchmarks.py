@@ -1,0 +1,121 @@
+"""The parts of the tuning benchmarks that need neither the trace nor minutes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.applications import applications
+from benchmarks.evolution import EvolutionSearch
+from benchmarks.reproduce_am import Case, Outcome, Year, cases, summarise
+from benchmarks.tune import Progress, summarise_runs
+from weir_policies.application_manager.search import promise
+
+LIMITS = promise.Limits(violations=0.05, reconfigurations=0.1)
+
+
+def a_case(**fields):
+    setting = {
+        "figure": "Figure 21",
+        "application": next(applications()),
+        "algorithm": "weights",
+        "violations": 0.05,
+        "reconfigurations": 0.1,
+    }
+    return Case(**{**setting, **fields})
+
+
+def an_outcome(*, money=8.0, violations=0.01):
+    naive = Year(money=10.0, violations=0.2, reconfigurations=0.01)
+    tuned = Year(money=money, violations=violations, reconfigurations=0.01)
+    return Outcome(case=a_case(), tuned=tuned, naive=naive)
+
+
+def test_every_application_is_there_with_both_bounds_and_both_numbers_of_types():
+    assert len({str(application) for application in applications()}) == 12
+
+
+def test_no_case_is_there_twice():
+    names = [f"{case.figure}: {case}" for case in cases()]
+
+    assert len(set(names)) == len(names)
+
+
+def test_a_setting_that_costs_more_than_naive_misses_the_goal():
+    figures = summarise("Figure 21", [an_outcome(), an_outcome(money=11.0)])
+
+    assert figures[0].value == 50
+    assert figures[0].holds is False
+
+
+def test_a_run_that_breaks_a_limit_misses_the_goal():
+    figures = summarise("Figure 21", [an_outcome(), an_outcome(violations=0.06)])
+
+    kept, naive = figures[-2:]
+    assert (kept.value, kept.holds) == (50, False)
+    assert naive.value == 0
+
+
+def a_run(way="joint", *, setting="B", seed=1, used=(1.0, 50.0), best=(9.0, 7.0)):
+    return Progress(way=way, setting=setting, seed=seed, used=used, best=best)
+
+
+def test_progress_says_when_a_value_was_reached():
+    progress = a_run(used=(1, 1.25, 2.25), best=(math.inf, 9.0, 7.0))
+
+    assert progress.when_at(8.0) == 2.25
+    assert progress.when_at(1.0) == math.inf
+
+
+def the_others(setting):
+    return [a_run(way, setting=setting) for way in ("random", "cma-es")]
+
+
+def test_searches_are_compared_setting_by_setting():
+    runs = [
+        a_run(setting="B", used=(1.0, 20.0), best=(9.0, 6.0)),
+        a_run("alternating", setting="B", used=(1.0, 100.0), best=(9.0, 6.5)),
+        a_run(setting="C", used=(1.0, 50.0), best=(30.0, 30.0)),
+        a_run("alternating", setting="C", used=(1.0, 100.0), best=(30.0, 20.0)),
+        *the_others("B"),
+        *the_others("C"),
+    ]
+
+    values = {figure.figure: figure.value for figure in summarise_runs(runs)}
+
+    assert values["B: slots until joint is where Algorithm 4 ends (median)"] == 20
+    assert values["C: slots until joint is where Algorithm 4 ends (median)"] is None
+    assert values["B: joint, money above the best known (median)"] == 0
+    assert values["B: best known money"] == 6
+
+
+def test_a_long_run_tells_what_is_known_and_is_not_judged():
+    runs = [
+        a_run(seed=0, best=(9.0, 5.0)),
+        a_run(best=(9.0, 6.0)),
+        a_run("alternating", best=(9.0, 6.0)),
+        *the_others("B"),
+    ]
+
+    values = {figure.figure: figure.value for figure in summarise_runs(runs)}
+
+    assert values["joint: money above the best known (median)"] == pytest.approx(20)
+
+
+def test_cma_es_finds_the_cheapest_point_that_keeps_the_limits():
+    pytest.importorskip("cma")
+    search = EvolutionSearch(np.full(2, 0.5), limits=LIMITS, rng=np.random.default_rng(1))
+    best = math.inf
+    for _ in range(150):
+        for trial in search.ask(2):
+            x, y = trial.coordinates
+            outcome = promise.Outcome(
+                money=2 - x + (y - 0.3) ** 2, violations=0.1 * x, reconfigurations=0.0
+            )
+            search.tell(trial, outcome)
+            if outcome.keeps(LIMITS):
+                best = min(best, outcome.money)
+
+    assert best == pytest.approx(1.5, abs=0.02)
