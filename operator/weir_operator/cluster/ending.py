@@ -23,7 +23,8 @@ from weir_operator.controller.directives import directives_of
 from weir_operator.errors import InvalidStreamAppError, PermanentError, TemporaryError, WeirError
 from weir_operator.rescale.jobs import LIVE_STATES
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.models import DeletionPolicy
+from weir_operator.streamapp.managers import Policy
+from weir_operator.streamapp.models import DeletionPolicy, StreamApp
 
 log = structlog.get_logger()
 
@@ -59,6 +60,7 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
     notebook.set_ready("False", "Deleting", "The StreamApp is being deleted")
     if app.spec.flink.ref is not None:
         return  # the job is somebody else's
+    app = _with_the_default_policy(app)
     async with (
         notebook.writing(),
         open_memory(office, resource, door, notebook) as memory,
@@ -71,6 +73,16 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
         await loops.runtime.close()
     if app.spec.deletion_policy is DeletionPolicy.DELETE:
         await asyncio.to_thread(shutil.rmtree, memory.folder, ignore_errors=True)
+
+
+def _with_the_default_policy(app: StreamApp) -> StreamApp:
+    """Return `app` with a policy that can be built: none decides any more.
+
+    One whose name or settings are wrong, or whose library is not installed, would otherwise keep
+    its StreamApp for ever.
+    """
+    loop = app.spec.operator_manager.model_copy(update={"policy": Policy()})
+    return app.model_copy(update={"spec": app.spec.model_copy(update={"operator_manager": loop})})
 
 
 async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bool) -> None:

@@ -29,7 +29,7 @@ from weir_operator.controller.directives import Directives
 from weir_operator.controller.guards import guards_at
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import WeirError
 from weir_operator.rescale.journal import RescaleJournal
 
 log = structlog.get_logger()
@@ -92,7 +92,7 @@ class Notebook:
             await asyncio.wait({task})
             try:
                 await self._writer.flush()
-            except TemporaryError as error:
+            except WeirError as error:
                 log.warning("the last status was not written", failure=str(error))
 
     def open(self, records: RecordStore, store: KubernetesStatusStore) -> None:

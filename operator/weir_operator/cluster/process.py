@@ -241,7 +241,9 @@ class Controller:
         for namespace in self._settings.namespaces or (None,):
             found += [Resource.of(body) for body in await self._api.list(collection(namespace))]
         for resource in found:
-            if not resource.deleting and not self._reconciler.knows(resource):
+            if resource.deleting or resource.is_canary:
+                continue
+            if not self._reconciler.knows(resource):
                 log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
                 self._reconciler.reconcile(resource)
         there = {resource.key for resource in found}

@@ -64,7 +64,8 @@ class Reconciler:
         self._clock = clock
         self._apps: dict[Key, SteeredApp] = {}
         self._passes: dict[Key, float] = {}
-        self._generations: dict[Key, tuple[str, int]] = {}
+        # Not the objects themselves, of which each app holds one already.
+        self._seen: dict[Key, tuple[str, int, Mapping[str, str]]] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -81,14 +82,19 @@ class Reconciler:
         return self._apps
 
     def knows(self, resource: Resource) -> bool:
-        """Return whether a pass has seen this generation of this object, or a later one."""
-        uid, generation = self._generations.get(resource.key, ("", -1))
-        return uid == resource.uid and generation >= resource.generation
+        """Return whether a pass has seen what people ask of this object, or a later generation.
+
+        Pauses are annotations, which are of no generation.
+        """
+        uid, generation, annotations = self._seen.get(resource.key, ("", -1, {}))
+        if uid != resource.uid or generation != resource.generation:
+            return uid == resource.uid and generation > resource.generation
+        return annotations == resource.annotations
 
     def reconcile(self, resource: Resource) -> Move:
         """Make one pass over a StreamApp; return what was done."""
         key = resource.key
-        self._generations[key] = (resource.uid, resource.generation)
+        self._seen[key] = (resource.uid, resource.generation, resource.annotations)
         self._passes[key] = self._clock.now()
         steered = self._apps.get(key)
         move = choose_move(resource, steered.resource if steered else None)
@@ -114,7 +120,7 @@ class Reconciler:
         if steered is not None:
             self._let_go(steered)
         self._passes.pop(key, None)
-        self._generations.pop(key, None)
+        self._seen.pop(key, None)
         self._office.events.forget(key)
         self._office.rivals.forget(key)
         self._office.telemetry.forget(key)

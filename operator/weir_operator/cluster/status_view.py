@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from weir_operator.cluster.conditions import (
     Aspect,
@@ -27,6 +28,7 @@ from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.wording import say_change
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
+    MOST_OPERATORS,
     DecisionStatus,
     OperatorStatus,
     Outcome,
@@ -150,7 +152,9 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
         window=next((g.name for g in facts.guards if g.cause is Cause.WINDOW), None),
         advice=_advise(facts),
-        operators=tuple(_operator(facts, name) for name in facts.deployments),
+        operators=tuple(
+            _operator(facts, name) for name in islice(facts.deployments, MOST_OPERATORS)
+        ),
     )
 
 

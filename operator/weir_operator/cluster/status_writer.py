@@ -20,7 +20,7 @@ from pydantic.types import JsonValue
 from weir_operator.clock import Clock
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import Facts, figures_of, render_status
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import WeirError
 from weir_operator.streamapp.status import StreamAppStatus
 
 log = structlog.get_logger()
@@ -82,9 +82,13 @@ class StatusWriter:
             try:
                 await self.flush()
                 pause = 1.0
-            except TemporaryError as error:
+            except WeirError as error:
+                # Also where it is refused: rights come back, and what was refused is replaced.
                 log.warning("status not written", failure=str(error))
                 self._dirty.set()
+                pause = min(60.0, 2 * pause)
+            except ValueError:  # a defect of Weir must not end the telling: the next may be right
+                log.exception("status not rendered")
                 pause = min(60.0, 2 * pause)
             await self._clock.sleep(pause)  # what changes meanwhile goes into the next write
 

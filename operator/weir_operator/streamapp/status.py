@@ -17,6 +17,10 @@ from pydantic.types import JsonValue
 
 from weir_operator.streamapp.section import LONGEST_NAME, Replicas, Section, map_list_by
 
+LONGEST_ID: Final = LONGEST_NAME + 17
+"""Characters of a decision's id, which is that of its tick and the operator's name."""
+MOST_OPERATORS: Final = 100
+"""Operators in a status; a job that somebody else runs may have more."""
 LONGEST_TEXT: Final = 1024
 """Characters of a sentence in a status, as in an event."""
 
@@ -60,7 +64,7 @@ class Outcome(StrEnum):
 class DecisionStatus(Section):
     """A decision of an Operator Manager and what became of it."""
 
-    id: str = Field(max_length=64)
+    id: str = Field(max_length=LONGEST_ID)
     """Under which `weir explain` finds it with everything that was weighed."""
 
     time: str = Field(max_length=40)
@@ -150,9 +154,9 @@ class StreamAppStatus(Section):
     restarts. If unset, too little was seen yet, or the mode is another."""
 
     operators: tuple[OperatorStatus, ...] = Field(
-        default=(), max_length=100, json_schema_extra=map_list_by("name")
+        default=(), max_length=MOST_OPERATORS, json_schema_extra=map_list_by("name")
     )
-    """What is known of each operator. If unset, nothing is."""
+    """What is known of each operator, of the first 100. If unset, nothing is."""
 
     rescale: dict[str, JsonValue] | None = None
     """Journal of the change under way, or of the last one. If unset, there was none."""

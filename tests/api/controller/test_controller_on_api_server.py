@@ -113,6 +113,26 @@ async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone
     assert bench.worlds.of["trips"].running() == [job]
 
 
+async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_saved(bench):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    await bench.kube.merge(
+        f"{bench.kube.stream_apps}/trips",
+        {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
+    )
+    await bench.until_ready("ReconcileFailed")
+
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    [path] = bench.worlds.of["trips"].positions
+    assert path in (await bench.events())["FinalSavepoint"]
+
+
 async def test_one_app_whose_flink_hangs_delays_no_other(bench):
     bench.worlds.hanging.add("hung")
     bench.start()
@@ -185,6 +205,20 @@ async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch
     await bench.create()
 
     await bench.until_ready()
+
+
+async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
+    monkeypatch.setattr("weir_operator.cluster.process.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+
+    paused = {"metadata": {"annotations": {"weir.dev/paused": "true"}}}
+    await bench.kube.merge(f"{bench.kube.stream_apps}/trips", paused)
+
+    await bench.until_condition("Paused", "PausedByAnnotation")
 
 
 class NothingSeen:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import uuid
 from dataclasses import replace
 
 import pytest
 
+from weir_operator.cluster.api import RefusedByKubernetesError
 from weir_operator.cluster.conditions import Aspect
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.status_store import StatusDoor
@@ -17,16 +20,21 @@ from weir_operator.cluster.status_view import (
     say_per_second,
     say_seconds,
     see_change,
+    see_decisions,
 )
 from weir_operator.cluster.status_writer import REFRESH, StatusWriter
 from weir_operator.cluster.testing import MemoryApi
 from weir_operator.controller.guards import Cause, Guard
+from weir_operator.controller.records import DecisionRecord
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
+from weir_operator.streamapp.section import LONGEST_NAME
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_operator.streamapp.testing import a_stream_app
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.promise import Decision, Expectation, Observation, OperatorModel
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 RUNS = Aspect("Ready", "True", "JobRunning", "The job runs")
@@ -125,6 +133,15 @@ def test_a_status_stays_small_whatever_the_sentences_are(facts):
     assert len(status.model_dump_json()) < 5000
 
 
+def test_a_job_of_more_operators_than_a_status_holds_shows_the_first_of_them(facts):
+    wide = replace(facts, deployments={f"o{n}": {"small/1": 1} for n in range(150)})
+
+    status = render_status(wide, StreamAppStatus(), now=0.0)
+
+    assert [each.name for each in status.operators] == [f"o{n}" for n in range(100)]
+    assert status.replicas == 150
+
+
 def replace_message(text):
     return Aspect("Ready", "True", "JobRunning", text)
 
@@ -217,3 +234,80 @@ async def test_what_is_not_known_any_more_leaves_the_status(facts):
 
     assert told == "would save 3 a day"
     assert "advice" not in desk.api.objects[PATH]["status"]
+
+
+async def test_a_refused_status_is_written_once_it_is_no_longer_refused(facts, monkeypatch):
+    desk = await Desk(facts).open()
+    refusals = [RefusedByKubernetesError("cannot update streamapps/status", 403)]
+    accept = desk.api.replace
+    written = asyncio.Event()
+
+    async def replace_at_last(path, body):
+        if refusals:
+            raise refusals.pop()
+        written.set()
+        return await accept(path, body)
+
+    monkeypatch.setattr(desk.api, "replace", replace_at_last)
+    desk.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
+
+    writing = asyncio.create_task(desk.writer.run())
+    try:
+        await asyncio.wait_for(written.wait(), 10.0)
+    finally:
+        writing.cancel()
+
+    assert refusals == []
+    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
+
+
+def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
+    record = a_record("o" * LONGEST_NAME)
+    applied = {record.operator: {"small/1": 1}}
+    decided = see_decisions(replace(facts, deployments=applied), [record])
+
+    status = render_status(decided, StreamAppStatus(), now=0.0)
+
+    assert status.operators[0].decision is not None
+    assert status.operators[0].decision.id == record.id
+
+
+def a_record(operator):
+    """Return a record with an id as `Memory.keep` makes them: that of the tick, and the name."""
+    model = OperatorModel(
+        name=operator,
+        node_types=(NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),),
+        max_replicas=4,
+        service_mean=0.02,
+        service_scv=1.0,
+    )
+    observation = Observation(
+        time=10.0,
+        time_of_week=0.5,
+        interval=5.0,
+        model=model,
+        deployment=Deployment((1,)),
+        rate=1.0,
+        processed=5.0,
+        response_time=0.03,
+        utilisation=(0.4,),
+        backlog=0.0,
+        replica_ages=(60.0,),
+        budget=0.1,
+    )
+    return DecisionRecord(
+        id=f"{uuid.uuid4().hex[:12]}-{operator}",
+        time=10.0,
+        operator=operator,
+        policy="queueing",
+        observation=observation,
+        decision=Decision(
+            target=Deployment((2,)),
+            reason="more is needed",
+            candidates=(),
+            expectation=Expectation(response_time=0.02, utilisation=0.5, cost_per_hour=0.04),
+            urgency=0.7,
+        ),
+        verdict="",
+        change=None,
+    )
