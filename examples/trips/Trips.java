@@ -1,7 +1,6 @@
 package example;
 
 import dev.weir.Weir;
-import java.nio.file.Path;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
@@ -42,16 +41,19 @@ public final class Trips {
         String committed = settings.get("commit", null);
         TraceSource source =
                 new TraceSource(
-                        schedule(settings, seed),
+                        Arguments.schedule(settings, seed),
                         settings.getInt("zones", 5000),
                         settings.getInt("payload-bytes", 200),
                         seed,
                         settings.getLong("start-at", 0),
                         directory);
-        Match match = new Match(service(settings, "match", 30, 1.0, seed));
-        Aggregate aggregate = new Aggregate(service(settings, "aggregate", 20, 0.5, seed));
-        StreamExecutionEnvironment env = environment(settings, args);
-        refuseUnknown(settings);
+        Match match = new Match(Arguments.service(settings, "match", 30, 1.0, seed));
+        Aggregate aggregate =
+                new Aggregate(Arguments.service(settings, "aggregate", 20, 0.5, seed));
+        Configuration configuration = new Configuration();
+        configuration.setString("pipeline.object-reuse", "true"); // no function keeps a record
+        StreamExecutionEnvironment env = Arguments.environment(settings, configuration, args);
+        Arguments.refuseUnknown(settings, "Trips.java");
 
         DataStream<Trip> trips =
                 Weir.pin(
@@ -90,57 +92,5 @@ public final class Trips {
                     args);
         }
         env.execute("trips");
-    }
-
-    private static Schedule schedule(ParameterTool settings, long seed) throws Exception {
-        double[] rates = Trace.read(Path.of(settings.getRequired("trace")));
-        double scale = settings.getDouble("scale", 1.0);
-        for (int i = 0; i < rates.length; i++) {
-            rates[i] *= scale;
-        }
-        String end = settings.get("at-end", "hold");
-        if (!end.equals("hold") && !end.equals("finish")) {
-            throw new IllegalArgumentException(
-                    "Expected hold or finish after --at-end, got " + end);
-        }
-        double slot = settings.getDouble("slot-seconds", 5);
-        return new Schedule(rates, slot, seed, end.equals("hold"));
-    }
-
-    private static Service service(
-            ParameterTool settings, String operator, double meanMs, double scv, long seed) {
-        return new Service(
-                settings.getDouble("service." + operator + "-ms", meanMs) / 1000,
-                settings.getDouble("scv." + operator, scv),
-                Draws.bits(seed, operator.hashCode()));
-    }
-
-    private static StreamExecutionEnvironment environment(ParameterTool settings, String[] args) {
-        Configuration configuration = new Configuration();
-        // The default of 100 ms holds records back at every edge, up to that long at low rates.
-        configuration.setString("execution.buffer-timeout.interval", "0 ms");
-        configuration.setString(
-                "execution.checkpointing.interval",
-                settings.getInt("checkpoint-seconds", 2) + " s");
-        configuration.setString("restart-strategy.type", "fixed-delay");
-        configuration.setString("restart-strategy.fixed-delay.attempts", "1000");
-        configuration.setString("restart-strategy.fixed-delay.delay", "200 ms");
-        configuration.setString("pipeline.object-reuse", "true"); // no function keeps a record
-        StreamExecutionEnvironment env =
-                StreamExecutionEnvironment.getExecutionEnvironment(configuration);
-        int maxParallelism = Weir.maxParallelism(args, 0);
-        if (maxParallelism > 0) {
-            env.setMaxParallelism(maxParallelism);
-        }
-        return env;
-    }
-
-    private static void refuseUnknown(ParameterTool settings) {
-        for (String name : settings.getUnrequestedParameters()) {
-            if (!name.startsWith("weir.")) {
-                throw new IllegalArgumentException(
-                        "Unknown argument --" + name + "; Trips.java lists those that there are");
-            }
-        }
     }
 }

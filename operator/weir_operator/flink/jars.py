@@ -100,10 +100,13 @@ def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = N
 def build_all(folder: Path = REPOSITORY / "build/jars") -> tuple[Path, ...]:
     """Build the repository's own jars: the helper and the example jobs."""
     trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
+    routes = sorted((REPOSITORY / "examples/routes").glob("*.java"))
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
         build_jar([HELPER, *trips], folder / "trips.jar", entry_class="example.Trips"),
+        # The source, the trace and the work are those of trips.
+        build_jar([HELPER, *trips, *routes], folder / "routes.jar", entry_class="example.Routes"),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )
 
