@@ -70,7 +70,8 @@ def can_batch(experiment: Experiment) -> bool:
     """Return whether the batched loop knows the experiment's world."""
     plain = experiment.world.model_copy(update={"changes": ()}) == World()
     limited = any(node_type.pool_limit is not None for node_type in experiment.node_types)
-    return plain and not limited and len(experiment.operators) == 1
+    granted = experiment.arbitration.grants_all
+    return plain and granted and not limited and len(experiment.operators) == 1
 
 
 def simulate_deep(

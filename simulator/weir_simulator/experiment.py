@@ -204,6 +204,42 @@ class World(Section):
         return self.queues or self.downtime > 0
 
 
+class TokenBucket(Section):
+    """When there is a token that pays a change with a restart; see `weir_policies`' token bucket.
+
+    Source of the defaults: Cardellini et al., FGCS 2018 (EDF), section 9.
+    """
+
+    high: AtLeastZero = Field(default=0.9, examples=[0.9])
+    """Share of the bound; above it a token comes that pays more speed, or other places."""
+    low: AtLeastZero = Field(default=0.5, examples=[0.5])
+    """Share of the bound; below it a token comes that pays less speed. At most `high`."""
+    every: Duration | None = Field(default=None, gt=0, examples=["60s"])
+    """Seconds from one token to the next; `None` is two slots."""
+    size: int = Field(default=1, ge=1, le=10_000, examples=[1])
+    """Most tokens in the bucket, which holds one kind at a time."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.low > self.high:
+            raise refusal("low of at most high", "lower it, or raise high")
+        return self
+
+
+class Arbitration(Section):
+    """Which of the operators' proposals are made; by default all of them, in one restart."""
+
+    token_bucket: TokenBucket | None = None
+    """Tokens that changes with a restart must pay with; `None` asks for none."""
+    suspension: Duration = Field(default=0.0, ge=0, examples=["60s"])
+    """Seconds after a restart in which no manager learns or decides."""
+
+    @property
+    def grants_all(self) -> bool:
+        """Whether every proposal of every slot is made."""
+        return self.token_bucket is None and self.suspension == 0
+
+
 class Believed(Section):
     """How the model that a policy is given differs from the truth: exactly, or drawn from the seed.
 
@@ -260,6 +296,7 @@ class Experiment(Section):
     slot: Duration = Field(default=60.0, gt=0, examples=["60s"])
     """Seconds between two decisions, one line of the trace."""
     world: World = World()
+    arbitration: Arbitration = Arbitration()
     believed: Believed = Believed()
 
     @field_validator("seeds")

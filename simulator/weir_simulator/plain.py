@@ -17,13 +17,13 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
-from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.promise import CostParts, CostWeights, Observation, Transition
+from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain_operator import PlainOperator
+from weir_simulator.plain_operator import PlainOperator, step_towards
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
@@ -112,6 +112,7 @@ class _World:
                 proposed=experiment.initial_deployment,
             )
             self.operators[truth.name].install(experiment.initial_deployment)
+        self.arbiter = Arbiter(experiment)
         self.rate_factor, self.standstill = 1.0, 0.0
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
@@ -134,13 +135,13 @@ class _World:
             rate = float(arriving) * self.rate_factor
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
-            for operator in self.operators.values():
-                operator.target = operator.deployment
-            for operator in self.operators.values():
-                self.manage(operator, t)
-            kind = self.cut_targets()
-            self.account(t, rate, price, kind, outcome)
+            time = self.respond()
+            self.arbiter.see(time, t)
+            kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
+            self.account(t, rate, time, price, kind, outcome)
             self.apply(t, kind)
+            if kind == RESTART:
+                self.arbiter.restarted(t)
             self.count_replicas(t, outcome)
 
     def begin_slot(self, t: int, outcome: Outcome) -> None:
@@ -201,6 +202,19 @@ class _World:
             else:
                 operator.take_in(rate=passed, offered=offered)
 
+    def respond(self) -> float:
+        """Return the response time from source to sink, s."""
+        times = {name: operator.offered_response for name, operator in self.operators.items()}
+        return self.dataflow.response_time(times)
+
+    def decide(self, t: int) -> int:
+        """Let the managers decide; return what the change of all operators takes."""
+        for operator in self.operators.values():
+            operator.target = operator.deployment
+        for operator in self.operators.values():
+            self.manage(operator, t)
+        return self.cut_targets()
+
     def price_of(self, t: int, name: str) -> float:
         """Return what an operator's replicas cost per hour, those being provisioned included."""
         paid = self.operators[name].deployment
@@ -238,7 +252,8 @@ class _World:
             )
         operator.before = observation
         if self.provisioned_at <= t:
-            operator.target = operator.policy.decide(observation).target
+            decision = operator.policy.decide(observation)
+            operator.target, operator.urgency = decision.target, decision.urgency
 
     def observe(self, operator: PlainOperator, t: int) -> Observation:
         """Return what the manager measures, with its errors."""
@@ -294,15 +309,23 @@ class _World:
 
     def cut_targets(self) -> int:
         """Cut targets to what can be; return what the change of all operators takes."""
-        kinds = [NOTHING]
         for operator in self.operators.values():
             here = operator.deployment
             operator.proposed = operator.target
             if self.one_step:
-                operator.target = _step_towards(here, operator.target, operator.truth.max_replicas)
+                operator.target = step_towards(here, operator.target, operator.truth.max_replicas)
             if not self.fits(operator):
                 operator.target = here
-            kinds.append(self.classify(here, operator.target))
+        restarting = [
+            each
+            for each in self.operators.values()
+            if self.classify(each.deployment, each.target) == RESTART
+        ]
+        for name in self.arbiter.deny([each.ask() for each in restarting]):
+            self.operators[name].target = self.operators[name].deployment
+        kinds = [NOTHING]
+        for operator in self.operators.values():
+            kinds.append(self.classify(operator.deployment, operator.target))
             operator.reconfigured = kinds[-1] == RESTART
         return max(kinds)
 
@@ -326,13 +349,12 @@ class _World:
         alike = here.per_pool(self.node_types) == target.per_pool(self.node_types)
         return RESIZE if alike and self.experiment.world.resizes else RESTART
 
-    def account(self, t: int, rate: float, price: float, kind: int, outcome: Outcome) -> None:
+    def account(
+        self, t: int, rate: float, time: float, price: float, kind: int, outcome: Outcome
+    ) -> None:
         """Add the slot's cost to the outcome."""
         weights, totals = self.experiment.weights, outcome.totals
         top = self.experiment.dearest * sum(each.max_replicas for each in self.experiment.operators)
-        time = self.dataflow.response_time(
-            {name: operator.offered_response for name, operator in self.operators.items()}
-        )
         violated = time > self.experiment.objective.response_time
         totals[VIOLATIONS] += violated
         totals[RECONFIGURATIONS] += kind == RESTART
@@ -373,16 +395,3 @@ class _World:
             if outcome.history.size:
                 outcome.history[t, AT_REPLICAS] += operator.deployment.size
         outcome.curve[outcome.curve_slots == t + 1] = outcome.totals[COST] / (t + 1)
-
-
-def _step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
-    """Return the deployment in reach that lies nearest to the target; adding comes first."""
-    if target in within_reach(here, k_max=max_replicas):
-        return target
-    changes = [after - before for before, after in zip(here, target, strict=True)]
-    counts = list(here)
-    if max(changes) > 0 and here.size < max_replicas:
-        counts[changes.index(max(changes))] += 1
-    else:
-        counts[changes.index(min(changes))] -= 1
-    return Deployment(tuple(counts))

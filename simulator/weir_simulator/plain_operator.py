@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
+from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.model.sharing import group_replicas
@@ -70,6 +72,8 @@ class PlainOperator:
     before: Observation | None = None
     """What it observed a slot earlier; `None` where that was not measured."""
     reconfigured: bool = False
+    urgency: float = 0.0
+    """Of the last decision."""
 
     @property
     def deployment(self) -> Deployment:
@@ -144,6 +148,21 @@ class PlainOperator:
         by_type = sorted(range(len(self.replicas)), key=lambda rank: self.replicas[rank].place)
         return tuple(float(len(by_type) - rank) for rank in by_type)
 
+    def ask(self) -> AdaptationRequest:
+        """Return its target as a request: for more speed, for less, or for as much elsewhere."""
+        gained = sum(
+            (after - before) * node_type.speedup
+            for before, after, node_type in zip(
+                self.deployment, self.target, self.nominal, strict=True
+            )
+        )
+        kind = Adaptation.SCALE_OUT if gained > 0 else Adaptation.SCALE_IN
+        return AdaptationRequest(
+            operator=self.truth.name,
+            kind=Adaptation.MIGRATION if gained == 0 else kind,
+            score=self.urgency,
+        )
+
     def install(self, deployment: Deployment) -> None:
         """Change to a deployment: of each node type the oldest replicas leave first."""
         for place, count in enumerate(deployment):
@@ -178,3 +197,16 @@ class PlainOperator:
             factor = min(factors) if slowest_counts else sum(factors) / len(factors)
             types.append(replace(node_type, speedup=node_type.speedup * factor))
         self.truth = replace(self.truth, node_types=tuple(types))
+
+
+def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
+    """Return the deployment in reach that lies nearest to the target; adding comes first."""
+    if target in within_reach(here, k_max=max_replicas):
+        return target
+    changes = [after - before for before, after in zip(here, target, strict=True)]
+    counts = list(here)
+    if max(changes) > 0 and here.size < max_replicas:
+        counts[changes.index(max(changes))] += 1
+    else:
+        counts[changes.index(min(changes))] -= 1
+    return Deployment(tuple(counts))

@@ -107,7 +107,8 @@ def simulate(
     trace = arrival_rates(experiment.trace)
     outcome = new_outcome(trace.size, len(experiment.node_types), history=history)
     algorithm = registry.define(name, settings)
-    if algorithm is None:
+    # A decision's urgency, which arbitration ranks by, is in no compiled kernel.
+    if algorithm is None or not experiment.arbitration.grants_all:
         began = time.perf_counter()
         run_plainly(experiment, trace, name, settings, outcome, seed=seed)
         seconds = time.perf_counter() - began

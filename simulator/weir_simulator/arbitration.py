@@ -1,0 +1,64 @@
+"""EDF's Application Manager in the simulator: which of the operators' proposals are made.
+
+Without it all proposals of a slot are made, in one restart. With a token bucket, each that would
+restart the job needs a token; what is denied is forgotten, and its policy learns that it was (it is
+given what it proposed and what was enacted). Resizes need none. After a restart the managers
+may be suspended: they neither learn nor decide until things have settled.
+
+Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
+sections 7 and 8.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from weir_policies.application_manager.adaptation import AdaptationRequest
+from weir_policies.application_manager.token_bucket import TokenRules, Tokens, grant
+from weir_simulator.experiment import Experiment
+
+
+class Arbiter:
+    """The Application Manager of one run."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        """Begin with an empty bucket."""
+        settings, bound = experiment.arbitration, experiment.objective.response_time
+        self._slot = experiment.slot
+        self._bucket: TokenRules | None = None
+        if settings.token_bucket is not None:
+            bucket = settings.token_bucket
+            every = 2 * experiment.slot if bucket.every is None else bucket.every
+            self._bucket = TokenRules(
+                low=bucket.low * bound, high=bucket.high * bound, every=every, size=bucket.size
+            )
+        self._tokens = Tokens()
+        self._seen: list[float] = []
+        self._suspension, self._active_from = settings.suspension, 0.0
+
+    def see(self, response_time: float, t: int) -> None:
+        """Take in the application's response time of slot `t`, s; it may make a token."""
+        if self._bucket is None:
+            return
+        self._seen.append(response_time)
+        now = t * self._slot  # s
+        made = self._tokens.generate(self._bucket, response_time=fmean(self._seen), now=now)
+        if made.generated_at == now:
+            self._seen.clear()
+        self._tokens = made
+
+    def is_active(self, t: int) -> bool:
+        """Return whether the managers learn and decide in slot `t`."""
+        return t * self._slot >= self._active_from
+
+    def restarted(self, t: int) -> None:
+        """Suspend the managers after a restart that was decided in slot `t`."""
+        self._active_from = (t + 1) * self._slot + self._suspension
+
+    def deny(self, requests: Sequence[AdaptationRequest]) -> set[str]:
+        """Return the operators whose request finds no token; the others' tokens are spent."""
+        if self._bucket is None:
+            return set()
+        granted, self._tokens = grant(requests, self._tokens)
+        return {each.operator for each in requests} - {each.operator for each in granted}

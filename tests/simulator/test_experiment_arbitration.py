@@ -1,0 +1,122 @@
+"""EDF's Application Manager in the simulator: tokens and suspension, downtime and backlog."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
+from weir_simulator.arbitration import Arbiter
+from weir_simulator.experiment import Experiment
+from weir_simulator.plain import run_plainly
+from weir_simulator.run import new_outcome, settings_of, simulate
+from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
+
+BOUND = 0.05
+UP = AdaptationRequest(operator="a", kind=Adaptation.SCALE_OUT, score=0.6)
+MORE_UP = AdaptationRequest(operator="b", kind=Adaptation.SCALE_OUT, score=0.8)
+DOWN = AdaptationRequest(operator="a", kind=Adaptation.SCALE_IN, score=0.4)
+
+
+def an_experiment(**changes):
+    fields = {
+        "operators": [
+            {"name": "a", "serviceRate": 100, "scv": 1.0, "maxReplicas": 4},
+            {"name": "b", "serviceRate": 120, "scv": 1.0, "maxReplicas": 4},
+        ],
+        "edges": [["a", "b"]],
+        "nodeTypes": [{"name": "t1", "speedup": 1.0, "price": 1.0}],
+        "objective": {"responseTime": "50ms"},
+        "trace": {"kind": "taxi", "slots": 60, "seed": 2},
+        "policy": {"name": "threshold-cheapest", "parameters": {"utilisation": 0.5}},
+    }
+    return Experiment.model_validate_json(json.dumps(fields | changes))
+
+
+def history_of(experiment, rates):
+    """Return what happened in every slot of a run at these rates."""
+    outcome = new_outcome(len(rates), 1, history=True)
+    settings = settings_of(experiment, experiment.policy.parameters)
+    trace = np.array(rates, dtype=np.float64)
+    run_plainly(experiment, trace, experiment.policy.name, settings, outcome, seed=1)
+    return outcome.history
+
+
+def tokens_after(*response_times, **bucket):
+    arbiter = Arbiter(an_experiment(arbitration={"tokenBucket": bucket}))
+    for t, response_time in enumerate(response_times):
+        arbiter.see(response_time, t)
+    return arbiter
+
+
+def test_without_tokens_no_request_is_denied():
+    arbiter = Arbiter(an_experiment())
+
+    assert arbiter.deny([UP, MORE_UP]) == set()
+
+
+def test_near_the_bound_the_most_urgent_request_for_speed_is_paid():
+    arbiter = tokens_after(0.95 * BOUND)
+
+    assert arbiter.deny([UP, MORE_UP]) == {"a"}
+    assert arbiter.deny([UP]) == {"a"}
+
+
+def test_far_below_the_bound_only_a_request_for_less_is_paid():
+    arbiter = tokens_after(0.3 * BOUND)
+
+    assert arbiter.deny([MORE_UP]) == {"b"}
+    assert arbiter.deny([DOWN]) == set()
+
+
+def test_a_token_comes_every_two_slots_by_the_mean_of_both():
+    arbiter = tokens_after(0.7 * BOUND, 1.5 * BOUND, 0.1 * BOUND)
+
+    assert arbiter.deny([DOWN]) == {"a"}
+    assert tokens_after(0.7 * BOUND, 1.8 * BOUND, 0.6 * BOUND).deny([UP]) == set()
+
+
+def test_the_bucket_spares_restarts_and_says_so_in_the_outcome():
+    slots = np.arange(120)
+    rates = 80 + 60 * np.sin(slots / 6)
+    free = history_of(an_experiment(), rates)
+    bound = history_of(an_experiment(arbitration={"tokenBucket": {}}), rates)
+
+    restarts = [int((run[:, AT_CHANGE] == RESTART).sum()) for run in (free, bound)]
+
+    assert 0 < restarts[1] < restarts[0]
+
+
+def test_suspended_managers_wait_until_things_have_settled():
+    rates = [300.0] * 12
+
+    at_once = history_of(an_experiment(), rates)
+    suspended = history_of(an_experiment(arbitration={"suspension": "2m"}), rates)
+
+    assert list(np.flatnonzero(at_once[:, AT_CHANGE] == RESTART)[:3]) == [0, 1, 2]
+    assert list(np.flatnonzero(suspended[:, AT_CHANGE] == RESTART)[:3]) == [0, 3, 6]
+
+
+def test_what_a_restart_holds_up_is_worked_off_in_the_slots_after_it():
+    run = history_of(an_experiment(world={"downtime": "10s"}), [40.0] * 3 + [90.0] * 7)
+
+    [first, *_] = np.flatnonzero(run[:, AT_CHANGE] == RESTART)
+    # Records wait 10 s and less after the restart, where a steady slot takes them milliseconds.
+    assert run[first + 1, AT_TIME] > 20 * run[-1, AT_TIME]
+
+
+def test_grants_by_tokens_are_simulated_by_name_of_any_policy():
+    experiment = an_experiment(arbitration={"tokenBucket": {"every": "60s", "size": 2}})
+
+    free = simulate(an_experiment(), seed=1, policy="ql")
+    bound = simulate(experiment, seed=1, policy="ql")
+
+    assert bound.reconfigurations < free.reconfigurations
+
+
+def test_thresholds_the_wrong_way_round_are_refused():
+    with pytest.raises(ValidationError, match="low of at most high"):
+        an_experiment(arbitration={"tokenBucket": {"low": 0.9, "high": 0.5}})
