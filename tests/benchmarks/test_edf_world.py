@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.edf_managers import RESOURCES, QLearningManagers, use_thresholds
-from benchmarks.edf_world import MOST, OPERATORS, Seen, respond, run_world
+from benchmarks.edf_world import MOST, OPERATORS, Seen, respond, run_world, work_off
 from weir_policies.application_manager.adaptation import step_of
 
 CALM = np.full(200, 150.0)
@@ -106,3 +106,30 @@ def test_a_denied_change_is_learned_as_proposed_or_as_to_stay(learns_denied, tri
     after = managers.values_of(name, replicas=1, rate=100.0)
     changed = [change for change in before if after[change] != before[change]]
     assert changed == [tried]
+
+
+def test_what_arrives_while_the_job_stands_still_is_worked_off_at_what_is_left_of_the_capacity():
+    replicas = np.full(len(OPERATORS), 2)  # partialRank: 790 records/s
+    capacity = 2 / 0.00253
+
+    after, late = work_off(0.0, 300.0, replicas, 10.0)
+
+    emptied = 3000 / (capacity - 300)
+    assert after == 0.0
+    assert late == pytest.approx((10 * 3000 / 2 + emptied * 3000 / 2) / 9000)
+
+
+def test_beyond_the_capacity_the_backlog_grows_and_no_record_is_lost():
+    replicas = np.ones(len(OPERATORS), dtype=np.int64)
+
+    after, _ = work_off(500.0, 500.0, replicas, 0.0)
+
+    assert after == pytest.approx(500 + 30 * (500 - 1 / 0.00253))
+
+
+def test_with_a_backlog_reconfigurations_cost_response_time():
+    free = run_world(Restless(), CALM, bucket=False, seed=1)
+    queued = run_world(Restless(), CALM, bucket=False, seed=1, backlog=True)
+
+    assert queued.rounds == free.rounds
+    assert queued.unfiltered.mean > 2 * free.unfiltered.mean
