@@ -196,7 +196,9 @@ class ApplicationController:
         sight, flow, now = view.sight, view.flow, view.now
         status = self._store.load()
         settings = self._settings
-        self._am.see_output(mean=sight.output.mean, quantile=sight.response(settings.statistic))
+        self._am.see_output(
+            mean=sight.output.mean, quantile=sight.response(settings.statistic), now=now
+        )
         fits = self._lifecycle.fits(status.deployments)
         shares = self._share(flow if fits else None)
         budgets, held = shares.budgets, self._find_reason_to_hold(view, directives, fits)

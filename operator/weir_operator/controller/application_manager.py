@@ -14,6 +14,7 @@ from weir_operator.controller.guards import Guard, direction_of, refuse_change
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.token_gate import TokenGate
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import FailedDeployment
 from weir_policies.application_manager.arbitration import (
@@ -64,6 +65,7 @@ class ApplicationManager:
         pool_limits: Mapping[str, int],
         restarts: RestartBudget,
         shared: SharedRestarts | None = None,
+        gate: TokenGate | None = None,
     ) -> None:
         """Take over the objective.
 
@@ -74,6 +76,7 @@ class ApplicationManager:
             pool_limits: Most replicas over all operators, by pool that has a limit.
             restarts: The restart budget.
             shared: The budget over all StreamApps; `None` where there is none.
+            gate: The token bucket before the restart budget; `None` where there is none.
         """
         self._bound = bound
         self._statistic = statistic
@@ -81,6 +84,7 @@ class ApplicationManager:
         self.pool_limits = dict(pool_limits)
         self.restarts = restarts
         self._shared = shared
+        self._gate = gate
         self._tail = _TYPICAL_TAIL[statistic]
 
     @property
@@ -88,11 +92,13 @@ class ApplicationManager:
         """How many times the mean the bounded statistic is, as far as it was measured."""
         return self._tail
 
-    def see_output(self, *, mean: float, quantile: float) -> None:
+    def see_output(self, *, mean: float, quantile: float, now: float) -> None:
         """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
 
         Budgets are means; a bound on a quantile is brought to a mean by this ratio.
         """
+        if self._gate is not None:
+            self._gate.see(mean if self._statistic == "mean" else quantile, now)
         if self._statistic == "mean" or not (mean > 0 and math.isfinite(quantile)):
             return
         ratio = max(1.0, quantile / mean)
@@ -180,6 +186,9 @@ class ApplicationManager:
         }
         barred = _bar(wishes, guards)
         allowed = {name: wish for name, wish in wishes.items() if name not in barred}
+        if self._gate is not None:
+            barred |= self._gate.refuse(allowed)
+            allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
         sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
         granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
@@ -208,6 +217,8 @@ class ApplicationManager:
                     restart=False,
                     tokens=tokens,
                 )
+        if self._gate is not None and restart:
+            self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return Ruling(
             verdicts=sentences,
             granted=granted,

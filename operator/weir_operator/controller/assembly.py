@@ -13,6 +13,7 @@ from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.token_gate import TICKS_PER_TOKEN, TokenGate
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
@@ -22,6 +23,7 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.application_manager.token_bucket import TokenRules
 from weir_policies.promise import OperatorModel
 
 SILENT_TICKS = 2.5
@@ -181,4 +183,14 @@ def application_manager(
             max_per_day=objective.max_restarts_per_day,
         ),
         shared=shared,
+        gate=_token_gate(app),
     )
+
+
+def _token_gate(app: StreamApp) -> TokenGate | None:
+    bucket = app.spec.application_manager.arbitration.token_bucket
+    if bucket is None:
+        return None
+    bound = app.spec.objective.response_time.bound.seconds
+    period = TICKS_PER_TOKEN * app.spec.operator_manager.interval.seconds
+    return TokenGate(TokenRules(low=bucket.low * bound, high=bucket.high * bound, every=period))

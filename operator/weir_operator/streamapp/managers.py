@@ -53,7 +53,10 @@ class RestartBudget(Section):
 
 
 class TokenBucket(Section):
-    """When tokens are put in, by the response time's share of the objective."""
+    """When a token is put in, by the response time's share of the objective over two intervals.
+
+    The bucket holds one token, which pays one operator's restart in its direction.
+    """
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
@@ -90,8 +93,9 @@ class TokenBucket(Section):
 class Arbitration(Section):
     """How proposals that compete are granted or denied."""
 
-    token_bucket: TokenBucket = TokenBucket()
-    """Tokens that proposals must pay with. If unset, defaults to `{high: 0.9, low: 0.5}`."""
+    token_bucket: TokenBucket | None = None
+    """Tokens that changes with a restart must pay with, besides the restart budget. If unset, no
+    tokens are asked for."""
 
 
 class ApplicationManager(Section):
@@ -105,7 +109,7 @@ class ApplicationManager(Section):
     """Restarts that scaling may cause. If unset, defaults to `{size: 3, refillEvery: 1h}`."""
 
     arbitration: Arbitration = Arbitration()
-    """How competing proposals are granted. If unset, a token bucket with its defaults."""
+    """How competing proposals are granted. If unset, by urgency and the restart budget alone."""
 
 
 class Allowed(StrEnum):
