@@ -27,6 +27,8 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         # TaskManagers look for a JobManager that was started again every second, not every ten.
         "cluster.registration.error-delay": "1 s",
         "cluster.registration.max-timeout": "2 s",
+        # JVMs that start together on a busy machine need more than Flink's 10 s for their actors.
+        "pekko.startup-timeout": "60 s",
         # After a JobManager was lost, its job's slots are kept this long, not 10 s.
         "taskmanager.slot.timeout": "5 s",
         "restart-strategy.type": "fixed-delay",
