@@ -18,6 +18,7 @@ from weir_cli.options import read_seconds
 from weir_cli.reports import write_report
 from weir_operator.faces import tuning_words
 from weir_operator.faces.tuning_page import render_tuning_page
+from weir_policies.application_manager.search.algorithms import Algorithm
 from weir_simulator.beliefs import true_models
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
@@ -25,7 +26,6 @@ from weir_simulator.experiment_files import load_experiment
 from weir_simulator.experiment_writing import write_experiment
 from weir_simulator.section import MOST_SEED
 from weir_simulator.tuning.order import (
-    Algorithm,
     Constraints,
     Evaluation,
     Point,
