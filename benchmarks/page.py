@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "reproduce-am": (
         "Figures 20 to 22 of the 2023 paper: budgets and weights",
-        "Money per slot / violations (%) / reconfigurations (%), tuned on the first 50,001 slots, "
+        "Money per hour / violations (%) / reconfigurations (%), tuned on the first 50,001 slots, "
         "judged over the whole year. The pictures print no numbers; *published* is the naive "
         "baseline, in the first table as the program behind the paper gives it. Its claims: "
         "less money than naive in every setting, constraints kept in 96 % of the runs, by the "
