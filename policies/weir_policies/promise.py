@@ -223,5 +223,17 @@ class ApplicationPolicy(Protocol):
     """Chooses the deployments of all operators at once."""
 
     def decide(self, observations: Mapping[str, Observation]) -> Mapping[str, Decision]:
-        """Choose a target per operator."""
+        """Choose a target per operator; of one operator alone, its part of the joint target."""
+        ...
+
+    def learn(self, transitions: Mapping[str, Transition]) -> None:
+        """Update the learned state from one interval of all operators, in the dataflow's order."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return everything learned, the generator's state included, as plain JSON values."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore exactly what `state_dict` returned."""
         ...

@@ -1,9 +1,12 @@
-"""Policies by name. To add one: one file under `operator_manager/`, one line in `POLICIES`."""
+"""Policies by name. To add one: one file under `operator_manager/`, one line in `POLICIES`.
+
+One that decides for a whole application (`Joint`) is under `application_manager/` instead.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +92,32 @@ class Deep:
         return DeepPolicy(algorithm, rng)
 
 
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Builds a policy that decides for all operators at once, whose module is imported then."""
+
+    module: str
+    """Below `application_manager`; its function `define(values, name=..., rng=...)` returns it."""
+    name: str
+
+    def seat(
+        self, rng: np.random.Generator, values: Values, operators: int
+    ) -> tuple[OperatorPolicy, ...]:
+        """Return a seat at one table for each operator.
+
+        Raises:
+            ParameterError: A parameter is unknown, of another kind, or out of its range.
+        """
+        from weir_policies.application_manager.seats import take_seats
+
+        module = importlib.import_module(f"weir_policies.application_manager.{self.module}")
+        return take_seats(module.define(values, name=self.name, rng=rng), operators)
+
+    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
+        """Return the policy of an application of one operator."""
+        return self.seat(rng, values, 1)[0]
+
+
 def _compile(module: str, *names: str, neighbourhood: Neighbourhood) -> dict[str, Registered]:
     """Return the lines of the policies that one module defines."""
     return {name: Registered(Compiled(module, name), neighbourhood) for name in names}
@@ -132,6 +161,7 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
     **_learn_deeply("dqn", "dqn"),
     **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
+    "autrascale": Registered(Joint("autrascale.policy", "autrascale"), Neighbourhood.ANY),
 }
 
 
@@ -155,6 +185,26 @@ def build(
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
     return _find(name).build(rng, {} if parameters is None else parameters)
+
+
+def build_all(
+    name: str, *, rngs: Sequence[np.random.Generator], parameters: Values | None = None
+) -> tuple[OperatorPolicy, ...]:
+    """Return the policies of all operators of an application, in the order of its dataflow.
+
+    Args:
+        name: One of `names()`.
+        rngs: A generator per operator; a policy for all of them at once draws from the first.
+        parameters: As for `build`.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: A parameter is unknown, no number, or out of its range.
+    """
+    builder = _find(name).build
+    if isinstance(builder, Joint) and rngs:
+        return builder.seat(rngs[0], {} if parameters is None else parameters, len(rngs))
+    return tuple(build(name, rng=rng, parameters=parameters) for rng in rngs)
 
 
 def define(name: str, parameters: Values | None = None) -> Algorithm | None:

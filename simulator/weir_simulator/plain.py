@@ -95,14 +95,15 @@ class _World:
         budgets = experiment.share_bound(policy, believed)
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
+        rngs = [policy_generator(seed, row) for row in range(len(models))]
+        policies = registry.build_all(policy, rngs=rngs, parameters=settings)
         for row, truth in enumerate(models):
-            rng = policy_generator(seed, row)
             self.operators[truth.name] = PlainOperator(
                 row=row,
                 truth=truth,
                 nominal=self.node_types,
                 believed=believed[row],
-                policy=registry.build(policy, rng=rng, parameters=settings),
+                policy=policies[row],
                 budget=budgets[truth.name],
                 most_replicas=most_replicas[truth.name],
                 source=truth.name not in fed,

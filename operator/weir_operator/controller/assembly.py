@@ -128,8 +128,10 @@ def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
     """Return the settings that the operators' policy is built with."""
     chosen = app.spec.operator_manager.policy
     settings: dict[str, Any] = dict(chosen.settings) if policy == chosen.name else {}
-    if policy in ("planner", "queueing"):
+    if policy in ("planner", "queueing", "autrascale"):
         settings.setdefault("catch_up", app.spec.objective.catch_up.seconds)
+    if policy == "autrascale" and app.spec.objective.event_time is not None:
+        settings.setdefault("event_time", app.spec.objective.event_time.seconds)
     return settings
 
 
@@ -143,8 +145,14 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
     managers = {}
-    together = sum(operator.max_replicas for operator in world.operators(app))
-    for place, operator in enumerate(world.operators(app)):
+    operators = world.operators(app)
+    together = sum(operator.max_replicas for operator in operators)
+    rngs = {each.name: np.random.default_rng(place) for place, each in enumerate(operators)}
+    # Only these are ever asked, so only these sit at the table of a policy for all operators.
+    scaled = [each.name for each in operators if world.fixed_deployment(app, each.name) is None]
+    policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
+    asked = dict(zip(scaled, policies, strict=True))
+    for operator in operators:
         types = world.node_types(app, operator.name)
         managers[operator.name] = OperatorManager(
             model=OperatorModel(
@@ -155,7 +163,8 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
                 service_scv=1.0,
             ),
             given=[each.name for each in types if world.speedup_is_given(app, each.pool)],
-            policy=registry.build(name, rng=np.random.default_rng(place), parameters=parameters),
+            policy=asked.get(operator.name)
+            or registry.build(name, rng=rngs[operator.name], parameters=parameters),
             fixed=world.fixed_deployment(app, operator.name),
             most_replicas=together if registry.sees_application(name) else None,
         )
