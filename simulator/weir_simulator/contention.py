@@ -142,6 +142,24 @@ def yahoo(limit: float = math.inf) -> ContendedApplication:
     )
 
 
+def nexmark_q5() -> ContendedApplication:
+    """Return the truth behind Nexmark's query 5: a source and a sliding window."""
+    return ContendedApplication(
+        base=np.array([60e3, 2.2e3]),
+        serial=np.array([0.05, 0.015]),
+        crosstalk=np.array([0.0006, 0.0002]),
+    )
+
+
+def nexmark_q11() -> ContendedApplication:
+    """Return the truth behind Nexmark's query 11: a source and a session window."""
+    return ContendedApplication(
+        base=np.array([200e3, 11.2e3]),
+        serial=np.array([0.05, 0.015]),
+        crosstalk=np.array([0.0006, 0.0002]),
+    )
+
+
 def case_study() -> ContendedApplication:
     """Return the single operator of the published case studies, within 7 % of its Fig. 5."""
     return ContendedApplication(
