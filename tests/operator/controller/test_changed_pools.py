@@ -164,7 +164,7 @@ async def test_a_start_that_waits_is_begun_anew_with_the_mended_manifest(stage):
     stage.world.positions["file:/savepoints/given"] = 7
     stage.world.broken_revisions = {wrong.id}
 
-    await stage.lifecycle().bring_up()
+    await stage.lifecycle(initial_savepoint="file:/savepoints/given").bring_up()
 
     assert stage.store.load().revision == made_of()
     assert stage.world.jobs[stage.world.running()[0]].position == 7
