@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_simulator.whole_files import write_whole
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -41,16 +40,7 @@ def write_atomically(path: Path, text: str) -> None:
         PermanentError: The folder cannot be written.
     """
     with storing(path):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, text)
 
 
 def read_if_present(path: Path) -> str | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError
 from weir_simulator.tuning.order import read_order, write_document
-from weir_simulator.tuning.study import write_whole
 from weir_simulator.tuning.tune import tune
+from weir_simulator.whole_files import write_whole
 
 
 def main(arguments: Sequence[str]) -> int:

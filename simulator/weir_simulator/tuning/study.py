@@ -6,8 +6,6 @@ and goes on with the first that is missing.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,6 +18,7 @@ from weir_simulator.tuning.order import (
     read_order,
     write_document,
 )
+from weir_simulator.whole_files import write_whole
 
 FREE = {"evaluations", "workers", "deadline", "judging_seeds", "confidence"}
 """Fields of an order that may differ when a study is resumed: no evaluation depends on them."""
@@ -100,17 +99,3 @@ class Study:
                 f"Expected to write {path}, got an error ({error.strerror or error}); free some "
                 "space or change its rights, then call the same again"
             ) from error
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: readers see the old text or the new, never a part."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
