@@ -2,14 +2,15 @@
 
     K = mu - f(x+) - xi,   Z = K / sigma,   EI = K Phi(Z) + sigma phi(Z);   0 where sigma = 0
 
-Source: Zhang et al., IEEE TPDS 2024, Eq. 6. A greater margin xi explores more.
+Source: Zhang et al., IEEE TPDS 2024, Eq. 6. A greater margin xi explores more. It is the search's
+expected improvement with the sign turned: scores are to be great, the search's outputs small.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
+from weir_policies.application_manager.search.improvement import expected_improvement
 from weir_policies.model.arrays import Floats
 
 
@@ -22,9 +23,6 @@ def expect_improvement(mean: Floats, deviation: Floats, *, best: float, margin: 
         best: Greatest score so far, f(x+).
         margin: xi.
     """
-    gain = mean - best - margin
-    with np.errstate(divide="ignore", invalid="ignore"):  # sigma = 0 is answered in the last line
-        z = gain / deviation
-        density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-        expected = gain * ndtr(z) + deviation * density
-    return np.where(deviation > 0, np.maximum(expected, 0.0), 0.0)
+    is_open = deviation > 0
+    divisor = np.where(is_open, deviation, 1.0)  # any number: the last line answers sigma = 0
+    return np.where(is_open, expected_improvement(-mean, divisor, -(best + margin)), 0.0)
