@@ -13,6 +13,7 @@ import shutil
 
 import structlog
 
+from weir_operator.cluster.last_right_spec import recall
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
@@ -20,6 +21,7 @@ from weir_operator.cluster.opening import Loops, Memory, open_loops, open_memory
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
 from weir_operator.controller.directives import directives_of
+from weir_operator.controller.steering import state_directory
 from weir_operator.errors import InvalidStreamAppError, PermanentError, TemporaryError, WeirError
 from weir_operator.rescale.jobs import LIVE_STATES
 from weir_operator.streamapp.loading import parse_manifest
@@ -49,11 +51,16 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
     try:
         app = parse_manifest(resource.manifest)
     except InvalidStreamAppError as mistake:
-        # Nothing can be put together for it; what ran for it is its dependent and goes with it.
-        office.events.post(
-            resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
-        )
-        return
+        folder = state_directory(office.state, str(resource.key))
+        last = await asyncio.to_thread(recall, folder, resource)
+        if last is None:
+            # Nothing was ever put together for it, or nothing is known of it any more; what ran
+            # for it is its dependent and goes with it.
+            office.events.post(
+                resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
+            )
+            return
+        app = last
     door = StatusDoor(office.api, resource, office.fence)
     await door.open()
     notebook = Notebook(office, resource, door, first_facts(resource.generation, app))

@@ -20,6 +20,7 @@ import structlog
 
 from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
 from weir_operator.cluster.home import ManagedElsewhereError
+from weir_operator.cluster.last_right_spec import keep, recall
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
@@ -32,6 +33,7 @@ from weir_operator.controller.directives import (
     carried_by_directives,
     directives_of,
 )
+from weir_operator.controller.steering import state_directory
 from weir_operator.errors import (
     InvalidStreamAppError,
     PermanentError,
@@ -154,7 +156,9 @@ class SteeredApp:
         self._news.clear()
         if self._leaving:
             return
-        app, office = self._app, self._office
+        office = self._office
+        await self._remember_the_spec()
+        app = self._app
         facts = first_facts(self.resource.generation, app)
         notebook = self._notebook = Notebook(office, self.resource, door, facts)
         self._tell_spec()
@@ -174,6 +178,16 @@ class SteeredApp:
                 raise
             finally:
                 self._notebook = None
+
+    async def _remember_the_spec(self) -> None:
+        """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
+        folder = state_directory(self._office.state, str(self.resource.key))
+        if self._app is not None and self._mistake is None:
+            await asyncio.to_thread(keep, folder, self.resource)
+        elif self._app is None:
+            self._app = await asyncio.to_thread(recall, folder, self.resource)
+            if self._app is not None:
+                self._asked = directives_of(self._app, refused=self._refused)
 
     async def _steer(
         self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event

@@ -133,6 +133,30 @@ async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_sa
     assert path in (await bench.events())["FinalSavepoint"]
 
 
+async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_before(bench):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    [job] = bench.worlds.of["trips"].running()
+    await bench.stop()
+    looser = {"paths": [{"sink": "alerts", "responseTime": "1h"}]}
+    await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": {"objective": looser}})
+
+    bench.start()
+
+    condition = await bench.until_condition("Ready", "InvalidSpec")
+    assert "paths[0]" in condition["message"]
+    assert bench.worlds.of["trips"].running() == [job]
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    [path] = bench.worlds.of["trips"].positions
+    assert path in (await bench.events())["FinalSavepoint"]
+
+
 async def test_one_app_whose_flink_hangs_delays_no_other(bench):
     bench.worlds.hanging.add("hung")
     bench.start()
