@@ -131,11 +131,12 @@ def test_a_java_without_a_version_is_refused_with_what_it_said(fake_java):
 
 
 def test_the_repositorys_own_jars_hold_the_helper_and_the_jobs(tmp_path):
-    helper, trips, routes, foreign = jars.build_all(tmp_path)
+    helper, *examples, foreign = jars.build_all(tmp_path)
 
     assert "dev/weir/Weir.class" in names_in(helper)
-    assert {"dev/weir/Weir.class", "example/Trips.class"} <= names_in(trips)
-    assert {"dev/weir/Weir.class", "example/Routes.class"} <= names_in(routes)
+    entries = ("Trips", "Routes")
+    for jar, entry in zip(examples, entries, strict=True):
+        assert {"dev/weir/Weir.class", f"example/{entry}.class"} <= names_in(jar)
     assert names_in(foreign) == {
         "META-INF/MANIFEST.MF", "META-INF/weir-sources.sha256", "example/Foreign.class"
     }  # fmt: skip

@@ -17,8 +17,9 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from weir_operator.errors import PermanentError
 
@@ -27,6 +28,15 @@ OLDEST_JAVA = 11
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HELPER = REPOSITORY / "java/dev/weir/Weir.java"
+JARS = REPOSITORY / "build/jars"
+EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        # The source, the trace and the work of all are those of trips.
+        "trips": (("trips",), "example.Trips"),
+        "routes": (("trips", "routes"), "example.Routes"),
+    }
+)
+"""The example jobs by name: folders of their sources, and the entry class."""
 
 _DIGEST = "META-INF/weir-sources.sha256"
 _TIME_LIMIT = 120.0  # seconds; a cold javac on a busy machine takes ten
@@ -97,16 +107,27 @@ def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = N
     return jar
 
 
-def build_all(folder: Path = REPOSITORY / "build/jars") -> tuple[Path, ...]:
-    """Build the repository's own jars: the helper and the example jobs."""
-    trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
-    routes = sorted((REPOSITORY / "examples/routes").glob("*.java"))
+def build_example(name: str, folder: Path = JARS) -> Path:
+    """Build an example job, with the helper inside; return the jar, named for the example.
+
+    Raises:
+        PermanentError: As `build_jar`.
+    """
+    folders, entry_class = EXAMPLES[name]
+    sources = [
+        source
+        for each in folders
+        for source in sorted((REPOSITORY / "examples" / each).glob("*.java"))
+    ]
+    return build_jar([HELPER, *sources], folder / f"{name}.jar", entry_class=entry_class)
+
+
+def build_all(folder: Path = JARS) -> tuple[Path, ...]:
+    """Build the repository's own jars: the helper, the example jobs, and one without the helper."""
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
-        build_jar([HELPER, *trips], folder / "trips.jar", entry_class="example.Trips"),
-        # The source, the trace and the work are those of trips.
-        build_jar([HELPER, *trips, *routes], folder / "routes.jar", entry_class="example.Routes"),
+        *(build_example(name, folder) for name in EXAMPLES),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )
 

@@ -1,23 +1,24 @@
-"""`examples/routes`: its manifest, and the rides that it makes up."""
+"""`examples/routes`: its manifest, the rides that it makes up, and their rankings on real Flink."""
 
+import json
 import os
 import subprocess
 from collections import Counter
 
 import pytest
+import yaml
 
-from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar, class_path, find_java
+from weir_operator.flink.jars import REPOSITORY, build_example, class_path, find_java
 from weir_operator.streamapp.loading import load_manifest
 
 EXAMPLE = REPOSITORY / "examples/routes"
+TICK_MS, TICKS, MOST = 1000, 30, 10
 WEST, SOUTH, CELL, COLUMNS, ROWS = -74.30, 40.50, 0.01, 60, 50
 
 
 @pytest.fixture(scope="module")
 def jar(tmp_path_factory):
-    sources = [*(REPOSITORY / "examples/trips").glob("*.java"), *EXAMPLE.glob("*.java")]
-    path = tmp_path_factory.mktemp("routes") / "routes.jar"
-    return build_jar([HELPER, *sorted(sources)], path, entry_class="example.Routes")
+    return build_example("routes", tmp_path_factory.mktemp("routes"))
 
 
 def list_rides(jar, trace, *arguments):
@@ -48,6 +49,18 @@ def route_of(line):
     return "-".join(cells)
 
 
+def rank_plainly(rides):
+    """Return the rows that the job should tell: end of window, rank, route, count."""
+    taken = [(end // TICK_MS, route) for end, line in rides if (route := route_of(line))]
+    rows = []
+    for tick in range(taken[0][0], taken[-1][0] + TICKS):
+        counts = Counter(route for at, route in taken if tick - TICKS < at <= tick)
+        first = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MOST]
+        ends = (tick + 1) * TICK_MS - 1
+        rows += [f"{ends},{rank},{route},{count}" for rank, (route, count) in enumerate(first, 1)]
+    return rows
+
+
 def test_the_example_is_a_valid_streamapp_with_the_operators_of_the_paper():
     app = load_manifest(EXAMPLE / "streamapp.yaml")
 
@@ -71,3 +84,25 @@ def test_equal_seeds_make_equal_rides_and_some_of_them_are_no_good(jar, tmp_path
     routes = Counter(route_of(line) for _, line in first)
     assert len(routes) > 100
     assert routes.most_common(1)[0][1] > 20 * len(first) / 400  # evenly it would be 1
+
+
+@pytest.mark.flink
+def test_the_most_frequent_routes_are_told_exactly_by_replicas_in_parallel(
+    jar, tmp_path, run_locally
+):
+    manifest = yaml.safe_load((EXAMPLE / "streamapp.yaml").read_text())
+    manifest["spec"]["flink"]["job"]["jar"] = str(jar)
+    for operator in manifest["spec"]["operators"]:
+        if operator["name"] in ("count", "partial-rank"):
+            operator["initial"] = {"large/1": 2}
+    trace = tmp_path / "trace.txt"
+    trace.write_text("60\n20\n")
+    job = f"--trace {trace} --at-end finish --commit {tmp_path}/ranked --out {tmp_path}/out"
+
+    run_locally(manifest, "--policy", "hold", "--job-args", job)
+
+    start = str(json.loads((tmp_path / "out/source.json").read_text())["start"])
+    told = sorted(
+        row for file in (tmp_path / "ranked").glob("part-*") for row in file.read_text().split()
+    )
+    assert told == sorted(rank_plainly(list_rides(jar, trace, "--start-at", start)))
