@@ -80,6 +80,7 @@ check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the ch
 	$(BIN)/lint-imports
 	$(BIN)/weir crd --check
 	$(BIN)/python scripts/chart.py --check
+	$(BIN)/python -m dashboards --check
 
 .PHONY: bench
 bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
@@ -93,6 +94,10 @@ crds: $(READY) ## Write crds/ anew from the pydantic models, and the chart's cop
 .PHONY: chart
 chart: $(READY) ## Write anew what the chart takes from crds/ and from its values
 	$(BIN)/python scripts/chart.py
+
+.PHONY: dashboards
+dashboards: $(READY_DEV) ## Write anew the Grafana dashboards of the chart
+	$(BIN)/python -m dashboards
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and the state of running apps (.weir) stay

@@ -137,11 +137,7 @@ class Notebook:
                 late = tick.now - before.now - facts.settings.interval
                 self._office.telemetry.tick_lag.observe(max(0.0, late))
             self._office.telemetry.see_tick(
-                self._resource.key,
-                tick,
-                bound=facts.settings.bound,
-                statistic=facts.settings.statistic,
-                cost=figures_of(facts)["cost"],
+                self._resource.key, tick, facts.settings, cost=figures_of(facts)["cost"]
             )
 
     def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:

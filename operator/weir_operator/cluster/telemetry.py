@@ -15,6 +15,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
@@ -22,10 +23,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from weir_operator.cluster.objects import Key
+from weir_operator.cluster.operator_gauges import OperatorGauges
 from weir_operator.controller.application import Tick
 from weir_operator.controller.recording import gap_of
 from weir_operator.controller.records import DecisionRecord
-from weir_operator.rescale.journal import Kind, RescaleJournal
+from weir_operator.controller.settings import LoopSettings
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.model.cost import kind_of_change
 
@@ -61,6 +64,14 @@ class Telemetry:
         self.rescales = counter(
             "weir_rescales_total", "Changes that have ended.", *APP, "kind", "outcome"
         )
+        self.last_change = gauge(
+            "weir_last_change_timestamp_seconds",
+            "When the last change of a kind and an outcome ended.",
+            *(*APP, "kind", "outcome"),
+        )
+        self.restarts_left = gauge(
+            "weir_restarts_left", "Restarts that the budget allows now.", *APP
+        )
         self.rescale_duration = histogram(
             "weir_rescale_duration_seconds", "From decision to end.", _DURATIONS, *APP, "kind"
         )
@@ -78,7 +89,9 @@ class Telemetry:
         self.objective = gauge(
             "weir_objective_seconds", "Bound on the response time.", *APP, "statistic"
         )
-        self.rate = gauge("weir_arrivals_per_second", "Records that arrive.", *APP, "operator")
+        self.allowed = gauge(
+            "weir_violations_allowed_ratio", "Share of control intervals that may break it.", *APP
+        )
         self.replicas = gauge("weir_replicas", "Replicas applied.", *APP, "operator", "node_type")
         self.healthy = gauge(
             "weir_data_quality_healthy", "Whether the metrics can be trusted.", *APP
@@ -100,11 +113,13 @@ class Telemetry:
         self.watch_age = gauge(
             "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
         )
+        self.operators = OperatorGauges(self.registry)
+        ProcessCollector(namespace="weir", registry=self.registry)
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
         self._of_apps = [
             each
-            for each in vars(self).values()
+            for each in (*vars(self).values(), *self.operators.all)
             if isinstance(each, (Counter, Gauge, Histogram)) and each._labelnames[:2] == APP
         ]
         self._shown: dict[Key, set[tuple[str, str]]] = {}
@@ -113,14 +128,13 @@ class Telemetry:
         """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
         self.registry.register(_Ages(ages))
 
-    def see_tick(self, key: Key, tick: Tick, *, bound: float, statistic: str, cost: float) -> None:
+    def see_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval.
 
         Args:
             key: The StreamApp.
             tick: What it saw and decided.
-            bound: The objective, seconds.
-            statistic: What is bounded.
+            settings: What its objective is.
             cost: Currency per hour.
         """
         app = (key.namespace, key.name)
@@ -128,16 +142,17 @@ class Telemetry:
             self.intervals.labels(*app).inc()
             self.violations.labels(*app).inc(int(tick.violated))
         self.cost.labels(*app).set(cost)
+        statistic = settings.statistic
         self.response.labels(*app, statistic).set(tick.sight.response(statistic))
-        self.objective.labels(*app, statistic).set(bound)
+        self.objective.labels(*app, statistic).set(settings.bound)
+        self.allowed.labels(*app).set(settings.max_violations)
+        self.restarts_left.labels(*app).set(tick.restarts_left)
         self.healthy.labels(*app).set(tick.sight.healthy and tick.sight.app is not None)
         for problem in tick.sight.problems:
             self.problems.labels(*app, str(problem.kind)).inc()
-        measured = tick.sight.app.operators if tick.sight.app else {}
+        self.operators.see_tick(key, tick)
         shown = set()
         for name, counts in tick.deployments.items():
-            rate = measured[name].arrival_rate if name in measured else math.nan
-            self.rate.labels(*app, name).set(rate)
             for node_type, count in counts.items():
                 self.replicas.labels(*app, name, node_type).set(count)
                 shown.add((name, node_type))
@@ -146,11 +161,12 @@ class Telemetry:
         self._shown[key] = self._shown.get(key, set()) | shown
 
     def see_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Count one decision of one operator."""
+        """Count one decision of one operator, and show what it weighed."""
         seen = record.observation
         kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"
         self.decisions.labels(key.namespace, key.name, record.operator, kind.name, granted).inc()
+        self.operators.see_decision(key, record)
 
     def see_change(self, key: Key, change: RescaleJournal) -> None:
         """Count a change that has ended; one under way is not counted yet."""
@@ -159,6 +175,7 @@ class Telemetry:
         app = (key.namespace, key.name)
         ended = max(change.times.values(), default=change.created)
         self.rescales.labels(*app, str(change.kind), str(change.step)).inc()
+        self.last_change.labels(*app, str(change.kind), str(change.step)).set(ended)
         self.rescale_duration.labels(*app, str(change.kind)).observe(ended - change.created)
         gap = gap_of(change)
         if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER, Kind.UPGRADE):
@@ -167,6 +184,9 @@ class Telemetry:
     def see_status(self, key: Key, status: StreamAppStatus) -> None:
         """Count a status that was written, and show its conditions: NaN where one is unknown."""
         self.status_writes.labels(key.namespace, key.name).inc()
+        for outcome in Step:
+            if outcome.is_end:  # a counter that begins at 1 has no increase for who asks
+                self.rescales.labels(key.namespace, key.name, str(Kind.RESCALE), str(outcome))
         values = {"True": 1.0, "False": 0.0}
         for each in status.conditions:
             value = values.get(each.status, math.nan)

@@ -68,6 +68,8 @@ class Tick:
     """Pools that had no room for an operator's replicas a while ago."""
     bill: Bill | None = None
     """In mode Advise, what following the decisions would have come to."""
+    restarts_left: float = math.nan
+    """Restarts that the budget allows now; NaN where no budget is kept."""
 
 
 class ApplicationController:
@@ -215,6 +217,7 @@ class ApplicationController:
             dataflow=flow,
             guards=guards,
             full=tuple(each for each in status.full if each.until > now),
+            restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
         if held or sight.app is None or flow is None:
             for manager in self._managers.values():

@@ -109,6 +109,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         interval=interval,
         bound=objective.bound.seconds,
         statistic=objective.statistic.value,
+        max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
         max_parallelism=app.spec.flink.max_parallelism,

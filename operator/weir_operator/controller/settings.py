@@ -22,6 +22,9 @@ class LoopSettings:
     """The objective, seconds."""
     statistic: str
     """What of the response time is bounded: `mean`, `p95` or `p99`."""
+    max_violations: float
+    """Share of control intervals that may exceed the bound, in [0, 1]; only told, never decided
+    on."""
     policy: str
     """Name under which the policy of the operators is registered."""
     job_manager_price: float

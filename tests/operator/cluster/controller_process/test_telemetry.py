@@ -10,8 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir_operator.cluster.objects import Key
 from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.controller.records import DecisionRecord
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.streamapp.status import Condition, StreamAppStatus
+from weir_policies.model.node_types import Deployment
+from weir_policies.promise import Candidate, Decision, Expectation
+from weir_policies.testing import an_observation
 
 DOCUMENT = Path(__file__).parents[4] / "docs/metrics.md"
 KEY = Key("streams", "trips")
@@ -84,6 +88,67 @@ def test_a_change_that_has_ended_is_counted_with_duration_and_gap(telemetry):
     assert samples(telemetry, "weir_rescale_gap_seconds_sum") == {("trips", "streams"): 0.75}
 
 
+def test_the_end_of_a_change_is_shown_as_a_time(telemetry):
+    for ended in (110.0, 210.0):
+        telemetry.see_change(KEY, a_change(started=100.0, ended=ended, gap=0.75))
+
+    assert samples(telemetry, "weir_last_change_timestamp_seconds") == {
+        ("trips", "Rescale", "streams", "Done"): 210.0
+    }
+
+
+def test_the_first_rescale_is_an_increase(telemetry):
+    telemetry.see_status(KEY, StreamAppStatus(conditions=(READY,)))
+    before = samples(telemetry, "weir_rescales_total")
+
+    telemetry.see_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0))
+
+    done = ("trips", "Rescale", "streams", "Done")
+    assert (before[done], samples(telemetry, "weir_rescales_total")[done]) == (0.0, 1.0)
+
+
+def test_a_decision_shows_what_it_expects_and_how_it_stands_beside_its_rivals(telemetry):
+    seen = an_observation()
+    here, there = seen.deployment, Deployment((0, 3, 0))
+    expected = Expectation(response_time=0.02, utilisation=0.4, cost_per_hour=0.1)
+    decision = Decision(
+        target=there,
+        reason="more arrive",
+        candidates=(
+            Candidate(deployment=there, score=0.2, expectation=expected, verdict="best"),
+            Candidate(deployment=here, score=0.5, expectation=expected, verdict="too slow"),
+        ),
+        expectation=expected,
+        urgency=0.8,
+    )
+
+    telemetry.see_decision(KEY, a_record(seen, decision))
+
+    assert samples(telemetry, "weir_decision_score") == {
+        ("trips", "chosen", "streams", "match"): 0.2,
+        ("trips", "stay", "streams", "match"): 0.5,
+        ("trips", "rival", "streams", "match"): 0.5,
+    }
+    of_match = ("trips", "streams", "match")
+    assert samples(telemetry, "weir_predicted_response_time_seconds") == {of_match: 0.02}
+    assert samples(telemetry, "weir_predicted_utilisation_ratio") == {of_match: 0.4}
+    assert samples(telemetry, "weir_decision_candidates") == {of_match: 2.0}
+    assert samples(telemetry, "weir_decision_urgency_ratio") == {of_match: 0.8}
+
+
+def a_record(observation, decision):
+    return DecisionRecord(
+        id="tick-match",
+        time=60.0,
+        operator="match",
+        policy="planner",
+        observation=observation,
+        decision=decision,
+        verdict="",
+        change=None,
+    )
+
+
 def test_a_change_under_way_is_not_counted_yet(telemetry):
     telemetry.see_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0, step=Step.VERIFY))
 
@@ -98,7 +163,7 @@ def test_the_series_of_an_app_that_is_gone_go_with_it(telemetry):
     telemetry.forget(KEY)
 
     assert samples(telemetry, "weir_condition") == {("other", "streams", "Ready"): 1.0}
-    assert len(samples(telemetry, "weir_rescales_total")) == 1
+    assert {app for app, *_ in samples(telemetry, "weir_rescales_total")} == {"other"}
 
 
 def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):

@@ -1,0 +1,224 @@
+"""One StreamApp: does it keep its objective, with which replicas, at what cost, and why."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import APP, changes, fill, frame, one_app
+from dashboards.panels import (
+    BLUE,
+    COUNT,
+    GREEN,
+    GREY,
+    PER_HOUR,
+    PER_SECOND,
+    RED,
+    SECONDS,
+    SHARE,
+    YELLOW,
+    Panel,
+    Query,
+    bars,
+    lines,
+    note,
+    number,
+    ranking,
+    states,
+)
+
+REPLICAS = f"max by (operator, node_type) (weir_replicas{{{APP}}})"
+NEWS = f"weir_events_total{{{APP}}}"
+WHY = """
+The reason of every decision, what was weighed and what forbade it:
+`weir explain` with the records of `$namespace/$app`, or
+`kubectl -n $namespace describe streamapp $app` for the last one of each operator.
+A mark in the charts is the end of a change; numbers of a single operator are on *Weir / Operator*.
+"""
+
+
+def make() -> build.Dashboard:
+    """Return the dashboard."""
+    page = frame("weir-app", "Weir / StreamApp", "One StreamApp, its objective, cost and changes.")
+    for variable in one_app():
+        page.with_variable(variable)
+    page.annotation(changes())
+    rows = {"": _now(), "Objective": _objective(), "Deployment": _deployment(), "Why": _why()}
+    return fill(page, rows)
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        number(
+            "Response time",
+            "The bounded statistic of the last interval, as a share of its bound.",
+            Query(f"{_one('weir_response_time_seconds')} / {_one('weir_objective_seconds')}"),
+            unit=SHARE,
+            steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
+        ),
+        number(
+            "Violations",
+            "Share of the control intervals in the range shown that broke the bound.",
+            Query(_share_of_violations("$__range")),
+            unit=SHARE,
+            steps=((None, GREEN), (0.05, YELLOW), (0.2, RED)),
+        ),
+        number(
+            "Allowed",
+            "Share of control intervals that may break it: `objective.maxViolations`.",
+            Query(_one("weir_violations_allowed_ratio")),
+            unit=SHARE,
+        ),
+        number(
+            "Cost",
+            "All replicas and the JobManager, in the currency of the pools' prices.",
+            Query(_one("weir_cost_per_hour")),
+            unit=PER_HOUR,
+        ),
+        number(
+            "Replicas",
+            "TaskManagers of all operators.",
+            Query(f"sum({REPLICAS})"),
+            unit=COUNT,
+        ),
+        number(
+            "Restarts left",
+            "Restarts that the budget allows now; at 0 Weir waits for the next token.",
+            Query(_one("weir_restarts_left")),
+            unit=COUNT,
+            steps=((None, RED), (1, YELLOW), (2, GREEN)),
+        ),
+    )
+
+
+def _objective() -> tuple[Panel, ...]:
+    return (
+        lines(
+            "Response time against the objective",
+            "Source to sink, the statistic that is bounded; a gap is an interval without a "
+            "measurement.",
+            Query(f"max by (statistic) (weir_response_time_seconds{{{APP}}})", "{{statistic}}"),
+            Query(_one("weir_objective_seconds"), "objective"),
+            unit=SECONDS,
+            limits=("objective",),
+        ),
+        lines(
+            "Violations against what is allowed",
+            "Share of the last hour's control intervals that broke the bound.",
+            Query(_share_of_violations("1h"), "last hour"),
+            Query(_one("weir_violations_allowed_ratio"), "allowed"),
+            unit=SHARE,
+            limits=("allowed",),
+        ),
+    )
+
+
+def _deployment() -> tuple[Panel, ...]:
+    pools = f'label_replace({REPLICAS}, "pool", "$1", "node_type", "(.+)/.+")'
+    return (
+        lines(
+            "Replicas by node pool",
+            "TaskManagers in each node pool.",
+            Query(f"sum by (pool) ({pools})", "{{pool}}"),
+            unit=COUNT,
+            stacked=True,
+            span=8,
+        ),
+        lines(
+            "Replicas by operator",
+            "TaskManagers of each operator.",
+            Query(f"sum by (operator) ({REPLICAS})", "{{operator}}"),
+            unit=COUNT,
+            stacked=True,
+            span=8,
+        ),
+        lines(
+            "Cost",
+            "Currency per hour.",
+            Query(_one("weir_cost_per_hour"), "cost"),
+            unit=PER_HOUR,
+            span=8,
+        ),
+        lines(
+            "Arrivals",
+            "Records that reach each operator, or would if nothing upstream were blocked.",
+            Query(f"max by (operator) (weir_arrivals_per_second{{{APP}}})", "{{operator}}"),
+            unit=PER_SECOND,
+            span=8,
+        ),
+        lines(
+            "Waiting records",
+            "Records before each operator; behind a source, those that wait at the source too.",
+            Query(f"max by (operator) (weir_operator_waiting_records{{{APP}}})", "{{operator}}"),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Utilisation",
+            "Busy share of each operator's busiest replica.",
+            Query(f"max by (operator) (weir_operator_utilisation_ratio{{{APP}}})", "{{operator}}"),
+            unit=SHARE,
+            steps=((None, "transparent"), (0.9, RED)),
+            span=8,
+        ),
+    )
+
+
+def _why() -> tuple[Panel, ...]:
+    # A counter that began within the range has no increase: what it holds is all new.
+    news = f"{NEWS} - ({NEWS} offset $__range or {NEWS} * 0)"
+    return (
+        note("Reasons", WHY),
+        states(
+            "Conditions",
+            "The conditions of the status. `Degraded`, `Paused` and `Progressing` should be false "
+            "most of the time, the others true.",
+            Query(f"max by (type) (weir_condition{{{APP}}})", "{{type}}"),
+            names={0: ("false", GREY), 1: ("true", BLUE)},
+        ),
+        bars(
+            "Decisions",
+            "What the operators' targets take, and whether the Application Manager granted it.",
+            Query(
+                f"sum by (kind, granted) (increase(weir_decisions_total{{{APP}}}"
+                "[$__rate_interval]))",
+                "{{kind}}, granted: {{granted}}",
+            ),
+            unit=COUNT,
+            span=8,
+        ),
+        ranking(
+            "Events",
+            "How often each fact was told in the range shown; their words are in the events of "
+            "the StreamApp.",
+            Query(
+                f"topk(12, sum by (reason) (clamp_min(max by (reason) ({news}), 0)))",
+                "{{reason}}",
+            ),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Gap of a restart",
+            "Mean seconds from the stopped job to every task running again, over the controller's "
+            "life.",
+            Query(
+                f"sum(weir_rescale_gap_seconds_sum{{{APP}}})"
+                f" / sum(weir_rescale_gap_seconds_count{{{APP}}})",
+                "mean gap",
+            ),
+            unit=SECONDS,
+            span=8,
+        ),
+    )
+
+
+def _one(metric: str) -> str:
+    """Return the StreamApp's one value, whichever controller showed it."""
+    return f"max({metric}{{{APP}}})"
+
+
+def _share_of_violations(window: str) -> str:
+    return (
+        f"sum(increase(weir_violations_total{{{APP}}}[{window}]))"
+        f" / sum(increase(weir_intervals_total{{{APP}}}[{window}]))"
+    )

@@ -1,0 +1,168 @@
+"""Weir itself: is a controller active, does it keep up, what does it use."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import fill, frame
+from dashboards.panels import (
+    BYTES,
+    COUNT,
+    GREEN,
+    PER_SECOND,
+    RED,
+    SECONDS,
+    YELLOW,
+    Panel,
+    Query,
+    bars,
+    lines,
+    number,
+    ranking,
+)
+
+
+def make() -> build.Dashboard:
+    """Return the dashboard."""
+    page = frame("weir-controller", "Weir / Controller", "Weir's own health and appetite.")
+    rows = {"": _now(), "Work": _work(), "What it uses": _uses()}
+    return fill(page, rows)
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        number(
+            "Active controllers",
+            "One, unless none is left; others stand by. Jobs run on without it.",
+            Query("sum(weir_leader)"),
+            unit=COUNT,
+            steps=((None, RED), (1, GREEN), (2, RED)),
+        ),
+        number(
+            "Standing by",
+            "Controllers that would take over.",
+            Query("count(weir_leader) - sum(weir_leader)"),
+            unit=COUNT,
+        ),
+        number(
+            "StreamApps",
+            "StreamApps that the active controller looks after.",
+            Query("sum(weir_apps)"),
+            unit=COUNT,
+        ),
+        number(
+            "Oldest pass",
+            "Since the last pass over the StreamApp that waits longest. Passes come every 30 s.",
+            Query("max(weir_reconcile_age_seconds)"),
+            unit=SECONDS,
+            steps=((None, GREEN), (60, YELLOW), (150, RED)),
+            missing="no StreamApp",
+        ),
+        number(
+            "Watch",
+            "Since the watch last showed something that was written to test it.",
+            Query("min(weir_watch_age_seconds)"),
+            unit=SECONDS,
+            steps=((None, GREEN), (120, YELLOW), (180, RED)),
+        ),
+        number(
+            "Versions",
+            "Versions of Weir that run; more than one only while it is being upgraded.",
+            Query("count(count by (version) (weir_build_info))"),
+            unit=COUNT,
+            steps=((None, GREEN), (2, YELLOW)),
+        ),
+    )
+
+
+def _work() -> tuple[Panel, ...]:
+    lag = "sum by (le) (rate(weir_tick_lag_seconds_bucket[$__rate_interval]))"
+    return (
+        lines(
+            "Late ticks",
+            "How late control intervals begin. Seconds here mean a controller without enough CPU.",
+            Query(f"histogram_quantile(0.5, {lag})", "median"),
+            Query(f"histogram_quantile(0.99, {lag})", "99th percentile"),
+            unit=SECONDS,
+        ),
+        lines(
+            "Age of the last pass",
+            "The ten StreamApps that wait longest.",
+            Query(
+                "topk(10, max by (namespace, app) (weir_reconcile_age_seconds))",
+                "{{namespace}}/{{app}}",
+            ),
+            unit=SECONDS,
+            steps=((None, "transparent"), (150, RED)),
+        ),
+        lines(
+            "Requests",
+            "Writes of statuses, facts told, and decisions, a second.",
+            Query("sum(rate(weir_status_writes_total[$__rate_interval]))", "status writes"),
+            Query("sum(rate(weir_events_total[$__rate_interval]))", "events"),
+            Query("sum(rate(weir_decisions_total[$__rate_interval]))", "decisions"),
+            unit=PER_SECOND,
+            span=8,
+        ),
+        bars(
+            "Changes by outcome",
+            "Changes of all StreamApps that ended.",
+            Query(
+                "sum by (outcome) (increase(weir_rescales_total[$__rate_interval]))", "{{outcome}}"
+            ),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Duration of changes",
+            "From the decision to the end, 95th percentile of the last hour.",
+            Query(
+                "histogram_quantile(0.95, sum by (le, kind)"
+                " (rate(weir_rescale_duration_seconds_bucket[1h])))",
+                "{{kind}}",
+            ),
+            unit=SECONDS,
+            span=8,
+        ),
+        ranking(
+            "Errors",
+            "Lives of loops that ended in an error since the controller began: `defect` is a "
+            "fault of Weir, `elsewhere` another installation's StreamApp.",
+            Query("sum by (kind) (weir_reconcile_errors_total)", "{{kind}}"),
+            unit=COUNT,
+        ),
+        ranking(
+            "Problems of measurements",
+            "Found since the controller began, by kind; such an interval decides nothing.",
+            Query("sum by (problem) (weir_data_quality_problems_total)", "{{problem}}"),
+            unit=COUNT,
+        ),
+    )
+
+
+def _uses() -> tuple[Panel, ...]:
+    return (
+        lines(
+            "CPU",
+            "Processor seconds a second, by controller.",
+            Query("rate(weir_process_cpu_seconds_total[$__rate_interval])", "{{instance}}"),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Memory",
+            "Resident memory, by controller.",
+            Query("weir_process_resident_memory_bytes", "{{instance}}"),
+            unit=BYTES,
+            span=8,
+        ),
+        lines(
+            "Open files",
+            "Files and sockets, and how many there may be.",
+            Query("weir_process_open_fds", "{{instance}}"),
+            Query("min(weir_process_max_fds)", "most"),
+            unit=COUNT,
+            limits=("most",),
+            span=8,
+        ),
+    )

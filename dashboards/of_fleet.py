@@ -1,0 +1,182 @@
+"""All StreamApps at once: which need a look, what they cost, where their replicas are."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import any_namespace, fill, frame
+from dashboards.panels import (
+    CALM,
+    COUNT,
+    GREEN,
+    PER_HOUR,
+    RED,
+    SECONDS,
+    SHARE,
+    YELLOW,
+    Column,
+    Panel,
+    Query,
+    bars,
+    lines,
+    number,
+    overview,
+)
+
+CHOSEN = 'namespace=~"$namespace"'
+APPS = "by (namespace, app)"
+TO_APP = "/d/weir-app?var-datasource=${datasource}&${__url_time_range}" + "".join(
+    f"&var-{variable}=${{__data.fields.{heading}}}"
+    for variable, heading in (("namespace", "Namespace"), ("app", "StreamApp"))
+)
+
+
+def make() -> build.Dashboard:
+    """Return the dashboard."""
+    page = frame("weir-fleet", "Weir / Fleet", "Every StreamApp that Weir looks after.")
+    page.with_variable(any_namespace())
+    return fill(page, {"": (*_now(), _table()), "Over time": _over_time()})
+
+
+def _now() -> tuple[Panel, ...]:
+    kept = _of_apps("weir_condition", 'type="ObjectiveMet"')
+    ready = _of_apps("weir_condition", 'type="Ready"')
+    return (
+        number(
+            "StreamApps",
+            "How many StreamApps the active controller looks after.",
+            Query(f"count({_of_apps('weir_reconcile_age_seconds')})"),
+            unit=COUNT,
+        ),
+        number(
+            "Ready",
+            "Share of StreamApps whose job runs as its manifest says.",
+            Query(f"avg({ready} == bool 1)"),
+            unit=SHARE,
+            steps=((None, RED), (0.9, YELLOW), (1, GREEN)),
+        ),
+        number(
+            "Keep their objective",
+            "Share of StreamApps that keep their objective now, of those of which that is known.",
+            Query(f"avg(({kept} >= 0) == bool 1)"),
+            unit=SHARE,
+            steps=((None, RED), (0.9, YELLOW), (1, GREEN)),
+        ),
+        number(
+            "Violations",
+            "Share of all control intervals in the range shown that broke their bound.",
+            Query(
+                f"sum(increase(weir_violations_total{{{CHOSEN}}}[$__range]))"
+                f" / sum(increase(weir_intervals_total{{{CHOSEN}}}[$__range]))"
+            ),
+            unit=SHARE,
+            steps=((None, GREEN), (0.05, YELLOW), (0.2, RED)),
+        ),
+        number(
+            "Cost",
+            "What all deployments cost in an hour, in the currency of the pools' prices.",
+            Query(f"sum({_of_apps('weir_cost_per_hour')})"),
+            unit=PER_HOUR,
+        ),
+        number(
+            "Without trusted metrics",
+            "StreamApps that Weir holds, because their last measurement could not be trusted.",
+            Query(f"sum(1 - {_of_apps('weir_data_quality_healthy')})"),
+            unit=COUNT,
+            steps=((None, GREEN), (1, YELLOW)),
+        ),
+    )
+
+
+def _table() -> Panel:
+    share = _share_of_violations("$__range")
+    against = f"{_of_apps('weir_response_time_seconds')} / {_of_apps('weir_objective_seconds')}"
+    return overview(
+        "StreamApps",
+        "One row for each StreamApp; its name leads to its own dashboard.",
+        Column(name="Bound", expression=_of_apps("weir_objective_seconds"), unit=SECONDS),
+        Column(
+            name="Response time", expression=_of_apps("weir_response_time_seconds"), unit=SECONDS
+        ),
+        Column(
+            name="Share of the bound",
+            expression=against,
+            unit=SHARE,
+            steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
+        ),
+        Column(name="Violations", expression=share, unit=SHARE, steps=CALM),
+        Column(name="Allowed", expression=_of_apps("weir_violations_allowed_ratio"), unit=SHARE),
+        Column(name="Cost", expression=_of_apps("weir_cost_per_hour"), unit=PER_HOUR),
+        Column(
+            name="Replicas",
+            expression=f"sum {APPS} (max by (namespace, app, operator, node_type)"
+            f" (weir_replicas{{{CHOSEN}}}))",
+            unit=COUNT,
+        ),
+        Column(
+            name="Restarts left",
+            expression=_of_apps("weir_restarts_left"),
+            unit=COUNT,
+            steps=((None, RED), (1, YELLOW), (2, GREEN)),
+        ),
+        Column(
+            name="Last pass",
+            expression=_of_apps("weir_reconcile_age_seconds"),
+            unit=SECONDS,
+            steps=((None, GREEN), (60, YELLOW), (150, RED)),
+        ),
+        labels={"Namespace": "namespace", "StreamApp": "app"},
+        link=("StreamApp", "Open the StreamApp", TO_APP),
+    )
+
+
+def _over_time() -> tuple[Panel, ...]:
+    pools = (
+        "label_replace(max by (namespace, app, operator, node_type)"
+        f' (weir_replicas{{{CHOSEN}}}), "pool", "$1", "node_type", "(.+)/.+")'
+    )
+    return (
+        lines(
+            "Cost by StreamApp",
+            "Currency per hour, all replicas and JobManagers; the ten dearest.",
+            Query(f"topk(10, {_of_apps('weir_cost_per_hour')})", "{{namespace}}/{{app}}"),
+            unit=PER_HOUR,
+            stacked=True,
+        ),
+        lines(
+            "Replicas by node pool",
+            "TaskManagers in each node pool; pools of one name in several StreamApps are one line.",
+            Query(f"sum by (pool) ({pools})", "{{pool}}"),
+            unit=COUNT,
+            stacked=True,
+        ),
+        lines(
+            "Violations by StreamApp",
+            "Share of the last hour's control intervals that broke their bound; the ten worst.",
+            Query(f"topk(10, {_share_of_violations('1h')})", "{{namespace}}/{{app}}"),
+            unit=SHARE,
+            steps=((None, "transparent"), (0.05, RED)),
+        ),
+        bars(
+            "Changes",
+            "Changes of deployments that ended, by how they ended.",
+            Query(
+                f"sum by (outcome) (increase(weir_rescales_total{{{CHOSEN}}}[$__rate_interval]))",
+                "{{outcome}}",
+            ),
+            unit=COUNT,
+        ),
+    )
+
+
+def _of_apps(metric: str, also: str = "") -> str:
+    """Return one value for each StreamApp, whichever controller showed it."""
+    return f"max {APPS} ({metric}{{{', '.join(filter(None, (CHOSEN, also)))}}})"
+
+
+def _share_of_violations(window: str) -> str:
+    broken, judged = (
+        f"sum {APPS} (increase({metric}{{{CHOSEN}}}[{window}]))"
+        for metric in ("weir_violations_total", "weir_intervals_total")
+    )
+    return f"{broken} / {judged}"

@@ -1,0 +1,172 @@
+"""One operator: what was observed, what had been predicted, what was weighed, what it may use."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import APP, changes, fill, frame, one_app, one_operator
+from dashboards.panels import (
+    COUNT,
+    GREEN,
+    PER_SECOND,
+    RED,
+    SECONDS,
+    SHARE,
+    YELLOW,
+    Panel,
+    Query,
+    bars,
+    lines,
+    note,
+    number,
+)
+
+OPERATOR = f'{APP}, operator="$operator"'
+WHY = """
+`weir explain` tells of each decision of `$operator` its reason, every candidate with what it would
+have come to, and beside it what was observed an interval later.
+"""
+
+
+def make() -> build.Dashboard:
+    """Return the dashboard."""
+    page = frame(
+        "weir-operator", "Weir / Operator", "One operator of a StreamApp, and its decisions."
+    )
+    for variable in (*one_app(), one_operator()):
+        page.with_variable(variable)
+    page.annotation(changes())
+    rows = {"": _now(), "Observed against predicted": _observed(), "Decisions": _decided()}
+    return fill(page, rows)
+
+
+def _now() -> tuple[Panel, ...]:
+    response, budget = (
+        _one("weir_operator_response_time_seconds"),
+        _one("weir_operator_budget_seconds"),
+    )
+    return (
+        number(
+            "Replicas", "TaskManagers of the operator.", Query(f"sum({_replicas()})"), unit=COUNT
+        ),
+        number(
+            "Arrivals",
+            "Records that reach it, or would if nothing upstream were blocked.",
+            Query(_one("weir_arrivals_per_second")),
+            unit=PER_SECOND,
+        ),
+        number(
+            "Utilisation",
+            "Busy share of the busiest replica.",
+            Query(_one("weir_operator_utilisation_ratio")),
+            unit=SHARE,
+            steps=((None, GREEN), (0.8, YELLOW), (0.95, RED)),
+        ),
+        number(
+            "Response time of its budget",
+            "Measured mean as a share of what the Application Manager grants; a source has none.",
+            Query(f"{response} / {budget}"),
+            unit=SHARE,
+            steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
+        ),
+        number(
+            "Candidates",
+            "Deployments that the last decision weighed and tells of.",
+            Query(_one("weir_decision_candidates")),
+            unit=COUNT,
+        ),
+        number(
+            "Urgency",
+            "How much a change is needed: 0 stays, below a half it saves money, above, the "
+            "objective needs it.",
+            Query(_one("weir_decision_urgency_ratio")),
+            unit=SHARE,
+            steps=((None, GREEN), (0.5, YELLOW)),
+        ),
+    )
+
+
+def _observed() -> tuple[Panel, ...]:
+    return (
+        lines(
+            "Response time",
+            "Mean, waiting plus service. A prediction is made for the interval after it: lines "
+            "that stay apart mean a model that no longer fits.",
+            Query(_one("weir_operator_response_time_seconds"), "observed"),
+            Query(_one("weir_predicted_response_time_seconds"), "predicted"),
+            Query(_one("weir_operator_budget_seconds"), "budget"),
+            unit=SECONDS,
+            limits=("budget",),
+        ),
+        lines(
+            "Utilisation",
+            "Busy share of the busiest replica, and what the last decision expects.",
+            Query(_one("weir_operator_utilisation_ratio"), "observed"),
+            Query(_one("weir_predicted_utilisation_ratio"), "predicted"),
+            unit=SHARE,
+        ),
+        lines(
+            "Arrivals",
+            "Records that reach the operator.",
+            Query(_one("weir_arrivals_per_second"), "arrivals"),
+            unit=PER_SECOND,
+            span=8,
+        ),
+        lines(
+            "Waiting records",
+            "Records before the operator; behind a source, those that wait at the source too.",
+            Query(_one("weir_operator_waiting_records"), "waiting"),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Replicas by node type",
+            "TaskManagers by node pool and size.",
+            Query(_replicas(), "{{node_type}}"),
+            unit=COUNT,
+            stacked=True,
+            span=8,
+        ),
+    )
+
+
+def _decided() -> tuple[Panel, ...]:
+    return (
+        note("Reasons", WHY, height=3),
+        lines(
+            "Candidates' scores",
+            "Lower is better; comparable only at one moment. Where `chosen` and `stay` are one "
+            "line, staying was best; the distance to `rival` is how clear it was.",
+            Query(f"max by (candidate) (weir_decision_score{{{OPERATOR}}})", "{{candidate}}"),
+            unit=COUNT,
+            span=8,
+        ),
+        lines(
+            "Urgency",
+            "From a half on, the objective needs the change; below, it saves money.",
+            Query(_one("weir_decision_urgency_ratio"), "urgency"),
+            unit=SHARE,
+            steps=((None, "transparent"), (0.5, YELLOW)),
+            span=8,
+        ),
+        bars(
+            "Decisions",
+            "What the targets take, and whether the Application Manager granted it.",
+            Query(
+                f"sum by (kind, granted) (increase(weir_decisions_total{{{OPERATOR}}}"
+                "[$__rate_interval]))",
+                "{{kind}}, granted: {{granted}}",
+            ),
+            unit=COUNT,
+            span=8,
+        ),
+    )
+
+
+def _one(metric: str) -> str:
+    """Return the operator's one value, whichever controller showed it."""
+    return f"max({metric}{{{OPERATOR}}})"
+
+
+def _replicas() -> str:
+    return f"max by (node_type) (weir_replicas{{{OPERATOR}}})"
