@@ -72,7 +72,7 @@ images: jars ## Build the images weir:dev and trips:dev (IMAGE_BUILD="docker bui
 	$(IMAGE_BUILD) trips:dev . -f examples/trips/Dockerfile
 
 .PHONY: check
-check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the chart are fresh
+check: $(READY_DEV) ## Lint, format, types, layers, the site's links, and whether what is generated is fresh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -81,15 +81,26 @@ check: $(READY_DEV) ## Lint, format, types, layers, and whether crds/ and the ch
 	$(BIN)/weir crd --check
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python -m dashboards --check
+	$(BIN)/python scripts/references.py --check
+	$(MAKE) docs
+
+.PHONY: docs
+docs: $(READY_DEV) ## Build the site of the documentation into build/site, strict about its links
+	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet -c docs -d build/doctrees . build/site
 
 .PHONY: bench
 bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
 	$(BIN)/python -m benchmarks $(NAME)
 
 .PHONY: crds
-crds: $(READY) ## Write crds/ anew from the pydantic models, and the chart's copy
+crds: $(READY) ## Write crds/ anew from the pydantic models, the chart's copy and the reference
 	$(BIN)/weir crd
 	$(BIN)/python scripts/chart.py
+	$(BIN)/python scripts/references.py
+
+.PHONY: references
+references: $(READY) ## Write anew the reference pages of the StreamApp and the command, and the pictures
+	$(BIN)/python scripts/references.py
 
 .PHONY: chart
 chart: $(READY) ## Write anew what the chart takes from crds/ and from its values

@@ -1,0 +1,74 @@
+"""The pages that are made from the code say what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from weir_cli.main import COMMANDS
+from weir_operator.streamapp.crd import crd
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture
+def references(monkeypatch):
+    """The script as a module; it finds what lies beside it."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    sys.modules.pop("references", None)
+    yield importlib.import_module("references")
+    for name in ("references", "pictures"):
+        sys.modules.pop(name, None)
+
+
+def test_no_page_is_stale(references, capsys):
+    code = references.main(["--check"])
+
+    assert (code, capsys.readouterr().out) == (0, "")
+
+
+def test_a_stale_page_is_named_with_its_remedy(references, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "streamapp.md"
+    page.write_text("of yesterday")
+    monkeypatch.setattr(references, "ROOT", tmp_path)
+    monkeypatch.setattr(references, "written_files", lambda: {page: "of today"})
+
+    code = references.main(["--check"])
+
+    assert code == 1
+    assert capsys.readouterr().out == "streamapp.md is stale: write it anew with make references\n"
+    assert page.read_text() == "of yesterday"
+
+
+def test_every_field_of_the_crd_is_on_the_page(references):
+    [version] = crd()["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+
+    page = references.stream_app_page()
+
+    described = [*fields_of(properties["spec"]), *fields_of(properties["status"])]
+    assert len(described) > 100
+    assert [name for name in described if f"`{name}`" not in page] == []
+
+
+def test_every_command_and_option_is_on_the_page(references):
+    page = references.command_page()
+
+    sections = re.findall(r"^## `weir ([a-z]+)`$", page, re.MULTILINE)
+    assert sections == list(COMMANDS)
+    assert "## `weir traces cut`" in page
+    assert "| `--duration <str>` | End after this time" in page
+
+
+def fields_of(schema):
+    """Names of the fields that are described, at any depth."""
+    below = schema.get("items", schema)
+    if "properties" not in below or "description" not in below:
+        return []
+    return [
+        name for field, inner in below["properties"].items() for name in (field, *fields_of(inner))
+    ]
