@@ -27,13 +27,14 @@ final class Arguments {
         return new Schedule(rates, slot, seed, end.equals("hold"));
     }
 
-    /** Returns the work of an operator: {@code --service.NAME-ms} and {@code --scv.NAME}. */
+    /** Returns an operator's work: {@code --service.NAME-ms}, {@code --scv.NAME}, {@code --work}. */
     static Service service(
             ParameterTool settings, String operator, double meanMs, double scv, long seed) {
         return new Service(
                 settings.getDouble("service." + operator + "-ms", meanMs) / 1000,
                 settings.getDouble("scv." + operator, scv),
-                Draws.bits(seed, operator.hashCode()));
+                Draws.bits(seed, operator.hashCode()),
+                Work.named(settings.get("work", "wait")));
     }
 
     /** Returns an environment with quick checkpoints and restarts: {@code --checkpoint-seconds}. */

@@ -3,10 +3,9 @@ package example;
 import dev.weir.Weir;
 import java.io.Serializable;
 import java.util.Random;
-import java.util.concurrent.locks.LockSupport;
 
 /**
- * Work that takes time and no CPU: gamma distributed at speed 1, divided by the replica's speed.
+ * How much work is in a record: gamma distributed seconds at speed 1.
  *
  * <p>A record's work depends on the seed and its id alone, so that deployments can be compared on
  * the same work.
@@ -14,19 +13,17 @@ import java.util.concurrent.locks.LockSupport;
 final class Service implements Serializable {
     private static final long serialVersionUID = 1;
 
-    /** A longer delay is a stall of the machine, which is not made up for. */
-    private static final long LONGEST_LATE_NANOS = 1_000_000;
-
     private final double mean;
     private final double scv;
     private final long seed;
+    private final Work work;
     private transient long late; // nanoseconds that the last record took too long
 
     /**
      * @param mean seconds at speed 1
      * @param scv squared coefficient of variation; 0 is constant, 1 exponential
      */
-    Service(double mean, double scv, long seed) {
+    Service(double mean, double scv, long seed, Work work) {
         if (!(mean >= 0) || !(scv >= 0)) {
             throw new IllegalArgumentException(
                     "Expected a service time >= 0 with scv >= 0, got " + mean + " s, " + scv);
@@ -34,6 +31,7 @@ final class Service implements Serializable {
         this.mean = mean;
         this.scv = scv;
         this.seed = seed;
+        this.work = work;
     }
 
     /** Returns the seconds of work in a record, at speed 1. */
@@ -44,17 +42,10 @@ final class Service implements Serializable {
         return mean * scv * gamma(1 / scv, new Random(Draws.bits(seed, id)));
     }
 
-    /** Waits as long as the work in a record takes at the replica's present speed. */
+    /** Does the work in a record, at the replica's present speed unless the CPU is limited. */
     void serve(long id) throws InterruptedException {
-        // The system wakes a thread some 0.1 ms late: taken off the next wait, the mean is right.
-        long end = System.nanoTime() - late + Math.round(seconds(id) / Weir.speed() * 1e9);
-        for (long left = end - System.nanoTime(); left > 0; left = end - System.nanoTime()) {
-            if (Thread.interrupted()) {
-                throw new InterruptedException("The task was cancelled in the middle of a record");
-            }
-            LockSupport.parkNanos(left);
-        }
-        late = Math.min(System.nanoTime() - end, LONGEST_LATE_NANOS);
+        double speed = work == Work.LIMITED ? 1 : Weir.speed();
+        late = work.take(Math.round(seconds(id) / speed * 1e9), late);
     }
 
     /** Draws from the gamma distribution of scale 1 (Marsaglia and Tsang, ACM TOMS 2000). */

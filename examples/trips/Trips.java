@@ -25,6 +25,8 @@ import org.apache.flink.util.ParameterTool;
  * --payload-bytes 200       width of a record beside its own fields
  * --service.match-ms 30     mean service time at speed 1; aggregate: 20
  * --scv.match 1.0           its squared coefficient of variation; aggregate: 0.5
+ * --work wait               what the time goes into: wait (no CPU), burn (CPU) or limited (the same
+ *                           CPU at every speed: what limits a replica's CPU makes it slow)
  * --checkpoint-seconds 2
  * --out DIR                 raw-*.csv, ledger.json and source.json go there
  * --commit DIR              a transactional sink writes the ids of what arrived there

@@ -1,6 +1,7 @@
 package example;
 
 import dev.weir.Weir;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.nio.file.Files;
@@ -26,6 +27,9 @@ public final class Probe {
                 break;
             case "service":
                 service(rest);
+                break;
+            case "work":
+                work(rest);
                 break;
             case "ledger":
                 ledger(rest);
@@ -65,7 +69,7 @@ public final class Probe {
     /** MEAN SCV DRAWS: mean and scv of the draws. */
     private static void service(String[] args) {
         Service service =
-                new Service(Double.parseDouble(args[0]), Double.parseDouble(args[1]), 7);
+                new Service(Double.parseDouble(args[0]), Double.parseDouble(args[1]), 7, Work.WAIT);
         int draws = Integer.parseInt(args[2]);
         double sum = 0;
         double squares = 0;
@@ -76,6 +80,19 @@ public final class Probe {
         }
         double mean = sum / draws;
         System.out.println(mean + " " + (squares / draws / mean / mean - 1));
+    }
+
+    /** NAME MS RECORDS: ms that passed, and ms of CPU that were taken, serving records. */
+    private static void work(String[] args) throws Exception {
+        Service service = new Service(Double.parseDouble(args[1]) / 1000, 0, 7, Work.named(args[0]));
+        service.serve(-1); // loads the classes and reads the speed
+        long began = System.nanoTime();
+        long burned = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+        for (int id = 0; id < Integer.parseInt(args[2]); id++) {
+            service.serve(id);
+        }
+        burned = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - burned;
+        System.out.println((System.nanoTime() - began) / 1e6 + " " + burned / 1e6);
     }
 
     /** Entries ID:ZONE:NUMBER, `save` for a round trip through bytes, FROM..TO for many. */

@@ -134,7 +134,7 @@ def test_the_repositorys_own_jars_hold_the_helper_and_the_jobs(tmp_path):
     helper, *examples, foreign = jars.build_all(tmp_path)
 
     assert "dev/weir/Weir.class" in names_in(helper)
-    entries = ("Trips", "Routes")
+    entries = ("Trips", "Routes", "WordCount", "HotItems")
     for jar, entry in zip(examples, entries, strict=True):
         assert {"dev/weir/Weir.class", f"example/{entry}.class"} <= names_in(jar)
     assert names_in(foreign) == {

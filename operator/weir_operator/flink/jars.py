@@ -34,6 +34,8 @@ EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         # The source, the trace and the work of all are those of trips.
         "trips": (("trips",), "example.Trips"),
         "routes": (("trips", "routes"), "example.Routes"),
+        "wordcount": (("trips", "wordcount"), "example.WordCount"),
+        "hotitems": (("trips", "hotitems"), "example.HotItems"),
     }
 )
 """The example jobs by name: folders of their sources, and the entry class."""

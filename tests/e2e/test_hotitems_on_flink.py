@@ -1,0 +1,91 @@
+"""`examples/hotitems` on real Flink, with its windows in RocksDB: those of a plain count."""
+
+import json
+import os
+import subprocess
+from collections import Counter, defaultdict
+
+import pytest
+import yaml
+
+from weir_operator.flink.jars import (
+    HELPER,
+    REPOSITORY,
+    build_example,
+    build_jar,
+    class_path,
+    find_java,
+)
+
+EXAMPLE = REPOSITORY / "examples/hotitems"
+RATES, ITEMS, SEED = (60, 60, 60, 60, 30), 50, 7
+WINDOW_MS, SLIDE_MS = 4000, 2000
+
+
+def list_bids(tmp_path):
+    """Return when each bid is due, ms after the trace's start, and its item."""
+    lister = REPOSITORY / "tests/java/ListBids.java"
+    sources = [
+        *sorted((REPOSITORY / "examples/trips").glob("*.java")),
+        *sorted((REPOSITORY / "examples/hotitems").glob("*.java")),
+    ]
+    jar = build_jar([HELPER, *sources, lister], tmp_path / "bids.jar")
+    rates = ",".join(str(rate) for rate in RATES)
+    told = subprocess.run(
+        [
+            *(str(find_java()), "-cp", os.pathsep.join([str(jar), class_path()])),
+            *("example.ListBids", rates, "5", str(SEED), str(ITEMS)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    return [(int(due), int(item)) for due, item in (line.split() for line in told.splitlines())]
+
+
+def count_plainly(bids, start):
+    """Return the line of each window: its end, the hottest item, its bids, all bids."""
+    windows: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for due, item in bids:
+        at = start + due
+        first = at - at % SLIDE_MS + SLIDE_MS
+        for end in range(first, at + WINDOW_MS + 1, SLIDE_MS):
+            windows[end][item] += 1
+    lines = []
+    for end, counts in windows.items():
+        hottest, most = min(counts.items(), key=lambda each: (-each[1], each[0]))
+        lines.append(f"{end} {hottest} {most} {counts.total()}")
+    return lines
+
+
+@pytest.mark.flink
+def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_locally):
+    manifest = yaml.safe_load((EXAMPLE / "streamapp.yaml").read_text())
+    job = manifest["spec"]["flink"]["job"]
+    job["jar"] = str(build_example("hotitems"))
+    trace = tmp_path / "trace.txt"
+    trace.write_text("".join(f"{rate}\n" for rate in RATES))
+    job["args"] = [
+        *("--trace", str(trace), "--at-end", "finish", "--service.bid-ms", "25"),
+        *("--items", str(ITEMS), "--seed", str(SEED)),
+        *("--window-seconds", str(WINDOW_MS // 1000), "--slide-seconds", str(SLIDE_MS // 1000)),
+        *("--commit", str(tmp_path / "windows"), "--out", str(tmp_path / "out")),
+    ]
+    # One replica of `bid` takes in 40 a second: others are added while windows are counted.
+    manifest["spec"]["operatorManager"] = {
+        "interval": "3s",
+        "policy": {"name": "autrascale", "settings": {"settle": 3, "runs": 2}},
+    }
+
+    told = run_locally(manifest)
+
+    assert told.summary is not None
+    assert told.summary.restarts >= 1
+    start = json.loads((tmp_path / "out/source.json").read_text())["start"]
+    windows = sorted(
+        line
+        for file in (tmp_path / "windows").glob("part-*")
+        for line in file.read_text().splitlines()
+    )
+    assert windows == sorted(count_plainly(list_bids(tmp_path), start))
