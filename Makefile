@@ -122,5 +122,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(PIP) -e '.[flink,tune,dev]'
+	$(PIP) -e '.[flink,tune,spark,dev]'
 	touch $@

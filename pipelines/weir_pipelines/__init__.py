@@ -1,1 +1,1 @@
-"""Spark batch jobs that turn metric history into arrival traces."""
+"""Spark batch jobs: the history of metrics becomes arrival traces, service times and profiles."""

@@ -1,0 +1,68 @@
+"""Between tables and Spark's DataFrames: the only place where jobs read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from weir_pipelines.schemas import Table
+from weir_pipelines.store import Partition, Store
+
+
+def read_table(
+    session: SparkSession, store: Store, table: Table, partitions: Iterable[Partition]
+) -> DataFrame:
+    """Return the rows of those of the partitions that are there, with `app` and `day`.
+
+    Raises:
+        InputError: A file has other columns than the table.
+    """
+    paths = [str(path) for path in store.paths(table, partitions)]
+    if not paths:
+        return session.createDataFrame([], table.ddl)
+    reader = session.read.schema(table.ddl).option("basePath", str(store.folder(table)))
+    return reader.parquet(*paths)
+
+
+def write_table(store: Store, table: Table, rows: DataFrame) -> tuple[Partition, ...]:
+    """Replace the partitions that the rows belong to, each at once; return them.
+
+    Raises:
+        StoreError: The file system refuses.
+    """
+    columns = [F.col(each.name).cast(each.type).alias(each.name) for each in table.columns]
+    with store.staging() as folder:
+        (
+            # One task writes a partition, so that it is one file.
+            rows.select(*columns, "app", "day")
+            .repartition("app", "day")
+            .sortWithinPartitions("app", "day", *table.order)
+            .write.partitionBy("app", "day")
+            .parquet(str(folder))
+        )
+        return store.commit(table, folder)
+
+
+def with_neighbours(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    """Return the partitions and the days before and after each."""
+    return tuple(
+        Partition(each.app, each.day + timedelta(days=offset))
+        for each in partitions
+        for offset in (-1, 0, 1)
+    )
+
+
+def days_between(app: str, first: date, last: date) -> tuple[Partition, ...]:
+    """Return an application's partitions from one day to another, both included."""
+    return tuple(Partition(app, first + timedelta(days=n)) for n in range((last - first).days + 1))
+
+
+def keep_partitions(rows: DataFrame, partitions: Iterable[Partition]) -> DataFrame:
+    """Drop the rows of other partitions, such as those of neighbours."""
+    wanted = [(each.app, each.day) for each in partitions]
+    session = rows.sparkSession
+    known = session.createDataFrame(wanted, "app STRING, day DATE").distinct()
+    return rows.join(F.broadcast(known), ["app", "day"], "left_semi")

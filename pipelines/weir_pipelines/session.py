@@ -1,0 +1,53 @@
+"""The Spark session: embedded in this process, or with executors on Kubernetes.
+
+Spark's configuration is Spark's own, and whatever is given wins over what is set here. No job uses
+Python workers, so nothing depends on a Python at the executors.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+EMBEDDED = "local[*]"
+
+_ALWAYS: Mapping[str, str] = {
+    # Days are UTC, wherever the machine stands.
+    "spark.sql.session.timeZone": "UTC",
+    # A minute that cannot be computed is a defect, not a null.
+    "spark.sql.ansi.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+_EMBEDDED: Mapping[str, str] = {
+    # Nobody else is to reach it.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+def open_session(
+    *, master: str = EMBEDDED, name: str = "weir", options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a Spark session; the caller stops it.
+
+    Args:
+        master: As Spark has it: `local[*]`, or `k8s://https://kubernetes.default.svc`.
+        name: What Spark's own pages and pods call it.
+        options: Spark's configuration, which wins over what is set here.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark says the same things about its platform at every start.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    builder = SparkSession.builder.master(master).appName(name)
+    settings = {**_ALWAYS, **(_EMBEDDED if master.startswith("local") else {}), **(options or {})}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,195 @@
+"""Tables on disk: one Parquet file per application and day, there whole or not at all.
+
+A job writes beside the tables first and then moves each partition's file into its place, in one
+step. Readers see the old partition or the new, and a job that is killed leaves what it had not yet
+moved in the folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs again
+changes nothing. The folder must be one file system that all Spark's processes see.
+
+Footers are held against the declared schema before anything is read, so that a foreign file is
+refused with its name and its column rather than somewhere inside a job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weir_pipelines.errors import InputError, StoreError
+from weir_pipelines.schemas import Table
+
+STAGING = ".staging"
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds after which what a killed job left behind is removed."""
+
+_ARROW = {
+    "BIGINT": pa.int64(),
+    "INT": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+}
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Partition:
+    """One application's day."""
+
+    app: str
+    day: date
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies inside its table, named as Spark names it."""
+        return Path(f"app={quote(self.app, safe='')}", f"day={self.day.isoformat()}")
+
+
+class Store:
+    """All tables under one folder.
+
+    Raises:
+        StoreError: The folder cannot be made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            (root / STAGING).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"Tables at {root} cannot be made: {error.strerror}") from error
+        self._sweep()
+
+    def path(self, table: Table, partition: Partition) -> Path:
+        """Return where a partition's file lies, whether or not it is there."""
+        return self.folder(table) / partition.folder / f"{table.name}.parquet"
+
+    def folder(self, table: Table) -> Path:
+        """Return the folder of a table in its present version."""
+        return self.root / table.name / f"v{table.version}"
+
+    def partitions(self, table: Table) -> tuple[Partition, ...]:
+        """Return the partitions that are there, in order."""
+        found = self.folder(table).glob(f"app=*/day=*/{table.name}.parquet")
+        return tuple(sorted(map(_partition_of, found)))
+
+    def paths(self, table: Table, wanted: Iterable[Partition]) -> tuple[Path, ...]:
+        """Return the files of those of the wanted partitions that are there, checked.
+
+        Raises:
+            InputError: A file has other columns than the table.
+        """
+        present = set(self.partitions(table))
+        files = tuple(self.path(table, each) for each in sorted({*wanted} & present))
+        for file in files:
+            check_file(file, table)
+        return files
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """Yield a folder to write into; what is not moved out of it is removed."""
+        folder = self.root / STAGING / uuid.uuid4().hex
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def commit(self, table: Table, written: Path) -> tuple[Partition, ...]:
+        """Move the partitions that lie in a staging folder into the table; return them.
+
+        Raises:
+            StoreError: A partition consists of several files, or cannot be moved.
+        """
+        moved = []
+        for folder in sorted(written.glob("app=*/day=*")):
+            files = sorted(folder.glob("*.parquet"))
+            if len(files) != 1:
+                raise StoreError(f"Expected one file in {folder}, got {len(files)}")
+            partition = _partition_of(files[0])
+            self.place(table, partition, files[0])
+            moved.append(partition)
+        return tuple(moved)
+
+    def place(self, table: Table, partition: Partition, file: Path) -> None:
+        """Move one file to where the partition's belongs, in one step.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        target = self.path(table, partition)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _flush(file)
+            os.replace(file, target)
+            _flush(target.parent)
+        except OSError as error:
+            raise StoreError(f"{target} cannot be written: {error.strerror}") from error
+
+    def _sweep(self) -> None:
+        """Remove what killed jobs left long ago; younger things may be those of a running job."""
+        for folder in (self.root / STAGING).iterdir():
+            if time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Return a table's columns as Arrow knows them, without those of the partition."""
+    return pa.schema(
+        [pa.field(each.name, _ARROW[each.type], nullable=each.nullable) for each in table.columns]
+    )
+
+
+def check_file(file: Path, table: Table) -> None:
+    """Refuse a file that is not of the table.
+
+    Raises:
+        InputError: It is no Parquet, or a column is missing or of another type.
+    """
+    try:
+        present = pq.read_schema(file)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: expected a Parquet file, got {error}") from error
+    for column in table.columns:
+        index = present.get_field_index(column.name)
+        if index < 0:
+            raise InputError(
+                f"{file}: expected column {column.name} of {table.name} version {table.version}, "
+                "got none; write the table anew"
+            )
+        kind = present.field(index).type
+        if not _same(kind, _ARROW[column.type]):
+            raise InputError(
+                f"{file}: expected column {column.name} to be {column.type}, got {kind}; "
+                "write the table anew"
+            )
+
+
+def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
+    """Compare types; lists by their elements, whose field's name differs from writer to writer."""
+    if pa.types.is_list(present) and pa.types.is_list(wanted):
+        return bool(present.value_type == wanted.value_type)
+    return bool(present == wanted)
+
+
+def _partition_of(file: Path) -> Partition:
+    app, day = file.parts[-3].removeprefix("app="), file.parts[-2].removeprefix("day=")
+    return Partition(unquote(app), date.fromisoformat(day))
+
+
+def _flush(path: Path) -> None:
+    """Have the disk keep a file, or a folder's entries, through a power failure."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,248 @@
+"""What is rebuilt of histories that are known, and of such that are spoilt in known ways.
+
+All stories run through Spark together, each as an application of its own: a run costs seconds
+whatever it holds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from weir_pipelines import metrics
+from weir_pipelines.settings import ArrivalSettings
+from weir_pipelines.testing import KnownHistory, KnownSeries, build_history
+
+
+def a_job(app, *, rate=20.0, pending=None, blocked=0.0, offset=0, start=0.0, end=600.0, **labels):
+    """Return a source that feeds one operator of two parallel tasks."""
+    known = {"app": app, "start": start, "end": end, **labels}
+
+    def share(of):
+        return lambda time: of * 1000 * (time - start)
+
+    def counted(per_second):
+        return lambda time: per_second * (time - start)
+
+    series = [
+        KnownSeries(metric=metrics.RECORDS_IN, operator="read", curve=lambda time: 0.0, **known),
+        KnownSeries(metric=metrics.RECORDS_OUT, operator="read", curve=counted(rate), **known),
+        KnownSeries(metric=metrics.BLOCKED, operator="read", curve=share(blocked), **known),
+        KnownSeries(metric=metrics.BUSY, operator="read", curve=share(0.25), **known),
+        KnownSeries(metric=metrics.IDLE, operator="read", curve=share(0.75 - blocked), **known),
+    ]
+    if pending is not None:
+        series.append(
+            KnownSeries(
+                metric=metrics.PENDING, operator="read", curve=pending, function="source", **known
+            )
+        )
+    for subtask in (0, 1):
+        match = {"operator": "match", "subtask": subtask, **known}
+        series += [
+            KnownSeries(metric=metrics.RECORDS_IN, curve=counted(rate / 2), **match),
+            KnownSeries(metric=metrics.RECORDS_OUT, curve=counted(rate / 4), **match),
+            KnownSeries(metric=metrics.BUSY, curve=share(0.5), **match),
+            KnownSeries(metric=metrics.IDLE, curve=share(0.5), **match),
+            KnownSeries(metric=metrics.BLOCKED, curve=share(0.0), **match),
+        ]
+    return build_history(series, first=offset + 1)
+
+
+def without(low, high):
+    """Return what takes away the samples of (low, high), Unix seconds."""
+    return lambda row: [] if 1000 * low < row[1] < 1000 * high else [row]
+
+
+def shifted(since, seconds):
+    """Return what sets the clock of the samples from a moment on."""
+
+    def spoil(row):
+        number, time, value, received = row
+        return [(number, time + 1000 * seconds, value, received) if time >= 1000 * since else row]
+
+    return spoil
+
+
+def from_zero(since):
+    """Return what restarts every counter at a moment."""
+
+    def spoil(row):
+        number, time, value, received = row
+        return [(number, time, value - 20.0 * since * (time >= 1000 * since), received)]
+
+    return spoil
+
+
+def stories():
+    plain = a_job("plain")
+    restarted = a_job("restarted", end=200.0) + a_job(
+        "restarted", start=215.0, job_id="job-2", offset=100
+    )
+    silent = a_job("one silent")
+    second = next(
+        each["series"]
+        for each in silent.labels
+        if each["metric"] == metrics.RECORDS_IN and each["subtask"] == "1"
+    )
+    return {
+        "plain": plain,
+        "catching up": a_job("catching up", pending=lambda time: 5 * time, blocked=0.5),
+        "blocked": a_job("blocked", blocked=0.5),
+        "gap": a_job("gap").spoilt(without(130.0, 150.0)),
+        "twice": a_job("twice").spoilt(lambda row: [row, row] if row[1] == 200_000 else [row]),
+        "late": a_job("late").spoilt(
+            lambda row: [(*row[:3], row[1] + (300_000 if row[1] == 200_000 else 100))]
+        ),
+        "set forward": a_job("set forward").spoilt(shifted(200.0, 180)),
+        # A server that is set back refuses samples until its time has come again.
+        "set back": a_job("set back").spoilt(
+            lambda row: shifted(200.0, -60)(row) if not 200_000 <= row[1] <= 260_000 else []
+        ),
+        "reset": build_history(
+            [
+                KnownSeries(
+                    app="reset", metric=metrics.RECORDS_IN, operator="match", curve=lambda t: 20 * t
+                )
+            ]
+        ).spoilt(from_zero(200.0)),
+        "restarted": restarted,
+        "no number": a_job("no number").spoilt(
+            lambda row: [(row[0], row[1], math.nan, None) if row[1] == 200_000 else row]
+        ),
+        "one silent": silent.spoilt(
+            lambda row: [] if row[0] == second and 120_000 < row[1] <= 240_000 else [row]
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def rebuilt(rates):
+    together = KnownHistory()
+    for place, story in enumerate(stories().values()):
+        for labels in story.labels:
+            together.labels.append({**labels, "series": labels["series"] + 1000 * place})
+        together.samples.extend((row[0] + 1000 * place, *row[1:]) for row in story.samples)
+    return rates(together)
+
+
+def test_a_steady_rate_comes_back_whole_minute_by_minute(rebuilt):
+    rows = [rebuilt["plain", operator, 60 * n] for operator in ("read", "match") for n in range(10)]
+
+    assert [row.arrived for row in rows] == pytest.approx([20.0] * 20)
+    assert [row.completeness for row in rows] == pytest.approx([1.0] * 20)
+    assert {tuple(row.faults) for row in rows} == {()}
+
+
+def test_what_an_operator_gives_out_and_how_busy_it_is_stand_beside_its_arrivals(rebuilt):
+    row = rebuilt["plain", "match", 120]
+
+    assert (row.given, row.utilisation, row.replicas) == pytest.approx((10.0, 0.5, 2.0))
+
+
+def test_a_blocked_source_counts_what_piles_up_before_it(rebuilt):
+    source, inside = rebuilt["catching up", "read", 120], rebuilt["catching up", "match", 120]
+
+    assert (source.taken, source.arrived) == pytest.approx((20.0, 25.0))
+    assert source.backlog == pytest.approx(5 * 180)
+    assert inside.arrived == pytest.approx(25.0)
+    assert source.faults == ["backlog"]
+
+
+def test_a_blocked_source_without_a_backlog_leaves_arrivals_unknown_everywhere(rebuilt):
+    for operator in ("read", "match"):
+        row = rebuilt["blocked", operator, 120]
+
+        assert row.arrived is None
+        assert row.taken == pytest.approx(20.0)
+        assert row.faults == ["blocked"]
+
+
+def test_missing_samples_uncover_their_time_and_do_not_bend_the_rate(rebuilt):
+    row = rebuilt["gap", "match", 120]
+
+    assert row.completeness == pytest.approx(2 / 3)
+    assert row.arrived == pytest.approx(20.0)
+    assert row.faults == ["gap"]
+
+
+def test_a_sample_that_is_there_twice_counts_once(rebuilt):
+    row = rebuilt["twice", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert row.completeness == pytest.approx(1.0)
+    assert row.faults == ["duplicate"]
+
+
+def test_a_late_sample_counts_at_its_place(rebuilt):
+    row = rebuilt["late", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert row.completeness == pytest.approx(1.0)
+    assert row.faults == ["late"]
+
+
+def test_a_clock_that_is_set_forward_is_no_pause(rebuilt):
+    row = rebuilt["set forward", "match", 360]
+
+    assert row.faults == ["clock", "gap"]
+    assert row.arrived is None
+
+
+def test_a_clock_that_is_set_back_is_no_burst(rebuilt):
+    row = rebuilt["set back", "match", 180]
+
+    assert "clock" in row.faults
+    assert row.arrived is None
+    assert rebuilt["set back", "match", 300].arrived == pytest.approx(20.0)
+
+
+def test_a_counter_that_falls_is_no_negative_rate(rebuilt):
+    # The fall is in the step that ends at 200 s.
+    row = rebuilt["reset", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert row.completeness == pytest.approx(55 / 60)
+    assert row.faults == ["reset"]
+
+
+def test_a_new_run_of_the_job_covers_what_it_ran_of_the_minute(rebuilt):
+    row = rebuilt["restarted", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert row.completeness == pytest.approx(45 / 60)
+    assert row.faults == ["restart"]
+    assert rebuilt["restarted", "match", 240].faults == []
+
+
+def test_what_is_no_number_is_left_out_and_told(rebuilt):
+    row = rebuilt["no number", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert "notANumber" in row.faults
+
+
+def test_a_silent_replica_is_taken_for_as_busy_as_the_others(rebuilt):
+    row = rebuilt["one silent", "match", 180]
+
+    assert row.arrived == pytest.approx(20.0)
+    assert row.completeness == pytest.approx(0.5)
+
+
+def test_of_several_tasks_the_named_ones_take_in_and_give_out(rates):
+    chain = [
+        KnownSeries(metric=metrics.RECORDS_IN, task="parse", operator="work", curve=at(20)),
+        KnownSeries(metric=metrics.RECORDS_OUT, task="parse", operator="work", curve=at(40)),
+        KnownSeries(metric=metrics.RECORDS_IN, task="count", operator="work", curve=at(40)),
+        KnownSeries(metric=metrics.RECORDS_OUT, task="count", operator="work", curve=at(5)),
+    ]
+    settings = ArrivalSettings(entries={"work": "parse"}, exits={"work": "count"})
+
+    row = rates(build_history(chain), settings)["app", "work", 120]
+
+    assert (row.taken, row.given) == pytest.approx((20.0, 5.0))
+
+
+def at(rate):
+    return lambda time: rate * time
