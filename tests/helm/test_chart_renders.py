@@ -184,6 +184,39 @@ def test_flinks_pods_are_scraped_where_weir_looks_after_them(render):
     assert endpoint["honorLabels"] is True
 
 
+def test_who_is_let_in_is_who_was_named_and_the_test_pod(render):
+    objects = render(SAMPLES["everything"])
+
+    [policy] = of_kind(objects, "NetworkPolicy")
+    [test_pod] = of_kind(objects, "Pod")
+    [rule] = policy["spec"]["ingress"]
+    named, of_test = rule["from"]
+    assert named == SAMPLES["everything"]["networkPolicy"]["from"][0]
+    selected = of_test["podSelector"]["matchLabels"]
+    assert selected.items() <= test_pod["metadata"]["labels"].items()
+
+
+def test_everybody_is_let_in_where_nobody_is_named(render):
+    [policy] = of_kind(render(), "NetworkPolicy")
+
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": "http"}]}]
+
+
+def test_prometheus_is_let_out_to_by_the_port_of_its_pods(render):
+    egress = {"enabled": True, "prometheusPorts": [9091, 10902]}
+    values = {
+        "prometheus": {"url": "http://prometheus.monitoring:80"},
+        "networkPolicy": {"egress": egress},
+    }
+
+    [policy] = of_kind(render(values), "NetworkPolicy")
+    [without] = of_kind(render({"networkPolicy": {"egress": egress}}), "NetworkPolicy")
+
+    asked = [{"port": 9091}, {"port": 10902}]
+    assert asked in [rule["ports"] for rule in policy["spec"]["egress"]]
+    assert asked not in [rule["ports"] for rule in without["spec"]["egress"]]
+
+
 def test_alerts_ask_for_metrics_that_exist_and_carry_the_labels_asked_for(render):
     documented = set(
         re.findall(r"`(weir_\w+)`", (CHART.parents[1] / "docs/metrics.md").read_text())
@@ -213,3 +246,17 @@ def test_each_dashboard_file_becomes_a_config_map_that_grafana_finds(render, tmp
     assert json.loads(config_map["data"]["jobs.json"]) == page
     assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert config_map["metadata"]["annotations"] == {"grafana_folder": "Streams"}
+
+
+def test_the_charts_own_dashboards_are_installed_whole(render):
+    files = {path.name: path for path in (CHART / "files/dashboards").glob("*.json")}
+
+    shown = of_kind(render({"monitoring": {"dashboards": {"enabled": True}}}), "ConfigMap")
+    not_shown = of_kind(render(), "ConfigMap")
+
+    held = {name: text for each in shown for name, text in each["data"].items()}
+    assert {name: json.loads(text) for name, text in held.items()} == {
+        name: json.loads(path.read_text()) for name, path in files.items()
+    }
+    assert len(held) == 4
+    assert not_shown == []

@@ -31,6 +31,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
+{{/* Labels by which the pod of `helm test` is found. */}}
+{{- define "weir.testLabels" -}}
+app.kubernetes.io/name: weir-test
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
+{{- end -}}
+
 {{/* The image; a digest decides over the tag. */}}
 {{- define "weir.image" -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
@@ -90,11 +96,4 @@ capabilities: {drop: [ALL]}
 {{- fail "prometheus.url: expected the server that the other values of prometheus are for, got none: set it" -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-
-{{/* Port that a URL asks for. */}}
-{{- define "weir.urlPort" -}}
-{{- $url := urlParse . -}}
-{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
-{{- $port | default (eq $url.scheme "https" | ternary "443" "80") -}}
 {{- end -}}
