@@ -2,8 +2,8 @@
 
 A job writes beside the tables first and then moves each partition's file into its place, in one
 step. Readers see the old partition or the new, and a job that is killed leaves what it had not yet
-moved in the folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs again
-changes nothing. The folder must be one file system that all Spark's processes see.
+moved in the folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs
+again changes nothing. The folder must be one file system that all Spark's processes see.
 
 Footers are held against the declared schema before anything is read, so that a foreign file is
 refused with its name and its column rather than somewhere inside a job.
