@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from weir_operator.errors import WeirError
+from weir_pipelines.errors import PipelineError
 from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError
 
@@ -57,6 +58,10 @@ COMMANDS = {
         "weir_cli.frontier:frontier",
         "Price objectives: cost against the response-time bound and against allowed violations.",
     ),
+    "pipelines": (
+        "weir_cli.pipelines:app",
+        "Turn the history of metrics into arrival traces, service times and profiles.",
+    ),
     "traces": ("weir_cli.traces:app", "Look at arrival traces, change them, make them up."),
 }
 """Where each command is found (`module:attribute`, a function or a Typer app) and its help."""
@@ -79,7 +84,7 @@ class LazyGroup(TyperGroup):
         """Run the command; turn Weir's own errors into a sentence and exit code 1."""
         try:
             return super().invoke(ctx)
-        except (WeirError, WeirPolicyError, SimulatorError) as error:
+        except (WeirError, WeirPolicyError, SimulatorError, PipelineError) as error:
             if os.environ.get("WEIR_DEBUG") == "1":
                 raise
             typer.echo(f"Error: {error}", err=True)

@@ -116,5 +116,130 @@ ARRIVALS = Table(
     order=("operator", "minute"),
 )
 
-TABLES: Mapping[str, Table] = {table.name: table for table in (SERIES, SAMPLES, ARRIVALS)}
+WORK = Table(
+    name="work",
+    version=1,
+    meaning="What each operator's replicas in a pool did, minute by minute",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        pool=("STRING", "Node pool"),
+        minute=("BIGINT", "Unix seconds at which the minute begins"),
+        replicas=("DOUBLE", "Replicas that were sampled"),
+        records=("DOUBLE", "Records that were served"),
+        seconds=("DOUBLE", "Seconds that they took together"),
+        squares=("DOUBLE?", "Sum of their squares, s^2; null where only busy time is known"),
+        utilisation=("DOUBLE?", "Busy share of the busiest replica"),
+        source=("STRING", "helper, or busyTime"),
+        sink_records=("DOUBLE?", "Records whose latency was noted here; null where none is"),
+        sink_seconds=("DOUBLE?", "Their latencies together, s"),
+    ),
+    order=("operator", "pool", "minute"),
+)
+
+SERVICE = Table(
+    name="service",
+    version=1,
+    meaning="Service times of each operator on each pool, over the day",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        pool=("STRING", "Node pool"),
+        records=("DOUBLE", "Records that were served"),
+        minutes=("BIGINT", "Minutes in which some were"),
+        mean=("DOUBLE", "Mean service time, s"),
+        low=("DOUBLE?", "Lower end of its 95 % interval, s; null from fewer than two minutes"),
+        high=("DOUBLE?", "Upper end, s"),
+        variance=("DOUBLE?", "Variance of the service time, s^2; null where it is not measured"),
+        source=("STRING", "helper, or busyTime"),
+    ),
+    order=("operator", "pool"),
+)
+
+SPEEDUPS = Table(
+    name="speedups",
+    version=1,
+    meaning="How fast each pool is beside the one that served most",
+    columns=_columns(
+        pool=("STRING", "Node pool"),
+        reference=("STRING", "The pool that counts as 1"),
+        speedup=("DOUBLE", "Ratio of mean service times, all operators together"),
+        low=("DOUBLE", "Lower end of its 95 % interval"),
+        high=("DOUBLE", "Upper end"),
+        operators=("BIGINT", "Operators that ran on both"),
+    ),
+    order=("pool",),
+)
+
+SELECTIVITIES = Table(
+    name="selectivities",
+    version=1,
+    meaning="Records given out per record taken in, over the day",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        minutes=("BIGINT", "Minutes that it was measured in"),
+        selectivity=("DOUBLE", "Records out per record in"),
+        low=("DOUBLE?", "Lower end of its 95 % interval; null from fewer than two minutes"),
+        high=("DOUBLE?", "Upper end"),
+    ),
+    order=("operator",),
+)
+
+QUALITY = Table(
+    name="quality",
+    version=1,
+    meaning="What is wrong with an operator's day",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        problem=("STRING", "A fault of the minutes, or what cannot be; see `quality.py`"),
+        minutes=("BIGINT", "How many minutes"),
+        first=("BIGINT", "Unix seconds of the first"),
+        last=("BIGINT", "Unix seconds of the last"),
+    ),
+    order=("operator", "problem"),
+)
+
+PROFILES = Table(
+    name="profiles",
+    version=1,
+    meaning="What usually arrives at an hour of the week, as of the days up to this one",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        hour=("INT", "Hour of the week, UTC: 0 is Monday from 0 to 1 o'clock"),
+        days=("BIGINT", "How many days it is made of"),
+        low=("DOUBLE", "Tenth percentile of the hours' means, records/s"),
+        usual=("DOUBLE", "Median"),
+        high=("DOUBLE", "Ninetieth percentile"),
+    ),
+    order=("operator", "hour"),
+)
+
+REGIMES = Table(
+    name="regimes",
+    version=1,
+    meaning="How a day's level compares with what was usual before it",
+    columns=_columns(
+        operator=("STRING", "Operator"),
+        hours=("BIGINT", "Hours that could be compared"),
+        factor=("DOUBLE", "Median ratio of an hour's rate to the usual one"),
+        low=("DOUBLE", "Lower end of its 95 % interval"),
+        high=("DOUBLE", "Upper end"),
+        changed=("BOOLEAN", "Whether that is surely another level"),
+    ),
+    order=("operator",),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        SERIES,
+        SAMPLES,
+        ARRIVALS,
+        WORK,
+        SERVICE,
+        SPEEDUPS,
+        SELECTIVITIES,
+        QUALITY,
+        PROFILES,
+        REGIMES,
+    )
+}
 """All tables by name."""

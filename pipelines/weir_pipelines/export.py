@@ -1,0 +1,126 @@
+"""Exports whole days of an application, piece by piece, so that a broken-off export goes on.
+
+Each piece that was fetched lies under `.export` until its day is complete; then the pieces become
+the day's partition at once. A day that is not over yet is not exported: it would be another one the
+next time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weir_pipelines.errors import SourceError
+from weir_pipelines.intake import Intake, Scraped, begin_of, place
+from weir_pipelines.schemas import SAMPLES
+from weir_pipelines.store import Partition, Store
+
+EXPORT = ".export"
+PIECE = 900.0
+"""Seconds of samples in one request: of 500 operators with eight series each, scraped every 15 s,
+some 240,000 samples, far below the 50 million that Prometheus grants by default."""
+SETTLED = 300.0
+"""Seconds after midnight from which on a day is over: late samples have come."""
+
+
+class History(Protocol):
+    """Where samples come from."""
+
+    def samples(self, app: str, start: float, end: float) -> Iterable[Scraped]:
+        """Return an application's samples in [start, end), Unix seconds."""
+        ...
+
+
+def export_day(
+    history: History,
+    store: Store,
+    partition: Partition,
+    *,
+    now: float,
+    piece: float = PIECE,
+    again: bool = False,
+    tell: Callable[[float], None] = lambda share: None,
+) -> bool:
+    """Export one day, unless it is there.
+
+    Args:
+        history: Where it comes from.
+        store: Where it goes.
+        partition: The application and the day.
+        now: Unix seconds.
+        piece: Seconds of samples to ask for at once.
+        again: Export it even if it is there, because samples may have come late.
+        tell: Called with the share of the day that is done.
+
+    Returns:
+        Whether anything was exported.
+
+    Raises:
+        SourceError: The day is not over, or the source does not give it; what was fetched is kept.
+        StoreError: The file system refuses.
+    """
+    if not again and store.path(SAMPLES, partition).exists():
+        return False
+    start = begin_of(partition.day)
+    if now < start + 86_400 + SETTLED:
+        raise SourceError(
+            f"Expected a day that is over, got {partition.day}; export it tomorrow, "
+            f"{SETTLED:g} s after midnight UTC"
+        )
+    # Pieces of another length are others: none of them may be taken for one of these.
+    folder = store.root / EXPORT / f"{piece:g}s" / partition.folder
+    if again:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = list(_cut(start, piece))
+    for done, (low, high) in enumerate(pieces, start=1):
+        file = folder / f"{low - start:08.2f}-{high - start:08.2f}.parquet"
+        if not file.exists():
+            _fetch(history, partition, low, high, file)
+        tell(done / len(pieces))
+    _join(store, partition, folder)
+    return True
+
+
+def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
+    """Yield the pieces of a day, in order."""
+    end = start + 86_400
+    low = start
+    while low < end:
+        yield low, min(low + piece, end)
+        low += piece
+
+
+def _fetch(history: History, partition: Partition, low: float, high: float, file: Path) -> None:
+    """Write a piece's samples and, beside them, its labels; the samples last, and in one step."""
+    intake = Intake(partition.app)
+    intake.take(history.samples(partition.app, low, high))
+    series, samples = intake.tables(partition)
+    pq.write_table(series, file.with_suffix(".series"))
+    partial = file.with_suffix(".partial")
+    pq.write_table(samples, partial)
+    os.replace(partial, file)
+
+
+def _join(store: Store, partition: Partition, folder: Path) -> None:
+    """Make the day of its pieces."""
+    files = sorted(folder.glob("*.parquet"))
+    labels = pa.concat_tables(pq.read_table(file.with_suffix(".series")) for file in files)
+    rows = {row["series"]: row for row in labels.to_pylist()}
+    series = pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=labels.schema)
+    with store.staging() as staging:
+        staging.mkdir(parents=True)
+        place(store, partition, staging, series, (pq.read_table(file) for file in files))
+    shutil.rmtree(folder)
+
+
+def over(day: date, now: float) -> bool:
+    """Tell whether a day can be exported."""
+    return now >= begin_of(day) + 86_400 + SETTLED

@@ -1,0 +1,70 @@
+"""What is wrong with a day: faults of its minutes, gaps, and rates that no job can produce."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+MINUTES = 1440
+"""Of a day."""
+WHOLE = 0.999
+"""Completeness from which on a minute is complete; rounding makes it a little less than 1."""
+BUSY = 0.5
+"""Utilisation from which on an operator cannot be without records."""
+
+INCOMPLETE = "incomplete"
+"""Minutes that samples cover in part."""
+UNSEEN = "unseen"
+"""Minutes of which there is no sample at all."""
+FROM_NOTHING = "recordsFromNothing"
+"""Records came out and none went in."""
+WITH_NOTHING = "busyWithNothing"
+"""It was busy and took in nothing."""
+
+
+def find_problems(arrivals: DataFrame) -> DataFrame:
+    """Return what is wrong with each operator's day.
+
+    Args:
+        arrivals: As the table `arrivals`.
+
+    Returns:
+        As the table `quality`, with `app` and `day`; nothing of an operator without a problem.
+    """
+    taken, given = F.coalesce("taken", F.lit(0.0)), F.coalesce("given", F.lit(0.0))
+    measured = F.col("taken").isNotNull()
+    found = F.array_compact(
+        F.array(
+            _when(F.col("completeness") < WHOLE, INCOMPLETE),
+            _when(measured & (taken == 0) & (given > 0), FROM_NOTHING),
+            _when(measured & (taken == 0) & (F.col("utilisation") > BUSY), WITH_NOTHING),
+        )
+    )
+    listed = arrivals.select(
+        "app", "day", "operator", "minute", F.explode(F.concat("faults", found)).alias("problem")
+    )
+    seen = arrivals.groupBy("app", "day", "operator").agg(
+        F.count("*").alias("there"), F.min("minute").alias("first"), F.max("minute").alias("last")
+    )
+    unseen = seen.where(F.col("there") < MINUTES).select(
+        "app",
+        "day",
+        "operator",
+        F.lit(UNSEEN).alias("problem"),
+        (F.lit(MINUTES) - F.col("there")).alias("minutes"),
+        "first",
+        "last",
+    )
+    return (
+        listed.groupBy("app", "day", "operator", "problem")
+        .agg(
+            F.count("*").alias("minutes"),
+            F.min("minute").alias("first"),
+            F.max("minute").alias("last"),
+        )
+        .unionByName(unseen)
+    )
+
+
+def _when(condition: Column, problem: str) -> Column:
+    return F.when(condition, F.lit(problem))

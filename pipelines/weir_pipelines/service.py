@@ -1,0 +1,138 @@
+"""What a day tells of service times, of the pools' speeds and of selectivities, and how surely.
+
+The speed of a pool is a ratio of service times on it and on the pool that served most. Operators
+that ran on both tell it independently; their logarithms are pooled, the surer ones counting more.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from weir_pipelines.intervals import Z, ratio, ratio_error
+from weir_pipelines.quality import WHOLE
+
+
+def summarise_service(work: DataFrame) -> DataFrame:
+    """Return the day's service time of each operator on each pool.
+
+    Args:
+        work: As the table `work`.
+
+    Returns:
+        As the table `service`, with `app` and `day`.
+    """
+    summed = work.groupBy("app", "day", "operator", "pool").agg(
+        F.sum("records").alias("records"),
+        F.count("*").alias("minutes"),
+        ratio("seconds", "records").alias("mean"),
+        ratio_error("seconds", "records").alias("error"),
+        # Of the minutes that have squares; those without would count as zeros.
+        (F.sum("squares") / F.sum(F.when(F.col("squares").isNotNull(), F.col("records")))).alias(
+            "square"
+        ),
+        F.max_by("source", "minute").alias("source"),
+    )
+    return summed.select(
+        "app",
+        "day",
+        "operator",
+        "pool",
+        "records",
+        "minutes",
+        "mean",
+        _low("mean").alias("low"),
+        _high("mean").alias("high"),
+        # Rounding can leave a constant time with a variance just below zero.
+        F.greatest(F.col("square") - F.col("mean") * F.col("mean"), F.lit(0.0)).alias("variance"),
+        "source",
+    )
+
+
+def estimate_speedups(service: DataFrame) -> DataFrame:
+    """Return how fast each pool is beside the one that served most.
+
+    Args:
+        service: As the table `service`.
+
+    Returns:
+        As the table `speedups`, with `app` and `day`; pools that share no operator with the
+        reference, or of which nothing is sure, left out.
+    """
+    day = Window.partitionBy("app", "day")
+    of_pool = service.withColumn(
+        "served", F.sum("records").over(Window.partitionBy("app", "day", "pool"))
+    )
+    known = of_pool.withColumn("reference", F.max_by("pool", "served").over(day))
+    # Relative variance of a mean, from its interval.
+    error = (F.col("high") - F.col("low")) / (2 * Z) / F.col("mean")
+    measured = known.withColumn("error2", error * error)
+    on_reference = measured.where(F.col("pool") == F.col("reference")).select(
+        "app",
+        "day",
+        "operator",
+        F.col("mean").alias("reference_mean"),
+        F.col("error2").alias("reference_error2"),
+    )
+    pairs = (
+        measured.where(F.col("pool") != F.col("reference"))
+        .join(on_reference, ["app", "day", "operator"])
+        .withColumn("log_ratio", F.log(F.col("reference_mean") / F.col("mean")))
+        # A time that never varied has no error to weigh by: a millionth stands for it.
+        .withColumn("error2", F.col("error2") + F.col("reference_error2") + 1e-12)
+        .withColumn("weight", 1 / F.col("error2"))
+    )
+    pooled = pairs.groupBy("app", "day", "pool", "reference").agg(
+        (F.sum(F.col("weight") * F.col("log_ratio")) / F.sum("weight")).alias("log"),
+        (1 / F.sqrt(F.sum("weight"))).alias("error"),
+        F.count("*").alias("operators"),
+    )
+    return pooled.where(F.col("log").isNotNull()).select(
+        "app",
+        "day",
+        "pool",
+        "reference",
+        F.exp("log").alias("speedup"),
+        F.exp(F.col("log") - Z * F.col("error")).alias("low"),
+        F.exp(F.col("log") + Z * F.col("error")).alias("high"),
+        "operators",
+    )
+
+
+def estimate_selectivities(arrivals: DataFrame) -> DataFrame:
+    """Return the records that each operator gives out per record that it takes in.
+
+    Args:
+        arrivals: As the table `arrivals`; only complete minutes count.
+
+    Returns:
+        As the table `selectivities`, with `app` and `day`.
+    """
+    usable = arrivals.where(
+        (F.col("completeness") >= WHOLE) & (F.col("taken") > 0) & F.col("given").isNotNull()
+    )
+    summed = usable.groupBy("app", "day", "operator").agg(
+        F.count("*").alias("minutes"),
+        ratio("given", "taken").alias("selectivity"),
+        ratio_error("given", "taken").alias("error"),
+    )
+    return summed.select(
+        "app",
+        "day",
+        "operator",
+        "minutes",
+        "selectivity",
+        _low("selectivity").alias("low"),
+        _high("selectivity").alias("high"),
+    )
+
+
+def _low(value: str) -> Column:
+    """Return the lower end of an interval; neither a time nor a ratio of counts is below 0."""
+    return F.greatest(
+        F.when(F.col("error").isNotNull(), F.col(value) - Z * F.col("error")), F.lit(0.0)
+    )
+
+
+def _high(value: str) -> Column:
+    return F.col(value) + Z * F.col("error")

@@ -1,0 +1,90 @@
+"""From the table `arrivals` to a trace that the simulator replays; needs no Spark.
+
+A trace has a rate for every slot. Where history has none, or too little of one, the neighbours'
+rates are joined by a straight line, and it is said how much of the trace is made that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from weir_pipelines.errors import InputError
+from weir_pipelines.intake import begin_of
+from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.store import Partition, Store
+from weir_simulator.traces import Trace, as_trace
+
+MINUTES = 1440
+"""Of a day."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RebuiltTrace:
+    """A trace of minutes, and how much of it is no measurement."""
+
+    rates: Trace
+    """Records/s, shape `(n,)`."""
+    filled: float
+    """Share of the minutes that were filled in, in [0, 1]."""
+
+
+def read_arrival_trace(
+    store: Store,
+    partitions: Sequence[Partition],
+    operator: str,
+    *,
+    completeness: float = 0.5,
+    most_filled: float = 0.1,
+) -> RebuiltTrace:
+    """Return what arrived at an operator over some days, from the first minute to the last.
+
+    Args:
+        store: Where the tables are.
+        partitions: Days of one application, one after the other.
+        operator: Whose arrivals.
+        completeness: Of a minute, from which on its rate is used.
+        most_filled: Share of minutes that may be filled in.
+
+    Raises:
+        InputError: There is no such operator, or too much would have to be filled in.
+    """
+    days = sorted({each.day for each in partitions})
+    rates = np.full(len(days) * MINUTES, np.nan)
+    known: set[str] = set()
+    start = begin_of(days[0])
+    for file in store.paths(ARRIVALS, partitions):
+        table = pq.read_table(file, columns=["operator", "minute", "arrived", "completeness"])
+        known.update(pc.unique(table["operator"]).to_pylist())
+        chosen = table.filter(
+            (pc.field("operator") == operator) & (pc.field("completeness") >= completeness)
+        )
+        slots = (chosen["minute"].to_numpy() - start) / 60
+        rates[slots.astype(np.int64)] = chosen["arrived"].to_numpy()  # null becomes NaN
+    if operator not in known:
+        raise InputError(
+            f"Expected an operator out of {', '.join(sorted(known)) or 'none'}, got {operator!r}"
+        )
+    return _fill(rates, most_filled)
+
+
+def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> RebuiltTrace:
+    """Cut off what is unknown at both ends, and join what is unknown inside."""
+    there = np.flatnonzero(~np.isnan(rates))
+    if not there.size:
+        raise InputError("Expected minutes that samples cover, got none; see the table quality")
+    inside = rates[there[0] : there[-1] + 1]
+    unknown = np.isnan(inside)
+    filled = float(unknown.mean())
+    if filled > most:
+        raise InputError(
+            f"{filled:.0%} of the minutes are not covered, more than {most:.0%}; give days that "
+            "are, see the table quality, or allow more with --most-filled"
+        )
+    slots = np.arange(inside.size)
+    inside[unknown] = np.interp(slots[unknown], slots[~unknown], inside[~unknown])
+    return RebuiltTrace(rates=as_trace(inside), filled=filled)

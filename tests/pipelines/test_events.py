@@ -1,0 +1,106 @@
+"""Raw logs become rates, and a row without a time is refused by name."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from weir_pipelines.errors import InputError
+from weir_pipelines.events import count_events, read_events
+from weir_pipelines.frames import write_table
+from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.store import Partition, Store
+from weir_pipelines.traces import read_arrival_trace
+
+TRIPS = """id,pickup,fare
+1,2026-03-02T10:00:05,3.5
+2,2026-03-02T10:00:55,4.0
+3,2026-03-02T10:02:10,"1,000.0"
+"""
+
+
+def a_log(tmp_path, text=TRIPS, name="trips.csv"):
+    file = tmp_path / name
+    file.write_text(text)
+    return file
+
+
+def test_events_of_a_csv_are_counted_minute_by_minute(spark, tmp_path):
+    times = read_events(spark, [a_log(tmp_path)], column="pickup")
+
+    rows = count_events(times, "taxi").orderBy("minute").collect()
+
+    ten = int(datetime.datetime(2026, 3, 2, 10, tzinfo=datetime.UTC).timestamp())
+    assert [(row.minute - ten, row.arrived) for row in rows] == [
+        (0, 2 / 60),
+        (60, 0),
+        (120, 1 / 60),
+    ]
+    assert {(row.app, row.day, row.completeness) for row in rows} == {
+        ("taxi", datetime.date(2026, 3, 2), 1.0)
+    }
+
+
+def test_events_become_a_trace_that_the_simulator_takes(spark, tmp_path):
+    store = Store(tmp_path / "tables")
+    times = read_events(spark, [a_log(tmp_path)], column="pickup")
+    write_table(store, ARRIVALS, count_events(times, "taxi"))
+
+    rebuilt = read_arrival_trace(
+        store, [Partition("taxi", datetime.date(2026, 3, 2))], "events", most_filled=0.0
+    )
+
+    assert rebuilt.rates == pytest.approx([2 / 60, 0, 1 / 60])
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    {
+        "a timestamp": ("at", [datetime.datetime(2026, 3, 2, 10, 0, 5, tzinfo=datetime.UTC)]),
+        "Unix seconds": ("at", [1772445605.0]),
+    }.values(),
+    ids=["a timestamp", "Unix seconds"],
+)
+def test_parquet_may_tell_times_as_timestamps_or_numbers(spark, tmp_path, name, column):
+    file = tmp_path / "log.parquet"
+    pq.write_table(pa.table({name: column}), file)
+
+    [row] = read_events(spark, [file], column=name).collect()
+
+    assert row.seconds == 1772445605.0
+
+
+def test_a_time_may_be_written_as_the_user_says(spark, tmp_path):
+    file = a_log(tmp_path, "at\n02/03/2026 10:00\n")
+
+    [row] = read_events(spark, [file], column="at", time_format="dd/MM/yyyy HH:mm").collect()
+
+    assert row.seconds == 1772445600.0
+
+
+def test_a_row_of_a_csv_without_a_time_is_named(spark, tmp_path):
+    file = a_log(tmp_path, TRIPS + "4,yesterday,2\n")
+
+    with pytest.raises(InputError, match=r"trips.csv, row 5, column pickup: .* got 'yesterday'"):
+        read_events(spark, [file], column="pickup")
+
+
+def test_a_row_of_parquet_without_a_time_is_named(spark, tmp_path):
+    file = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"at": ["2026-03-02", None]}), file)
+
+    with pytest.raises(InputError, match=r"log.parquet, row 2, column at: .* got none"):
+        read_events(spark, [file], column="at")
+
+
+def test_a_column_that_is_not_there_is_answered_with_those_that_are(spark, tmp_path):
+    with pytest.raises(InputError, match=r"column when: expected one of id, pickup, fare"):
+        read_events(spark, [a_log(tmp_path)], column="when")
+
+
+def test_a_file_that_is_not_there_is_named(spark, tmp_path):
+    with pytest.raises(InputError, match=r"nowhere.csv: expected a file, got none"):
+        read_events(spark, [tmp_path / "nowhere.csv"], column="at")

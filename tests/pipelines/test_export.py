@@ -1,0 +1,114 @@
+"""An export breaks off and goes on, and shows nothing until a day is whole."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow.parquet as pq
+import pytest
+
+from weir_pipelines.errors import SourceError
+from weir_pipelines.export import export_day
+from weir_pipelines.intake import Scraped, begin_of
+from weir_pipelines.metrics import METRICS, RECORDS_IN
+from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.store import Partition, Store
+
+MONDAY = Partition("shop_trips", datetime.date(2026, 3, 2))
+START = begin_of(MONDAY.day)
+TUESDAY_NOON = START + 36 * 3600
+HOUR = 3600.0
+
+
+class FakeHistory:
+    """A counter that is scraped every ten minutes; falls over at some hours."""
+
+    def __init__(self, falls_at=()):
+        self.asked = []
+        self.falls_at = set(falls_at)
+
+    def samples(self, app, start, end):
+        self.asked.append((start - START) / HOUR)
+        if self.asked[-1] in self.falls_at:
+            raise SourceError("gone")
+        times = range(int(start), int(end), 600)
+        yield Scraped(
+            name=METRICS[RECORDS_IN],
+            labels={"weir_operator": "match", "job_id": f"job-{int(start) // 43200}"},
+            times_ms=[1000 * time for time in times],
+            values=[float(time) for time in times],
+        )
+        yield Scraped(name="up", labels={}, times_ms=[int(1000 * start)], values=[1.0])
+
+
+def exported(store):
+    samples = pq.read_table(store.path(SAMPLES, MONDAY)).to_pydict()
+    return samples["time_ms"], samples["value"]
+
+
+def test_a_day_is_exported_in_pieces_and_comes_out_whole(tmp_path):
+    history, store = FakeHistory(), Store(tmp_path)
+
+    done = export_day(history, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    times, values = exported(store)
+    assert done
+    assert history.asked == list(range(24))
+    assert times == [1000 * (int(START) + 600 * n) for n in range(144)]
+    assert values == [time / 1000 for time in times]
+
+
+def test_each_series_is_described_once(tmp_path):
+    store = Store(tmp_path)
+
+    export_day(FakeHistory(), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    series = pq.read_table(store.path(SERIES, MONDAY)).to_pylist()
+    assert [(row["metric"], row["operator"]) for row in series] == [(RECORDS_IN, "match")] * 2
+    assert len({row["series"] for row in series}) == len({row["job_id"] for row in series}) == 2
+
+
+def test_an_export_that_broke_off_goes_on_where_it_was(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(SourceError, match="gone"):
+        export_day(FakeHistory(falls_at=[20]), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+    again = FakeHistory()
+
+    export_day(again, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    assert again.asked == [20, 21, 22, 23]
+    assert len(exported(store)[0]) == 144
+
+
+def test_nothing_is_seen_of_a_day_that_is_not_whole(tmp_path):
+    store = Store(tmp_path)
+
+    with pytest.raises(SourceError, match="gone"):
+        export_day(FakeHistory(falls_at=[20]), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    assert store.partitions(SAMPLES) == store.partitions(SERIES) == ()
+
+
+def test_a_day_that_is_there_is_not_asked_for_again(tmp_path):
+    store = Store(tmp_path)
+    export_day(FakeHistory(), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+    again = FakeHistory()
+
+    done = export_day(again, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    assert (done, again.asked) == (False, [])
+
+
+def test_a_day_that_is_asked_for_again_is_the_same_to_the_byte(tmp_path):
+    store = Store(tmp_path)
+    export_day(FakeHistory(), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+    before = store.path(SAMPLES, MONDAY).read_bytes()
+
+    export_day(FakeHistory(), store, MONDAY, now=TUESDAY_NOON, piece=HOUR, again=True)
+
+    assert store.path(SAMPLES, MONDAY).read_bytes() == before
+
+
+def test_a_day_that_is_not_over_is_refused(tmp_path):
+    with pytest.raises(SourceError, match="Expected a day that is over, got 2026-03-02"):
+        export_day(FakeHistory(), Store(tmp_path), MONDAY, now=START + 20 * HOUR)
