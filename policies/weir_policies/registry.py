@@ -165,6 +165,15 @@ POLICIES: Mapping[str, Registered] = {
 }
 
 
+_LEARN_BY_TRYING = frozenset(
+    {
+        *("ql", "ql-fa", "ql-pds", "ql-pds-plus", "dqn", "dqn-pds", "dqn-pds-plus"),
+        *("heinze-cheapest", "heinze-fastest", "model-based", "full-backup", "mdp-rl"),
+    }
+)
+"""Those that explore, or take what they do not know yet for free of violations."""
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all policies."""
     return tuple(POLICIES)
@@ -249,6 +258,18 @@ def sees_application(name: str) -> bool:
         UnknownPolicyError: No policy has this name.
     """
     return neighbourhood(name) is Neighbourhood.ANY
+
+
+def learns_by_trying(name: str) -> bool:
+    """Return whether the policy has to make mistakes before it is of use.
+
+    Then it is trained in a simulator before it decides for a real job.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    _find(name)
+    return name in _LEARN_BY_TRYING
 
 
 def neighbourhood(name: str) -> Neighbourhood:

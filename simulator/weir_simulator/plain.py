@@ -18,7 +18,13 @@ from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import CostParts, CostWeights, Observation, Transition
+from weir_policies.promise import (
+    CostParts,
+    CostWeights,
+    Observation,
+    OperatorPolicy,
+    Transition,
+)
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models
@@ -68,14 +74,19 @@ def run_plainly(
     outcome: Outcome,
     *,
     seed: int,
-) -> None:
+) -> dict[str, OperatorPolicy]:
     """Run a policy through a trace; fill the outcome.
+
+    Returns:
+        The policies by operator, with what they have learned.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is wrong, or the policy cannot take this experiment.
     """
-    _World(experiment, policy, settings, seed).run(trace, outcome)
+    world = _World(experiment, policy, settings, seed)
+    world.run(trace, outcome)
+    return {name: operator.policy for name, operator in world.operators.items()}
 
 
 class _World:

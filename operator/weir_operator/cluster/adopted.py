@@ -35,11 +35,11 @@ from weir_operator.cluster.adopted_view import (
 )
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
-from weir_operator.controller.application import Tick
 from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
+from weir_operator.controller.tick import Tick
 from weir_operator.errors import WeirError
 from weir_operator.status import StatusStore
 from weir_operator.streamapp import world

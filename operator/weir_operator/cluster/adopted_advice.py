@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from weir_operator.cluster.adopted_view import AdoptedJob, Place
 from weir_operator.controller import bill
-from weir_operator.controller.application import Tick
 from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.tick import Tick
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_policies.model.cost import price_per_hour

@@ -129,6 +129,18 @@ class KubernetesApi:
         """Return the object at `path`."""
         return await self._ask(Request(method="GET", path=path))
 
+    async def read_log(self, path: str, *, container: str, most: int) -> str:
+        """Return the log of a container of the pod at `path`.
+
+        Args:
+            path: Of the pod.
+            container: Its name.
+            most: Bytes from its beginning.
+        """
+        query = (("container", container), ("limitBytes", str(most)))
+        request = Request(method="GET", path=f"{path}/log", query=query)
+        return (await self._answered(request)).content
+
     async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         """Return the objects of the collection at `path`, all pages of it.
 

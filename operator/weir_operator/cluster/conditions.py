@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from weir_operator.controller.application import Tick
 from weir_operator.controller.guards import Cause, Guard
+from weir_operator.controller.tick import Tick
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.streamapp.status import Condition, shorten
 

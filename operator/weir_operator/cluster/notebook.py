@@ -24,11 +24,11 @@ from weir_operator.cluster.status_view import (
     see_tick,
 )
 from weir_operator.cluster.status_writer import StatusWriter
-from weir_operator.controller.application import Tick
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.guards import guards_at
 from weir_operator.controller.records import DecisionRecord, Event, RecordStore
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.tick import Tick
 from weir_operator.errors import WeirError
 from weir_operator.rescale.journal import RescaleJournal
 

@@ -11,8 +11,8 @@ import math
 from prometheus_client import CollectorRegistry, Gauge
 
 from weir_operator.cluster.objects import Key
-from weir_operator.controller.application import Tick
 from weir_operator.controller.records import DecisionRecord
+from weir_operator.controller.tick import Tick
 
 OPERATOR = ("namespace", "app", "operator")
 

@@ -18,12 +18,12 @@ from weir_operator.cluster.conditions import (
     render,
     stamp,
 )
-from weir_operator.controller.application import Tick
 from weir_operator.controller.assembly import loop_settings
 from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.guards import Cause, Guard
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.tick import Tick
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.wording import say_change
 from weir_operator.streamapp.models import Mode, StreamApp

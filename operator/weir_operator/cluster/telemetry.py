@@ -24,10 +24,10 @@ from prometheus_client.registry import Collector
 
 from weir_operator.cluster.objects import Key
 from weir_operator.cluster.operator_gauges import OperatorGauges
-from weir_operator.controller.application import Tick
 from weir_operator.controller.recording import gap_of
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.model.cost import kind_of_change

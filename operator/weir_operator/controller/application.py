@@ -13,13 +13,13 @@ import asyncio
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.controller.acting import Action, Actor, expect_response
-from weir_operator.controller.application_manager import ApplicationManager, Shares
+from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.binding import say_what_binds
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fallback import Blindness, answer_outage
@@ -27,49 +27,25 @@ from weir_operator.controller.guards import Guard, guards_at, refuse_move
 from weir_operator.controller.hypothesis import Bill, Seen
 from weir_operator.controller.lifecycle import Health, Lifecycle
 from weir_operator.controller.notices import Notices
-from weir_operator.controller.observing import Sight, describe_assumed
+from weir_operator.controller.observing import describe_assumed
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import Event
 from weir_operator.controller.remembering import Memory
+from weir_operator.controller.sampling import sample_of
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.sharing import Shares
+from weir_operator.controller.tick import Tick
 from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
 from weir_operator.errors import TemporaryError
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.status import AppStatus, FullPool, StatusStore
+from weir_operator.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import Observation, OperatorModel
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tick:
-    """Everything that one tick saw, decided and began: what the faces show."""
-
-    now: float
-    sight: Sight
-    violated: bool | None
-    deployments: DeploymentMap
-    budgets: Mapping[str, float]
-    proposals: Mapping[str, Proposal]
-    """Empty where the tick held."""
-    verdicts: Mapping[str, str]
-    held: str
-    """Why nothing was decided, one sentence; empty where it was."""
-    infeasible: str = ""
-    """Why the objective cannot be kept, one sentence; empty where it can, or nobody knows."""
-    dataflow: Dataflow | None
-    guards: tuple[Guard, ...] = ()
-    """Pauses and blocked periods that hold now."""
-    full: tuple[FullPool, ...] = ()
-    """Pools that had no room for an operator's replicas a while ago."""
-    bill: Bill | None = None
-    """In mode Advise, what following the decisions would have come to."""
-    restarts_left: float = math.nan
-    """Restarts that the budget allows now; NaN where no budget is kept."""
 
 
 class ApplicationController:
@@ -163,6 +139,8 @@ class ApplicationController:
             self._fall_back(False, directives, guards, now)
             raise
         tick = await self._decide(view, directives, guards)
+        sample = sample_of(view, tick.deployments, interval=self._settings.interval)
+        self._memory.note_interval(sample)
         self._fall_back(view.sight.healthy, directives, guards, now)
         self._on_tick(tick)
         return tick
@@ -223,7 +201,7 @@ class ApplicationController:
             for manager in self._managers.values():
                 manager.skip()
             return tick
-        seen = self._watcher.observe(view, status, budgets)
+        seen = self._watcher.observe(view, status, budgets, self._am.sharing.tuned.weights)
         proposals = {
             name: Proposal(observation=each, decision=self._managers[name].propose(each))
             for name, each in seen.items()

@@ -1,19 +1,14 @@
-"""The Application Manager: budgets for the operators, and verdicts on what they propose.
-
-The naive one: budgets are shared along the paths without tuning. Fixed operators keep what they
-need and are taken out of the graph; the rest of the bound belongs to those that can change.
-"""
+"""The Application Manager: budgets for the operators, and verdicts on what they propose."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from weir_operator.controller.guards import Guard, direction_of, refuse_change
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.sharing import BudgetSharing, Shares
 from weir_operator.controller.token_gate import TokenGate
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.status import FailedDeployment
@@ -23,34 +18,13 @@ from weir_policies.application_manager.arbitration import (
     Verdicts,
     arbitrate,
 )
-from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
-from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.cost import price_per_hour
-from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.model.queueing import least_response_time
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import NEEDED, ChangeKind, Observation
 
-WITHIN_REACH = 1.5
-"""How many times the least possible response time is aimed at where the objective is below that:
-half of it again leaves room for some waiting, and a price that somebody might pay."""
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
-
-_TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
-"""Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
-_SLOWLY = 0.2
-"""Weight of a new interval in the ratio."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """What of the objective each operator may use."""
-
-    budgets: Mapping[str, float]
-    """Seconds of mean response time."""
-    infeasible: str = ""
-    """Why the objective cannot be kept, so that what comes close is shared; empty where it can."""
 
 
 class ApplicationManager:
@@ -78,79 +52,28 @@ class ApplicationManager:
             shared: The budget over all StreamApps; `None` where there is none.
             gate: The token bucket before the restart budget; `None` where there is none.
         """
-        self._bound = bound
-        self._statistic = statistic
-        self._sink_bounds = dict(sink_bounds)
+        self.sharing = BudgetSharing(bound=bound, statistic=statistic, sink_bounds=sink_bounds)
+        """What of the objective each operator may use."""
         self.pool_limits = dict(pool_limits)
         self.restarts = restarts
         self._shared = shared
+        self._statistic = statistic
         self._gate = gate
-        self._tail = _TYPICAL_TAIL[statistic]
 
     @property
     def tail(self) -> float:
         """How many times the mean the bounded statistic is, as far as it was measured."""
-        return self._tail
+        return self.sharing.tail
 
     def see_output(self, *, mean: float, quantile: float, now: float) -> None:
-        """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
-
-        Budgets are means; a bound on a quantile is brought to a mean by this ratio.
-        """
+        """Show the gate the response time, and learn of its tail; see `BudgetSharing`."""
         if self._gate is not None:
             self._gate.see(mean if self._statistic == "mean" else quantile, now)
-        if self._statistic == "mean" or not (mean > 0 and math.isfinite(quantile)):
-            return
-        ratio = max(1.0, quantile / mean)
-        self._tail += _SLOWLY * (ratio - self._tail)
+        self.sharing.see_output(mean=mean, quantile=quantile)
 
     def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
-        """Return seconds of mean response time per operator; fixed ones get what they need.
-
-        An objective out of reach is told, and what comes close to it is shared instead: a job that
-        is overloaded besides is not left to it.
-        """
-        bound = self._bound / self._tail
-        try:
-            return Shares(self._share(dataflow, managers, bound, self._sink_bounds))
-        except _OutOfReachError as error:
-            near = WITHIN_REACH * error.possible
-            ends = {sink: max(end, near * self._tail) for sink, end in self._sink_bounds.items()}
-            return Shares(self._share(dataflow, managers, max(bound, near), ends), str(error))
-
-    def _share(
-        self,
-        dataflow: Dataflow,
-        managers: Mapping[str, OperatorManager],
-        bound: float,
-        sink_bounds: Mapping[str, float],
-    ) -> dict[str, float]:
-        """Return the budgets within a bound on the mean.
-
-        Raises:
-            _OutOfReachError: It cannot be kept; names the least possible one.
-        """
-        least = {name: _least(manager) for name, manager in managers.items()}
-        fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
-        scaled = contract(dataflow, fixed)
-        own = {name: least[name] if name in fixed else 0.0 for name in dataflow.operators}
-        reserved = dataflow.response_time(own)
-        budgets = {name: least[name] for name in fixed}
-        if scaled is None:
-            return budgets
-        floors = {name: least[name] for name in scaled.operators}
-        # Both may lie on paths of their own, so together they may exceed the longest path.
-        possible = reserved + scaled.response_time(floors)
-        ends = self._bound_ends(dataflow, scaled, least, own, sink_bounds, possible)
-        try:
-            if bound <= reserved:
-                raise InfeasibleObjectiveError("", least=possible)
-            budgets |= share_budgets(scaled, bound - reserved, least=floors, sink_bounds=ends)
-        except InfeasibleObjectiveError as error:
-            raise _OutOfReachError(
-                "responseTime", self._bound, dataflow.response_time(least) * self._tail, possible
-            ) from error
-        return budgets
+        """Return seconds of mean response time per operator; see `BudgetSharing`."""
+        return self.sharing.share(dataflow, managers)
 
     def rule(
         self,
@@ -250,36 +173,6 @@ class ApplicationManager:
         urgent = any(wishes[name].decision.urgency >= NEEDED for name in granted)
         return self._shared.refuse(urgent=urgent, now=now)
 
-    def _bound_ends(
-        self,
-        dataflow: Dataflow,
-        scaled: Dataflow,
-        least: Mapping[str, float],
-        own: Mapping[str, float],
-        sink_bounds: Mapping[str, float],
-        possible: float,
-    ) -> dict[str, float]:
-        """Return the bounds of paths as what is left of them at the ends of the scaled graph.
-
-        A sink is often fixed, so its bound is that of the scaled operators before it.
-        """
-        ends: dict[str, float] = {}
-        for sink, bound in sink_bounds.items():
-            if sink not in dataflow.operators:
-                continue
-            path = dataflow.leading_to(sink)
-            shortest = path.response_time({name: least[name] for name in path.operators})
-            if bound / self._tail <= shortest:
-                raise _OutOfReachError(
-                    f"paths[{sink}].responseTime", bound, shortest * self._tail, possible
-                )
-            left = bound / self._tail - path.response_time(
-                {name: own[name] for name in path.operators}
-            )
-            for end in set(scaled.sinks) & set(path.operators):
-                ends[end] = min(left, ends.get(end, math.inf))
-        return ends
-
     def pay(self, tokens: RestartTokens, now: float) -> RestartTokens:
         """Return the tokens after one more restart; none is asked for where none is left."""
         return tokens.take(self.restarts, now) if tokens.available(self.restarts, now) else tokens
@@ -335,45 +228,6 @@ def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, s
         if sentence is not None:
             barred[name] = sentence
     return barred
-
-
-class _OutOfReachError(Exception):
-    """No deployment keeps the objective."""
-
-    def __init__(self, field: str, bound: float, least: float, possible: float) -> None:
-        """Word the refusal; the least is rounded up, so that a bound just above it is none."""
-        super().__init__(
-            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} ms, the least "
-            f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster "
-            "pool"
-        )
-        self.possible = possible
-        """Seconds of mean response time without any load."""
-
-
-def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:
-    """Return the graph without some operators, feeders joined to followers; `None` if empty."""
-    edges = {(edge.source, edge.target) for edge in dataflow.edges}
-    for name in removed:
-        feeders = {source for source, target in edges if target == name}
-        followers = {target for source, target in edges if source == name}
-        edges = {edge for edge in edges if name not in edge}
-        edges |= {(feeder, follower) for feeder in feeders for follower in followers}
-    left = tuple(name for name in dataflow.operators if name not in removed)
-    if not left:
-        return None
-    return Dataflow(operators=left, edges=tuple(Edge(source=a, target=b) for a, b in sorted(edges)))
-
-
-def _least(manager: OperatorManager) -> float:
-    """Seconds that the operator needs at least; zero where its service time is not known yet."""
-    model = manager.model
-    if math.isnan(model.service_mean):
-        return model.network_time
-    if manager.fixed is None:
-        return least_response_time(model)
-    used = [t.speedup for count, t in zip(manager.fixed, model.node_types, strict=True) if count]
-    return model.service_mean / min(used) + model.network_time
 
 
 def _per_pool(counts: Mapping[str, int]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.promise import (
     ChangeKind,
     CostParts,
+    CostWeights,
     Decision,
     Neighbourhood,
     Observation,
@@ -125,6 +126,7 @@ class OperatorManager:
         first: bool,
         interval: Interval,
         full: Collection[str] = (),
+        weights: CostWeights | None = None,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -136,6 +138,9 @@ class OperatorManager:
             first: Whether a source feeds it, so that what waits there waits for it.
             interval: What is common to all operators.
             full: Pools without room for more of its replicas.
+            weights: How much each part of its cost matters; `None` takes the paper's. They come
+                with each observation and are no part of what was learned, which they leave as it
+                is.
         """
         self._belief = update(
             self._belief,
@@ -179,6 +184,7 @@ class OperatorManager:
             backlog=waiting,
             replica_ages=tuple(interval.now - replica.started for replica in ranked),
             budget=budget,
+            weights=CostWeights() if weights is None else weights,
             most_replicas=self._most_replicas,
         )
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from weir_operator.controller.application import Tick
 from weir_operator.controller.bill import cost_per_hour
 from weir_operator.controller.proposals import Proposal
 from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
+from weir_operator.controller.tick import Tick
 from weir_operator.faces.run_record import (
     EventRecord,
     Objective,

@@ -19,11 +19,16 @@ from pydantic import TypeAdapter
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import RescaleJournal
 from weir_policies.promise import Decision, Observation
+from weir_simulator.fitting.samples import IntervalSample
 
 log = structlog.get_logger()
 
 _OBSERVATION = TypeAdapter(Observation)
 _DECISION = TypeAdapter(Decision)
+_INTERVAL = TypeAdapter(IntervalSample)
+
+INTERVALS_KEPT = 8 * 86_400.0
+"""Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
 
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
@@ -43,6 +48,7 @@ CREATE TABLE IF NOT EXISTS decisions (
 CREATE INDEX IF NOT EXISTS decisions_by_time ON decisions (time, operator);
 CREATE TABLE IF NOT EXISTS changes (id TEXT PRIMARY KEY, time REAL NOT NULL, journal TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS intervals (time REAL PRIMARY KEY, sample TEXT NOT NULL);
 PRAGMA user_version = 1;
 """
 
@@ -158,6 +164,26 @@ class RecordStore:
             self.write((), events=events, change=change)
         except TemporaryError as error:
             log.warning("not recorded", failure=str(error))
+
+    def note_interval(self, sample: IntervalSample) -> None:
+        """Write what was measured in an interval; a disk that does not take it stops nobody."""
+        text = json.dumps(_INTERVAL.dump_python(sample))
+        try:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO intervals VALUES (?,?)", (sample.time, text)
+            )
+            self._connection.execute(
+                "DELETE FROM intervals WHERE time < ?", (sample.time - INTERVALS_KEPT,)
+            )
+        except sqlite3.OperationalError as error:
+            log.warning("interval not recorded", failure=str(error))
+
+    def intervals(self, *, since: float = 0.0) -> tuple[IntervalSample, ...]:
+        """Return what was measured in the intervals that ended after a Unix time, oldest first."""
+        rows = self._connection.execute(
+            "SELECT sample FROM intervals WHERE time > ? ORDER BY time", (since,)
+        )
+        return tuple(_INTERVAL.validate_python(json.loads(row[0])) for row in rows)
 
     def decisions(
         self, *, until: float | None = None, operator: str | None = None, limit: int = 1

@@ -14,6 +14,7 @@ from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.errors import TemporaryError
 from weir_operator.status import StatusStore
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
+from weir_simulator.fitting.samples import IntervalSample
 
 
 class Memory:
@@ -85,6 +86,11 @@ class Memory:
         self.advisor.forget(nonce)
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
+
+    def note_interval(self, sample: IntervalSample | None) -> None:
+        """Keep what was measured, for whoever fits a model to it; `None` is nothing."""
+        if sample is not None:
+            self._records.note_interval(sample)
 
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from weir_operator.clock import Clock
 from weir_operator.controller import assembly
 from weir_operator.controller.advising import Advisor
-from weir_operator.controller.application import ApplicationController, Tick
+from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.hypothesis import Hypothesis
@@ -24,6 +24,7 @@ from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.tick import Tick
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource

@@ -38,7 +38,7 @@ from weir_operator.status import AppStatus, StatusStore
 from weir_operator.streamapp.operators import Operator
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Observation
+from weir_policies.promise import CostWeights, Observation
 
 log = structlog.get_logger()
 
@@ -56,6 +56,8 @@ class View:
     """The job's graph; `None` before it was ever known."""
     settled: bool
     """Whether the run is old enough for its samples to tell of more than its restart."""
+    run_since: float = -math.inf
+    """Unix time since when the present run processes records, `inf` where there was none yet."""
 
     @property
     def reason_to_hold(self) -> str:
@@ -131,10 +133,15 @@ class Watcher:
             replicas=replicas,
             flow=None if self._topology is None else dataflow_of(self._topology, sight.app),
             settled=settled,
+            run_since=self._run_since,
         )
 
     def observe(
-        self, view: View, status: AppStatus, budgets: Mapping[str, float]
+        self,
+        view: View,
+        status: AppStatus,
+        budgets: Mapping[str, float],
+        weights: CostWeights | None = None,
     ) -> dict[str, Observation]:
         """Let every operator's manager take over what was measured, and return what it knows.
 
@@ -164,6 +171,7 @@ class Watcher:
                 budget=budgets.get(name, math.nan),
                 first=name in first,
                 interval=interval,
+                weights=weights,
             )
             for name, measurement in app.operators.items()
         }

@@ -163,7 +163,7 @@ class Stage:
             store=self.store,
             clock=self.clock,
         )
-        manager = assembly.application_manager(self.app, shared=self.shared)
+        manager = self.am = assembly.application_manager(self.app, shared=self.shared)
         self.memory = Memory(
             policy=settings.policy,
             managers=self.managers,

@@ -6,13 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from weir_operator.controller.application_manager import (
-    WITHIN_REACH,
-    ApplicationManager,
-    contract,
-)
+from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal
+from weir_operator.controller.sharing import WITHIN_REACH, contract
 from weir_operator.status import FailedDeployment
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget

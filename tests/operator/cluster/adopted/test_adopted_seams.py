@@ -18,11 +18,11 @@ from weir_operator.cluster.adopted_testing import FakeCluster, a_pod, flink_depl
 from weir_operator.cluster.adopted_view import adopted_app
 from weir_operator.cluster.adopted_watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.controller import assembly
-from weir_operator.controller.application import Tick
 from weir_operator.controller.bill import cost_per_hour
 from weir_operator.controller.hypothesis import Hypothesis, Seen
 from weir_operator.controller.observing import Sight, dataflow_of
 from weir_operator.controller.proposals import Proposal
+from weir_operator.controller.tick import Tick
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.seam import Window

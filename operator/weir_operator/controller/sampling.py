@@ -1,0 +1,115 @@
+"""From what the loops see and record to the samples that a job is fitted to.
+
+An interval is kept at every tick on which the metrics could be trusted. What it is not good for,
+because a change was under way or not yet worked off, is marked rather than left out: the traffic of
+such an interval was real.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from weir_operator.controller.recording import gap_of
+from weir_operator.controller.records import RecordStore
+from weir_operator.controller.watching import View
+from weir_operator.metrics.values import OperatorMeasurement
+from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step
+from weir_policies.model.estimation import ServiceMeasurement
+from weir_policies.promise import ChangeKind
+from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
+
+WORKED_OFF = 2.0
+"""Intervals of a run that count for nothing: they work off the gap before it."""
+
+
+def sample_of(view: View, deployments: DeploymentMap, *, interval: float) -> IntervalSample | None:
+    """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
+
+    Args:
+        view: What the tick saw.
+        deployments: What ran.
+        interval: Seconds between two ticks.
+    """
+    sight = view.sight
+    if sight.app is None or not sight.healthy:
+        return None
+    return IntervalSample(
+        time=view.now,
+        seconds=view.now - view.start,
+        operators={
+            name: _operator(measured, deployments[name])
+            for name, measured in sight.app.operators.items()
+            if name in deployments
+        },
+        response_time=sight.end_to_end.mean,
+        disturbed=view.now - view.run_since < WORKED_OFF * interval,
+    )
+
+
+def read_samples(path: Path, *, since: float) -> Samples:
+    """Return what was recorded after a Unix time; for a thread of its own, since it may take long.
+
+    Raises:
+        PermanentError: The records cannot be read.
+    """
+    records = RecordStore(path)
+    try:
+        return Samples(
+            intervals=records.intervals(since=since),
+            changes=tuple(changes_of(records.changes(since=since))),
+        )
+    finally:
+        records.close()
+
+
+def changes_of(journals: Iterable[RescaleJournal]) -> Iterable[ChangeSample]:
+    """Return the changes that came to their end as they were planned."""
+    for journal in journals:
+        if journal.step is not Step.DONE or journal.kind not in (Kind.RESCALE, Kind.RESIZE):
+            continue
+        end = max(journal.times.values())
+        if journal.kind is Kind.RESIZE:
+            yield ChangeSample(time=end, kind=ChangeKind.RESIZE, downtime=0.0)
+            continue
+        gap = gap_of(journal)
+        yield ChangeSample(
+            time=end,
+            kind=ChangeKind.RESCALE,
+            downtime=math.nan if gap is None else gap,
+            provisioning=_provisioning(journal),
+        )
+
+
+def _provisioning(journal: RescaleJournal) -> float:
+    """Return seconds until added replicas were there; NaN where none was added."""
+    added = any(
+        count > journal.source.get(name, {}).get(node_type, 0)
+        for name, counts in journal.target.items()
+        for node_type, count in counts.items()
+    )
+    began = journal.times.get(str(Step.START))
+    there = journal.times.get(str(Step.STOP), journal.times.get(str(Step.CANCEL)))
+    return there - began if added and began is not None and there is not None else math.nan
+
+
+def _operator(measured: OperatorMeasurement, deployment: Mapping[str, int]) -> OperatorSample:
+    return OperatorSample(
+        deployment=dict(deployment),
+        arrived=measured.arrival_rate,
+        taken=measured.processed_rate,
+        given=measured.emitted_rate,
+        services=tuple(
+            ServiceMeasurement(
+                node_type=replica.node_type,
+                records=replica.served,
+                mean=replica.service_mean,
+                variance=replica.service_variance,
+            )
+            for replica in measured.replicas
+            if replica.served > 0
+        ),
+        response_time=measured.response_time,
+        utilisation=measured.utilisation,
+    )

@@ -1,0 +1,247 @@
+"""Tunings as Kubernetes Jobs, which run with an image of their own that has torch.
+
+    Job, suspended -> ConfigMap with the work, owned by the Job -> Job, let go -> its pod's log
+
+The work goes in by a ConfigMap and the answer comes out by the log, so the pod needs no volume that
+it shares with the controller, no right at all, and no way to the API server. The Job is named after
+the tuning: a controller that finds it there, made by the one before, waits for its answer. What is
+left in the end goes with the Job, which Kubernetes removes by itself a while after it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from weir_operator.clock import Clock
+from weir_operator.cluster.api import ConflictError, NotFoundError
+from weir_operator.errors import TemporaryError
+from weir_operator.tuning.frames import LARGEST, read_frames
+from weir_operator.tuning.work import (
+    REFUSED,
+    TuningAnswer,
+    TuningLostError,
+    TuningRefusedError,
+    TuningWork,
+    pack_work,
+    read_answer,
+)
+
+Body = dict[str, Any]
+"""An object of the API server as plain JSON values."""
+
+CONTAINER = "tuner"
+"""Name of the template's container that does the work."""
+WORK_FOLDER = "/etc/weir/work"
+LARGEST_WORK = 900_000
+"""Bytes of a packed work; a ConfigMap holds 1 MiB of text, and base64 takes a third."""
+LOOK_EVERY = 5.0
+"""Seconds between two looks at a Job."""
+KEPT_FOR = 3600
+"""Seconds that Kubernetes keeps a Job that has ended, for people who look for its log."""
+_DIGEST = "weir.dev/work"
+_APP = "weir.dev/streamapp"
+
+
+class JobApi(Protocol):
+    """What is asked of the API server; `KubernetesApi` answers."""
+
+    async def get(self, path: str) -> Body:
+        """Return the object at `path`."""
+        ...
+
+    async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
+        """Return the objects of the collection at `path`."""
+        ...
+
+    async def create(self, path: str, body: Body) -> Body:
+        """Make an object in the collection at `path`, return it as it was stored."""
+        ...
+
+    async def patch(self, path: str, body: Body) -> Body:
+        """Merge `body` into the object at `path`."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Delete the object at `path`; one that is gone already is no error."""
+        ...
+
+    async def read_log(self, path: str, *, container: str, most: int) -> str:
+        """Return the log of a container of the pod at `path`."""
+        ...
+
+
+class JobTuner:
+    """Makes the tunings of one StreamApp as Jobs."""
+
+    def __init__(
+        self,
+        api: JobApi,
+        template: Mapping[str, Any],
+        *,
+        namespace: str,
+        app: str,
+        deadline: float,
+        clock: Clock,
+    ) -> None:
+        """Take over how a Job is made.
+
+        Args:
+            api: Where.
+            template: A Job without a name, whose pod has a container `tuner` with the image.
+            namespace: Of the Jobs.
+            app: `namespace/name` of the StreamApp.
+            deadline: Seconds, the wait for a node included, after which a Job is ended.
+            clock: The time.
+        """
+        self._api = api
+        self._template = template
+        self._jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._app = app
+        self._deadline = deadline
+        self._clock = clock
+
+    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
+        """Return what came of the work; see `Tuner`."""
+        packed = await asyncio.to_thread(pack_work, work)
+        if len(packed) * 4 / 3 > LARGEST_WORK:
+            raise TuningRefusedError(
+                f"Expected work of at most {LARGEST_WORK} bytes in a ConfigMap, got "
+                f"{len(packed) * 4 // 3}; fit to fewer days"
+            )
+        full = f"weir-tuning-{zlib.crc32(self._app.encode()):08x}-{name}"
+        path = f"{self._jobs}/{full}"
+        try:
+            await self._begin(full, packed)
+            pod = await self._follow(path, full)
+            log = await self._api.read_log(
+                f"{self._pods}/{pod}", container=CONTAINER, most=2 * LARGEST
+            )
+        except NotFoundError as error:
+            raise TuningLostError(f"The Job of the tuning is gone: {error}") from error
+        except (asyncio.CancelledError, TuningLostError, TuningRefusedError):
+            await self._api.delete(path)
+            raise
+        answer = await asyncio.to_thread(lambda: read_answer(read_frames(log)))
+        await self._api.delete(path)
+        return answer
+
+    async def _begin(self, full: str, packed: bytes) -> None:
+        """Make the Job with its work, or find it made; let it go."""
+        digest = hashlib.sha256(packed).hexdigest()[:32]
+        try:
+            job = await self._api.create(self._jobs, self._job(full, digest))
+        except ConflictError:
+            job = await self._api.get(f"{self._jobs}/{full}")
+        if job["metadata"].get("annotations", {}).get(_DIGEST) != digest:
+            raise TuningLostError(f"Expected the Job {full} to have this work, got another's")
+        if not job["spec"].get("suspend"):
+            return  # a controller before this one let it go
+        work: Body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": full,
+                "labels": job["metadata"].get("labels", {}),
+                "ownerReferences": [
+                    {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "name": full,
+                        "uid": job["metadata"]["uid"],
+                    }
+                ],
+            },
+            "binaryData": {"work.json.gz": base64.b64encode(packed).decode("ascii")},
+        }
+        try:
+            await self._api.create(self._maps, work)
+        except ConflictError:
+            # Of this Job, or of one before it under the same name, with other work.
+            await self._api.patch(
+                f"{self._maps}/{full}",
+                {
+                    "metadata": {"ownerReferences": work["metadata"]["ownerReferences"]},
+                    "binaryData": work["binaryData"],
+                },
+            )
+        await self._api.patch(f"{self._jobs}/{full}", {"spec": {"suspend": False}})
+
+    async def _follow(self, path: str, full: str) -> str:
+        """Return the name of the pod that did the work, once it is done."""
+        ends = self._clock.now() + self._deadline + 60.0  # Kubernetes ends it before
+        while True:
+            try:
+                job = await self._api.get(path)
+            except TemporaryError:
+                job = {}  # the Job goes on without being looked at
+            for condition in job.get("status", {}).get("conditions", ()):
+                if condition["status"] != "True":
+                    continue
+                if condition["type"] == "Complete":
+                    return await self._find_pod(full)
+                if condition["type"] == "Failed":
+                    raise await self._failure(full, condition)
+            if self._clock.now() > ends:
+                raise TuningLostError(f"Expected the Job {full} to end in time, got no end")
+            await self._clock.sleep(LOOK_EVERY)
+
+    async def _find_pod(self, full: str) -> str:
+        pods = await self._pods_of(full)
+        done = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
+        if not done:
+            raise TuningLostError(f"Expected a pod of the Job {full} that is done, found none")
+        return str(done[0]["metadata"]["name"])
+
+    async def _failure(self, full: str, condition: Body) -> TuningLostError | TuningRefusedError:
+        """Return what to make of a Job that failed: what its pod said, else what the Job did."""
+        for pod in await self._pods_of(full):
+            for status in pod.get("status", {}).get("containerStatuses", ()):
+                ended = status.get("state", {}).get("terminated") or {}
+                said = str(ended.get("message") or "").strip().splitlines()
+                if ended.get("exitCode") == REFUSED and said:
+                    return TuningRefusedError(said[-1])
+        why = f"{condition.get('reason', 'Failed')}: {condition.get('message', '')}"
+        return TuningLostError(f"The Job {full} failed ({why})")
+
+    async def _pods_of(self, full: str) -> tuple[Body, ...]:
+        return await self._api.list(self._pods, labels=f"batch.kubernetes.io/job-name={full}")
+
+    def _job(self, full: str, digest: str) -> Body:
+        """Return the Job: the template's, with name, work and limits."""
+        job: Body = copy.deepcopy(dict(self._template))
+        job |= {"apiVersion": "batch/v1", "kind": "Job"}
+        meta = job.setdefault("metadata", {})
+        meta["name"] = full
+        meta["annotations"] = meta.get("annotations", {}) | {_DIGEST: digest, _APP: self._app}
+        spec = job["spec"]
+        spec |= {
+            "suspend": True,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": int(self._deadline),
+            "ttlSecondsAfterFinished": KEPT_FOR,
+        }
+        pod = spec["template"]["spec"]
+        pod["volumes"] = [
+            *pod.get("volumes", ()),
+            {"name": "weir-work", "configMap": {"name": full}},
+        ]
+        container = next(each for each in pod["containers"] if each["name"] == CONTAINER)
+        container["args"] = [
+            *container.get("args", ()),
+            f"{WORK_FOLDER}/work.json.gz",
+            "/tmp/tuning",
+            "--print",
+        ]
+        container["volumeMounts"] = [
+            *container.get("volumeMounts", ()),
+            {"name": "weir-work", "mountPath": WORK_FOLDER, "readOnly": True},
+        ]
+        return job

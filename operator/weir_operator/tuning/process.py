@@ -1,0 +1,123 @@
+"""Tunings in a process of their own: one machine, no cluster.
+
+The process is tied to this one by its standard input: where Weir dies, however it dies, the tuning
+ends with it. It leads a process group, so that what it has begun ends with it too. Its work is kept
+under the tuning's name, and what it had evaluated is not evaluated again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from weir_operator.runtime.files import storing
+from weir_operator.tuning.work import (
+    REFUSED,
+    TuningAnswer,
+    TuningLostError,
+    TuningRefusedError,
+    TuningWork,
+    pack_work,
+    read_answer,
+)
+
+WORKER = (sys.executable, "-m", "weir_operator.tuning.worker")
+LONGEST_SENTENCE = 400
+"""Characters of what the process says on its way out."""
+
+
+class ProcessTuner:
+    """Makes tunings as processes, one at a time."""
+
+    def __init__(self, folder: Path, *, deadline: float, command: tuple[str, ...] = WORKER) -> None:
+        """Take over where and how long.
+
+        Args:
+            folder: Of the tunings; each gets one of its own in it, and those before are removed.
+            deadline: Seconds after which a process that has not answered is ended.
+            command: What is run, with the file of the work and the folder as arguments.
+        """
+        self._folder = folder
+        self._deadline = deadline
+        self._command = command
+
+    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
+        """Return what came of the work; see `Tuner`."""
+        folder = self._folder / name
+        await asyncio.to_thread(self._prepare, folder, work)
+        process = await self._start(folder)
+        try:
+            async with asyncio.timeout(self._deadline):
+                status = await process.wait()
+        except TimeoutError as error:
+            raise TuningLostError(
+                f"Expected an answer within {self._deadline:.0f} s, got none: the tuning was ended"
+            ) from error
+        finally:
+            _end_group(process)
+            await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        if status != 0:
+            raise _failure(status, folder)
+        return await asyncio.to_thread(_read, folder / "answer.json")
+
+    def _prepare(self, folder: Path, work: TuningWork) -> None:
+        """Write the work down, and remove what tunings before it left."""
+        with storing(self._folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for other in self._folder.iterdir():
+                if other != folder and other.is_dir():
+                    shutil.rmtree(other)
+            packed = pack_work(work)
+            kept = folder / "work.json.gz"
+            if kept.exists() and kept.read_bytes() != packed:
+                # Other work under its name, of no use for this.
+                shutil.rmtree(folder)
+                folder.mkdir()
+            (folder / "answer.json").unlink(missing_ok=True)
+            kept.write_bytes(packed)
+
+    async def _start(self, folder: Path) -> asyncio.subprocess.Process:
+        with storing(folder), (folder / "log.txt").open("wb") as output:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                str(folder / "work.json.gz"),
+                str(folder),
+                "--tied",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                # Its own libraries must not take every core from the job beside it.
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+
+
+def _end_group(process: asyncio.subprocess.Process) -> None:
+    """End a process and everything that it has begun."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(status: int, folder: Path) -> TuningLostError | TuningRefusedError:
+    """Return what to make of an end without an answer."""
+    if status < 0:
+        return TuningLostError(f"The process of the tuning was ended by signal {-status}")
+    said = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
+    last = said.splitlines()[-1][:LONGEST_SENTENCE] if said else "nothing was said"
+    if status == REFUSED:
+        return TuningRefusedError(last)
+    return TuningLostError(f"The process of the tuning ended with status {status}: {last}")
+
+
+def _read(path: Path) -> TuningAnswer:
+    try:
+        return read_answer(path.read_bytes())
+    except FileNotFoundError as error:
+        raise TuningLostError(f"Expected an answer in {path}, got none") from error

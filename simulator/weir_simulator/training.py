@@ -1,0 +1,42 @@
+"""Lets policies learn in the simulator what they would otherwise try out on a real job.
+
+The policies are those that live managers use, with the same kernels behind them, so that what they
+have learned here can be loaded there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Experiment
+from weir_simulator.plain import run_plainly
+from weir_simulator.run import new_outcome, settings_of
+
+
+def train_policies(
+    experiment: Experiment, *, slots: int, seed: int
+) -> dict[str, Mapping[str, Any]]:
+    """Return what the experiment's policy has learned for each operator.
+
+    Args:
+        experiment: The world, its trace and its policy.
+        slots: How many are lived through, the trace over and over again.
+        seed: Decides what happens by chance.
+
+    Returns:
+        Learned state by operator, for `load_state_dict`.
+
+    Raises:
+        ParameterError: The policy cannot take the experiment.
+        TraceError: The trace cannot be read.
+    """
+    trace = np.resize(arrival_rates(experiment.trace), slots)
+    outcome = new_outcome(slots, len(experiment.node_types), history=False)
+    choice = experiment.policy
+    settings = settings_of(experiment, choice.parameters)
+    policies = run_plainly(experiment, trace, choice.name, settings, outcome, seed=seed)
+    return {name: policy.state_dict() for name, policy in policies.items()}
