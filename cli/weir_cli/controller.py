@@ -40,6 +40,16 @@ def controller(
         int | None,
         typer.Option(help="Restarts for scaling over all StreamApps. Default: no bound.", min=1),
     ] = None,
+    tuner_job: Annotated[
+        Path | None,
+        typer.Option(help="File with the Job that tunings are made from. Default: no tunings."),
+    ] = None,
+    tuner_namespace: Annotated[
+        str, typer.Option(help="Namespace of these Jobs.", envvar="POD_NAMESPACE")
+    ] = "default",
+    tuner_deadline: Annotated[
+        str, typer.Option(help="Time after which such a Job is ended, such as 30m.")
+    ] = "30m",
     pod_name: Annotated[
         str | None,
         typer.Option(help="Name of this process, unlike any other's.", envvar="POD_NAME"),
@@ -61,8 +71,9 @@ def controller(
 
     from weir_operator.cluster.logs import send_logs_to_stderr
     from weir_operator.cluster.process import run_on_cluster
-    from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess
+    from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess, TunerAccess
     from weir_operator.runtime.files import storing
+    from weir_operator.tuning.job_template import read_job
 
     send_logs_to_stderr(as_json=json_logs)
     access = None
@@ -81,6 +92,13 @@ def controller(
         prometheus=access,
         health_port=health_port,
         restarts_per_hour=restarts_per_hour,
+        tuner=None
+        if tuner_job is None
+        else TunerAccess(
+            template=read_job(tuner_job),
+            namespace=tuner_namespace,
+            deadline=_read_seconds("--tuner-deadline", tuner_deadline),
+        ),
     )
     with storing(state):
         state.mkdir(parents=True, exist_ok=True)
@@ -106,6 +124,21 @@ def _read_labels(texts: list[str]) -> dict[str, str]:
             )
         labels[key] = value
     return labels
+
+
+def _read_seconds(option: str, text: str) -> float:
+    """Return seconds from a duration.
+
+    Raises:
+        PermanentError: The text is none.
+    """
+    from weir_operator.errors import PermanentError
+    from weir_operator.streamapp.quantities import Duration
+
+    try:
+        return Duration(text).seconds
+    except ValueError as error:
+        raise PermanentError(f"{option}: expected {Duration.expected}, got {text!r}") from error
 
 
 def _make_identity() -> str:

@@ -27,6 +27,7 @@ def explain(
     from weir_operator.controller.explanation import explain_at, to_plain
     from weir_operator.controller.records import RecordStore
     from weir_operator.controller.steering import state_directory
+    from weir_operator.controller.tuning_store import read_tunings
     from weir_operator.errors import PermanentError
 
     path = state_directory(state, app) / "records.sqlite"
@@ -38,7 +39,12 @@ def explain(
     now = datetime.now(UTC).timestamp()
     records = RecordStore(path)
     try:
-        explanations = explain_at(records, until=_time_of(at, now), operator=operator)
+        explanations = explain_at(
+            records,
+            until=_time_of(at, now),
+            operator=operator,
+            tunings=read_tunings(path.with_name("tuning.json")),
+        )
         if as_json:
             typer.echo(json.dumps([to_plain(each) for each in explanations], indent=1))
             return

@@ -18,13 +18,7 @@ from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import (
-    CostParts,
-    CostWeights,
-    Observation,
-    OperatorPolicy,
-    Transition,
-)
+from weir_policies.promise import CostParts, CostWeights, Observation, OperatorPolicy, Transition
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models
@@ -75,10 +69,7 @@ def run_plainly(
     *,
     seed: int,
 ) -> dict[str, OperatorPolicy]:
-    """Run a policy through a trace; fill the outcome.
-
-    Returns:
-        The policies by operator, with what they have learned.
+    """Run a policy through a trace, fill the outcome, return what each operator's has become.
 
     Raises:
         UnknownPolicyError: No policy has this name.

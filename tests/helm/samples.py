@@ -28,6 +28,14 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
         "state": {"accessModes": ["ReadWriteMany"], "storageClass": "shared"},
     },
     "no state": {"state": {"enabled": False}, "restartsPerHour": 12, "logFormat": "text"},
+    "tunings": {
+        "tuner": {
+            "enabled": True,
+            "image": {"repository": "example/weir-tuner", "tag": "1.2.3"},
+            "nodeSelector": {"weir.dev/pool": "large"},
+            "extraEnv": [{"name": "A", "value": "b"}],
+        }
+    },
     "own claim": {"state": {"existingClaim": "mine"}},
     "platform chooses the user": {
         "security": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}

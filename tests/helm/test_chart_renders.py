@@ -16,6 +16,7 @@ from weir_cli.main import load_command
 from weir_operator.cluster import manifests
 from weir_operator.cluster.flink_pods import CONTROLLER_LABELS
 from weir_operator.streamapp.crd import crd
+from weir_operator.tuning.job_template import read_job
 
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 
@@ -55,6 +56,26 @@ def test_prometheus_is_reached_as_the_values_say(render):
     ]
     mounted = {each["mountPath"] for each in container(objects)["volumeMounts"]}
     assert {"/etc/weir/token", "/etc/weir/ca"} <= mounted
+
+
+def test_a_tuning_is_a_job_that_the_controller_can_read_and_that_has_no_rights(render, tmp_path):
+    objects = render(SAMPLES["tunings"])
+    [config] = [each for each in of_kind(objects, "ConfigMap") if "job.yaml" in each["data"]]
+    (tmp_path / "job.yaml").write_text(config["data"]["job.yaml"])
+
+    pod = read_job(tmp_path / "job.yaml")["spec"]["template"]["spec"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["containers"][0]["image"] == "example/weir-tuner:1.2.3"
+    assert pod["nodeSelector"] == {"weir.dev/pool": "large"}
+    assert "--tuner-job=/etc/weir/tuner/job.yaml" in container(objects)["args"]
+
+
+def test_without_tunings_the_controller_may_make_no_jobs(render):
+    objects = render(SAMPLES["defaults"])
+
+    assert not any("jobs" in rule["resources"] for rule in rules(objects))
+    assert not any("tuner" in flag for flag in container(objects)["args"])
 
 
 def test_a_digest_decides_over_the_tag(render):

@@ -39,12 +39,25 @@ app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote
 
 {{/* The image; a digest decides over the tag. */}}
 {{- define "weir.image" -}}
-{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
-{{- with .Values.image -}}
+{{- include "weir.imageOf" (dict "image" .Values.image "root" .) -}}
+{{- end -}}
+
+{{/* One of several images: `image` as in the values, and `root` for the appVersion. */}}
+{{- define "weir.imageOf" -}}
+{{- $tag := .image.tag | default .root.Chart.AppVersion -}}
+{{- with .image -}}
 {{- if .digest -}}{{ .repository }}{{ with .tag }}:{{ . }}{{ end }}@{{ .digest }}
 {{- else -}}{{ .repository }}:{{ $tag }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Labels of tunings: not those by which the controller's own pods are found. */}}
+{{- define "weir.tunerLabels" -}}
+app.kubernetes.io/name: weir-tuner
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/component: tuner
+app.kubernetes.io/part-of: weir
 {{- end -}}
 
 {{- define "weir.serviceAccountName" -}}

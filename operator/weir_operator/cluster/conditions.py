@@ -61,7 +61,15 @@ def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspec
 
 
 def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
-    """Return whether every operator's service time is known; a tick that held says nothing new."""
+    """Return whether the simulator is like the job, by the last fit.
+
+    Where nothing is tuned, whether every operator's service time is known; a tick that held says
+    nothing new of that.
+    """
+    if tick is not None and tick.tuning is not None:
+        model = tick.tuning.model
+        truth: Truth = "Unknown" if model.fitted is None else "True" if model.fitted else "False"
+        return Aspect("ModelFitted", truth, model.reason, model.sentence)
     if tick is None or not tick.proposals:
         return before or Aspect("ModelFitted", "Unknown", "NoSamples", "Nothing was decided yet")
     unknown = sorted(

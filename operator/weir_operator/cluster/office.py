@@ -25,9 +25,14 @@ from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.seam import Tuner
 from weir_policies.kernels.rooms import Room
 
 log = structlog.get_logger()
+
+
+TunerFor = Callable[[Resource], Tuner]
+"""Makes the tuner of a StreamApp."""
 
 
 class Api(ObjectApi, ClusterReader, Protocol):
@@ -93,6 +98,8 @@ class Office:
     clock: Clock
     state: Path
     """Folder of what outlives the process: records, what was learned."""
+    tuner_for: TunerFor | None = None
+    """Makes the tuner of a StreamApp; `None` tunes nothing."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)

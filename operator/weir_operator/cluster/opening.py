@@ -102,6 +102,7 @@ async def open_loops(
             on_change=notebook.on_change,
             directives=directives,
             shared_restarts=office.shared_restarts,
+            tuner=None if office.tuner_for is None else office.tuner_for(resource),
             phase=phase_of(resource),
             rest=lambda: office.crowd.rest(resource.key, LOOK_EVERY),
         )

@@ -37,18 +37,19 @@ from weir_operator.cluster.health import (
 from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.objects import ClosableApi, Resource, collection
-from weir_operator.cluster.office import Api, Office, PolicyCompiler, Worlds
+from weir_operator.cluster.office import Api, Office, PolicyCompiler, TunerFor, Worlds
 from weir_operator.cluster.own_loop import OwnLoop, own_loop
 from weir_operator.cluster.reconcile import Reconciler
 from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.runtime import KubernetesRuntime
-from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.cluster.settings import ControllerSettings, TunerAccess
 from weir_operator.cluster.telemetry import Telemetry
 from weir_operator.cluster.worlds import ClusterWorlds
 from weir_operator.controller.mapped_tables import MappedTables
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.job import JobTuner
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.kernels.policy import KernelPolicy
@@ -76,6 +77,7 @@ class Controller:
         *,
         lease_api: ClosableApi,
         changes: Changes | None = None,
+        tuner_for: TunerFor | None = None,
     ) -> None:
         """Put it together.
 
@@ -86,6 +88,7 @@ class Controller:
             settings: Of the process.
             lease_api: The API server once more, for the loop of the Lease alone; closed at the end.
             changes: Watched while it leads; `None` where Flink is not on the API server.
+            tuner_for: Makes the tuner of a StreamApp; `None` tunes nothing.
         """
         self._settings = settings
         self._nodes = nodes
@@ -116,6 +119,7 @@ class Controller:
                 tables=MappedTables(settings.state),
                 compiler=self._compiler,
                 crowd=self._crowd,
+                tuner_for=tuner_for,
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,
@@ -280,6 +284,20 @@ def compile_default_policy() -> None:
         policy.compile()
 
 
+def _tuner_for(api: KubernetesApi, access: TunerAccess | None) -> TunerFor | None:
+    """Return what makes the tuner of a StreamApp; `None` where nothing is tuned."""
+    if access is None:
+        return None
+    return lambda resource: JobTuner(
+        api,
+        access.template,
+        namespace=access.namespace,
+        app=str(resource.key),
+        deadline=access.deadline,
+        clock=SystemClock(),
+    )
+
+
 def _share_restarts(settings: ControllerSettings, now: float) -> SharedRestarts | None:
     most = settings.restarts_per_hour
     if most is None:
@@ -316,6 +334,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             nodes=nodes,
             lease_api=KubernetesApi.unconnected(),
             changes=changes,
+            tuner_for=_tuner_for(api, settings.tuner),
         )
     finally:
         await worlds.close()
@@ -330,6 +349,7 @@ async def run_controller(
     nodes: NodeNotices,
     lease_api: ClosableApi,
     changes: Changes | None = None,
+    tuner_for: TunerFor | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
@@ -345,7 +365,15 @@ async def run_controller(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
 
-    controller = Controller(api, worlds, nodes, settings, lease_api=lease_api, changes=changes)
+    controller = Controller(
+        api,
+        worlds,
+        nodes,
+        settings,
+        lease_api=lease_api,
+        changes=changes,
+        tuner_for=tuner_for,
+    )
     await controller.run(stopping, claim_signals=claim_signals)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from weir_operator.cluster.health import Limits
 from weir_operator.cluster.objects import Key
@@ -23,6 +24,18 @@ class PrometheusAccess:
     """The CA bundle to check the server's certificate against; `None` takes the system's."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that the series must have, such as the cluster's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TunerAccess:
+    """How tunings are made on the cluster."""
+
+    template: Mapping[str, Any]
+    """A Job without a name, see `tuning.job_template`."""
+    namespace: str
+    """Of the Jobs."""
+    deadline: float
+    """Seconds after which a Job is ended, the wait for a node included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +58,8 @@ class ControllerSettings:
     """Address to serve on; `None` is all of them, because the kubelet asks at the pod's."""
     restarts_per_hour: int | None = None
     """Restarts of jobs that scaling may cause over all StreamApps; `None` is no bound."""
+    tuner: TunerAccess | None = None
+    """`None` tunes nothing."""
     lease: str = "weir-controller"
     limits: Limits = field(default_factory=Limits)
 

@@ -24,6 +24,7 @@ from weir_operator.controller.guards import Cause, Guard
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.tick import Tick
+from weir_operator.controller.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.wording import say_change
 from weir_operator.streamapp.models import Mode, StreamApp
@@ -33,6 +34,7 @@ from weir_operator.streamapp.status import (
     OperatorStatus,
     Outcome,
     StreamAppStatus,
+    TuningStatus,
     shorten,
 )
 
@@ -152,6 +154,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
         window=next((g.name for g in facts.guards if g.cause is Cause.WINDOW), None),
         advice=_advise(facts),
+        tuning=_tuning(tick.tuning) if tick and tick.tuning else before.tuning,
         operators=tuple(
             _operator(facts, name) for name in islice(facts.deployments, MOST_OPERATORS)
         ),
@@ -176,6 +179,19 @@ def figures_of(facts: Facts) -> dict[str, float]:
         figures |= {f"rate {name}": each.arrival_rate for name, each in operators.items()}
         figures |= {f"response {name}": each.response_time for name, each in operators.items()}
     return figures
+
+
+def _tuning(view: TuningView) -> TuningStatus:
+    """Return the weights in force, and what is expected of them."""
+    weights = view.tuned.weights
+    return TuningStatus(
+        version=view.tuned.version,
+        since=stamp(view.since) if view.since else None,
+        violations=f"{weights.violation:.3g}",
+        resources=f"{weights.resources:.3g}",
+        reconfigurations=f"{weights.reconfiguration:.3g}",
+        message=shorten(view.expected) or None,
+    )
 
 
 def _advise(facts: Facts) -> str | None:

@@ -138,6 +138,7 @@ def _essence(status: StreamAppStatus) -> Mapping[str, Any]:
         "action": status.last_action,
         "window": status.window,
         "restarts": status.restarts_last_day,
+        "tuning": status.tuning and status.tuning.version,
         "operators": [
             (each.name, each.deployment, each.target, each.decision and each.decision.outcome)
             for each in status.operators

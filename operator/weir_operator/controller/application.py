@@ -36,6 +36,7 @@ from weir_operator.controller.sampling import sample_of
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.sharing import Shares
 from weir_operator.controller.tick import Tick
+from weir_operator.controller.tuning_loop import TuningLoop
 from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
 from weir_operator.errors import TemporaryError
@@ -63,6 +64,7 @@ class ApplicationController:
         store: StatusStore,
         memory: Memory,
         clock: Clock,
+        tuning: TuningLoop | None = None,
         rest: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
@@ -75,6 +77,7 @@ class ApplicationController:
         self._am = application_manager
         self._store = store
         self._memory = memory
+        self._tuning = tuning
         self._clock = clock
         self._rest = rest or (lambda: clock.sleep(1.0))
         self._on_tick = on_tick
@@ -100,12 +103,16 @@ class ApplicationController:
             WeirError: The job cannot be kept running, or the objective cannot be kept at all.
         """
         self._memory.restore()
+        if self._tuning is not None:
+            self._tuning.restore()
         self._last_tick = self._clock.now()
         ending = asyncio.create_task(stop.wait())
         loops = {
             asyncio.create_task(self._look_for_ever(stop)),
             asyncio.create_task(self._tick_for_ever()),
         }
+        if self._tuning is not None:
+            loops.add(asyncio.create_task(self._tuning.run()))
         try:
             done, _ = await asyncio.wait({ending, *loops}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ending}:
@@ -132,6 +139,8 @@ class ApplicationController:
         if directives.reset_nonce != self._reset_nonce:
             self._reset_nonce = directives.reset_nonce
             await self._memory.forget(self._reset_nonce)
+            if self._tuning is not None:
+                self._tuning.forget()
             self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
         try:
             view = await self._watcher.look(start, now)
@@ -141,6 +150,9 @@ class ApplicationController:
         tick = await self._decide(view, directives, guards)
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
+        if self._tuning is not None:
+            self._tuning.see(tick, sample)
+            tick = replace(tick, tuning=self._tuning.view)
         self._fall_back(view.sight.healthy, directives, guards, now)
         self._on_tick(tick)
         return tick

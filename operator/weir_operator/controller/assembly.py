@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 
 from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.bill import prices
 from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.remembering import STAND_IN
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.token_gate import TICKS_PER_TOKEN, TokenGate
+from weir_operator.controller.tuning_loop import TuningSettings
+from weir_operator.controller.tuning_orders import Terms
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
@@ -25,6 +29,10 @@ from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
 from weir_policies.promise import OperatorModel
+from weir_simulator.tuning.order import Constraints, share_of_restarts
+
+LONGEST_TUNING = 600.0
+"""Seconds after which a tuning answers with the best so far, however long the interval is."""
 
 SILENT_TICKS = 2.5
 """Control intervals after which a sample is stale, where that is longer than ten seconds."""
@@ -136,8 +144,16 @@ def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
     return settings
 
 
-def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str, OperatorManager]:
-    """Return one manager per operator; `policy` overrides the manifest's.
+def operator_managers(
+    app: StreamApp, *, policy: str | None = None, trained_first: bool = False
+) -> dict[str, OperatorManager]:
+    """Return one manager per operator.
+
+    Args:
+        app: The manifest.
+        policy: Overrides the manifest's.
+        trained_first: Whether a policy that learns by trying does so in a simulator before it
+            decides; a stand-in decides until then.
 
     Raises:
         UnknownPolicyError: No policy has this name.
@@ -145,7 +161,7 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     """
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
-    managers = {}
+    managers: dict[str, OperatorManager] = {}
     operators = world.operators(app)
     together = sum(operator.max_replicas for operator in operators)
     rngs = {each.name: np.random.default_rng(place) for place, each in enumerate(operators)}
@@ -153,6 +169,7 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
     scaled = [each.name for each in operators if world.fixed_deployment(app, each.name) is None]
     policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
     asked = dict(zip(scaled, policies, strict=True))
+    stands_in = trained_first and registry.learns_by_trying(name)
     for operator in operators:
         types = world.node_types(app, operator.name)
         managers[operator.name] = OperatorManager(
@@ -168,8 +185,47 @@ def operator_managers(app: StreamApp, *, policy: str | None = None) -> dict[str,
             or registry.build(name, rng=rngs[operator.name], parameters=parameters),
             fixed=world.fixed_deployment(app, operator.name),
             most_replicas=together if registry.sees_application(name) else None,
+            stand_in=registry.build(STAND_IN, rng=np.random.default_rng(len(managers)))
+            if stands_in
+            else None,
         )
     return managers
+
+
+def tuning_settings(app: StreamApp, *, policy: str) -> TuningSettings:
+    """Return how the slow loop runs."""
+    objective, interval = app.spec.objective, app.spec.application_manager.interval.seconds
+    tick = app.spec.operator_manager.interval.seconds
+    parameters = policy_settings(app, policy=policy)
+    most_restarts = objective.max_restarts_per_day
+    depends_on = app.spec.model_dump(
+        mode="json",
+        by_alias=True,
+        include={"objective": True, "operators": True, "node_pools": True},
+    )
+    return TuningSettings(
+        interval=interval,
+        tick=tick,
+        terms=Terms(
+            policy=policy,
+            parameters=parameters,
+            constraints=Constraints(
+                max_violations=objective.max_violations.share,
+                max_reconfigurations=1.0
+                if most_restarts is None
+                else share_of_restarts(most_restarts, tick),
+            ),
+            deadline=min(LONGEST_TUNING, interval / 2),
+            watch=max(1, round(interval / tick)),
+        ),
+        prices=prices(app),
+        key={
+            **depends_on,
+            "policy": policy,
+            "parameters": parameters,
+            "resetNonce": app.spec.reset_nonce,
+        },
+    )
 
 
 def application_manager(

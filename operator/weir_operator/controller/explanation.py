@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from weir_operator.controller.records import DecisionRecord, RecordStore
+from weir_operator.controller.tuning_store import TuningState, Version
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import RescaleJournal
 
@@ -19,6 +20,8 @@ class Explanation:
     record: DecisionRecord
     change: RescaleJournal | None
     """The change that it was part of, as far as that came."""
+    tuning: Version | None = None
+    """The tuning that its weights and budget come from; `None` where nothing was tuned."""
     following: DecisionRecord | None
     """The same operator's next decision, whose observation is what happened; `None` as yet."""
 
@@ -32,9 +35,19 @@ class Explanation:
 
 
 def explain_at(
-    records: RecordStore, *, until: float, operator: str | None
+    records: RecordStore,
+    *,
+    until: float,
+    operator: str | None,
+    tunings: TuningState | None = None,
 ) -> tuple[Explanation, ...]:
     """Return the newest decision of each operator up to a Unix time.
+
+    Args:
+        records: Of the StreamApp.
+        until: Unix seconds.
+        operator: The only one, or `None` for all.
+        tunings: Of the StreamApp; `None` where nothing was tuned.
 
     Raises:
         PermanentError: There is none, or the operator is not known.
@@ -50,10 +63,21 @@ def explain_at(
         Explanation(
             record=record,
             change=records.change(record.change) if record.change else None,
+            tuning=_find_tuning(record, tunings),
             following=records.following(record),
         )
         for record in found
     )
+
+
+def _find_tuning(record: DecisionRecord, tunings: TuningState | None) -> Version | None:
+    """Return the version whose weights the decision was taken with, the last one before it."""
+    taken = [
+        each
+        for each in (tunings.versions if tunings else ())
+        if each.since <= record.time and each.tuned.weights == record.observation.weights
+    ]
+    return taken[-1] if taken else None
 
 
 _PLAIN = TypeAdapter(Explanation)

@@ -36,8 +36,11 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Memory
+from weir_operator.tuning.process import ProcessTuner
 
 MIB = 2**20
+LONGEST_TUNING = 1800.0
+"""Seconds, training and Numba's compiling included, after which a tuning is ended."""
 RETENTION = 900.0
 """Seconds of samples that the direct source keeps, for the summary's quantile."""
 
@@ -131,6 +134,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
                 directives=ManifestWatch(
                     run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
                 ),
+                tuner=ProcessTuner(folder / "tunings", deadline=LONGEST_TUNING),
             ),
             job=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
             policy=run.policy,
@@ -166,7 +170,7 @@ async def _quantile(source: MetricsSource, now: float) -> float:
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:
     """End an earlier run's processes; its state keeps its content under another name."""
     await (await LocalRuntime.open(settings)).close()
-    for name in ("status.json", "learned.json"):
+    for name in ("status.json", "learned.json", "tuning.json"):
         kept = folder / name
         if kept.exists():
             kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))

@@ -57,6 +57,7 @@ class OperatorManager:
         policy: OperatorPolicy,
         fixed: Deployment | None,
         most_replicas: int | None = None,
+        stand_in: OperatorPolicy | None = None,
     ) -> None:
         """Begin without any belief.
 
@@ -66,13 +67,17 @@ class OperatorManager:
             policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
+            stand_in: Decides until the policy was trained; `None` where it needs no training.
         """
         self.name = model.name
         self.fixed = fixed
         self._most_replicas = most_replicas
         self._specified = model
-        self._given = frozenset(given)
+        self.given = frozenset(given)
+        """Names of the node types whose speedup the manifest gives."""
         self._policy = policy
+        self._new_stand_in = stand_in
+        self._stand_in = stand_in
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
         self._last: tuple[Observation, Deployment] | None = None
@@ -80,8 +85,9 @@ class OperatorManager:
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        if isinstance(self._policy, KernelPolicy):
-            self._policy.compile()
+        for policy in (self._policy, self._stand_in):
+            if isinstance(policy, KernelPolicy):
+                policy.compile()
 
     def keep_tables_in(self, room: Room) -> None:
         """Keep the policy's tables in a room, where it has any worth the name."""
@@ -91,15 +97,35 @@ class OperatorManager:
     @property
     def neighbourhood(self) -> Neighbourhood:
         """Which targets the policy proposes; one that does not say so may propose any."""
-        if isinstance(self._policy, KernelPolicy):
-            return self._policy.neighbourhood
+        if isinstance(self._deciding, KernelPolicy):
+            return self._deciding.neighbourhood
         return Neighbourhood.ANY
+
+    @property
+    def in_training(self) -> bool:
+        """Whether a stand-in decides because the policy has not been trained yet."""
+        return self._stand_in is not None
+
+    def graduate(self, state: Mapping[str, Any]) -> None:
+        """Let the policy decide from now on, with what it has learned in a simulator.
+
+        Raises:
+            StateError: The state is another policy's, or of another version.
+        """
+        self._policy.load_state_dict(state)
+        self._stand_in = None
+        self._last = None  # what it did not decide teaches it nothing
+
+    @property
+    def specified(self) -> OperatorModel:
+        """The operator without anything in it that was measured."""
+        return self._specified
 
     @property
     def model(self) -> OperatorModel:
         """The operator with everything in it that was measured."""
         if self._believed is None:
-            self._believed = believe(self._belief, self._specified, given=self._given)
+            self._believed = believe(self._belief, self._specified, given=self.given)
         return self._believed
 
     def see_edges(
@@ -145,7 +171,7 @@ class OperatorManager:
         self._belief = update(
             self._belief,
             self._specified,
-            given=self._given,
+            given=self.given,
             services=[
                 ServiceMeasurement(
                     node_type=replica.node_type,
@@ -192,14 +218,14 @@ class OperatorManager:
         """Learn from the last interval, then decide."""
         if self._last is not None:
             before, proposed = self._last
-            self._policy.learn(_transition(before, proposed, observation))
-        decision = self._policy.decide(observation)
+            self._deciding.learn(_transition(before, proposed, observation))
+        decision = self._deciding.decide(observation)
         self._last = (observation, decision.target)
         return decision
 
     def imagine(self, observation: Observation) -> Decision:
         """Decide on what is only imagined: nothing is learned from it or remembered of it."""
-        return self._policy.decide(observation)
+        return self._deciding.decide(observation)
 
     def skip(self) -> None:
         """Forget the last interval: what follows it was not observed, so nothing is learned."""
@@ -210,11 +236,14 @@ class OperatorManager:
         self._belief = OperatorBelief()
         self._believed = None
         self._policy.load_state_dict(self._untaught)
+        self._stand_in = self._new_stand_in
         self._last = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned as plain JSON values."""
-        return {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
+        state = {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
+        # Only of policies that are trained at all: others have nothing to say of it.
+        return state if self._new_stand_in is None else state | {"trained": not self.in_training}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.
@@ -225,6 +254,11 @@ class OperatorManager:
         self._belief = OperatorBelief.from_dict(state["belief"])
         self._believed = None
         self._policy.load_state_dict(state["policy"])
+        self._stand_in = None if state.get("trained") else self._new_stand_in
+
+    @property
+    def _deciding(self) -> OperatorPolicy:
+        return self._stand_in or self._policy
 
 
 def _without_room(

@@ -16,6 +16,9 @@ from weir_operator.status import StatusStore
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 from weir_simulator.fitting.samples import IntervalSample
 
+STAND_IN = "queueing"
+"""Policy that decides for operators whose own has not been trained yet: it needs no learning."""
+
 
 class Memory:
     """Decision records, what was learned, restart tokens, and the forecast of mode Advise."""
@@ -108,7 +111,7 @@ class Memory:
                 id=f"{tick}-{name}",
                 time=now,
                 operator=name,
-                policy=self._policy,
+                policy=STAND_IN if self._managers[name].in_training else self._policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),

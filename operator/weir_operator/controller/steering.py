@@ -19,12 +19,15 @@ from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.tick import Tick
+from weir_operator.controller.tuning_loop import TuningLoop
+from weir_operator.controller.tuning_store import TuningStore
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
@@ -35,6 +38,7 @@ from weir_operator.runtime.seam import Runtime
 from weir_operator.status import StatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.seam import Tuner
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +68,8 @@ class Surroundings:
     paid: Callable[[], float] | None = None
     """Returns what is paid for the replicas, currency per hour; `None` takes the prices of their
     node types."""
+    tuner: Tuner | None = None
+    """Makes tunings; `None` leaves weights and budgets as they are without."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +111,9 @@ def assemble(
         assembly.loop_settings(app, policy=policy),
         phase=around.phase,
     )
-    managers = assembly.operator_managers(app, policy=policy)
+    managers = assembly.operator_managers(
+        app, policy=policy, trained_first=around.tuner is not None
+    )
     rescaler = Rescaler(
         runtime=around.runtime,
         jobs=around.jobs,
@@ -155,6 +163,7 @@ def assemble(
         store=around.store,
         memory=_memory(app, around, loops, managers, manager),
         clock=around.clock,
+        tuning=_tuning(app, around, loops, managers, manager, directives),
         rest=around.rest,
         on_tick=around.on_tick,
         on_event=around.on_event,
@@ -189,6 +198,31 @@ def _memory(
             reset_nonce=app.spec.reset_nonce,
         ),
         save_every=loops.save_learned_every * loops.interval,
+    )
+
+
+def _tuning(
+    app: StreamApp,
+    around: Surroundings,
+    loops: LoopSettings,
+    managers: Mapping[str, OperatorManager],
+    manager: ApplicationManager,
+    directives: Callable[[], Directives],
+) -> TuningLoop | None:
+    """Return the slow loop; `None` where nobody makes tunings."""
+    if around.tuner is None:
+        return None
+    settings = assembly.tuning_settings(app, policy=loops.policy)
+    return TuningLoop(
+        settings=settings,
+        tuner=around.tuner,
+        managers=managers,
+        sharing=manager.sharing,
+        records=around.folder / "records.sqlite",
+        store=TuningStore(around.folder / "tuning.json", key=settings.key),
+        directives=directives,
+        clock=around.clock,
+        notices=Notices(around.on_event, around.clock),
     )
 
 

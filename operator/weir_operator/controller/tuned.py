@@ -37,7 +37,7 @@ class ModelState:
     fitted: bool | None
     """`None` where nothing was fitted yet."""
     reason: str
-    """One CamelCase word: `Fitted`, `TooFewSamples`, `BadFit`, `CannotFit`, `Drift`."""
+    """One CamelCase word: `Fitting`, `Fitted`, `TooFewSamples`, `BadFit` or `CannotFit`."""
     sentence: str
 
 

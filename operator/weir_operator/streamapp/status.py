@@ -112,6 +112,28 @@ class OperatorStatus(Section):
     """The last decision. If unset, none was taken yet."""
 
 
+class TuningStatus(Section):
+    """The weights that the Operator Managers work with; budgets are with the operators."""
+
+    version: int = Field(ge=0)
+    """Number of the tuning in force, as `weir explain` names it; 0 where nothing was tuned."""
+
+    since: str | None = Field(default=None, max_length=40)
+    """When it was taken. If unset, nothing was tuned. Format: RFC 3339."""
+
+    violations: str = Field(max_length=64)
+    """Weight of violations of the objective, such as 0.6."""
+
+    resources: str = Field(max_length=64)
+    """Weight of what the replicas cost, such as 0.2."""
+
+    reconfigurations: str = Field(max_length=64)
+    """Weight of restarts, such as 0.2."""
+
+    message: str | None = Field(default=None, max_length=LONGEST_TEXT)
+    """What the simulator expects of it, in a sentence. If unset, nothing was tuned."""
+
+
 class StreamAppStatus(Section):
     """What Weir knows of the job, and what it did last."""
 
@@ -152,6 +174,9 @@ class StreamAppStatus(Section):
     advice: str | None = Field(default=None, max_length=LONGEST_TEXT)
     """In mode Advise, what following the decisions would have saved a day and with how many
     restarts. If unset, too little was seen yet, or the mode is another."""
+
+    tuning: TuningStatus | None = None
+    """What was tuned. If unset, nobody tunes."""
 
     operators: tuple[OperatorStatus, ...] = Field(
         default=(), max_length=MOST_OPERATORS, json_schema_extra=map_list_by("name")

@@ -124,12 +124,13 @@ class JobTuner:
             log = await self._api.read_log(
                 f"{self._pods}/{pod}", container=CONTAINER, most=2 * LARGEST
             )
+            answer = await asyncio.to_thread(lambda: read_answer(read_frames(log)))
         except NotFoundError as error:
             raise TuningLostError(f"The Job of the tuning is gone: {error}") from error
         except (asyncio.CancelledError, TuningLostError, TuningRefusedError):
+            # Not to be found by the next attempt, which would read the same again.
             await self._api.delete(path)
             raise
-        answer = await asyncio.to_thread(lambda: read_answer(read_frames(log)))
         await self._api.delete(path)
         return answer
 
@@ -186,23 +187,25 @@ class JobTuner:
                 if condition["status"] != "True":
                     continue
                 if condition["type"] == "Complete":
-                    return await self._find_pod(full)
+                    return await self._find_pod(full, job)
                 if condition["type"] == "Failed":
-                    raise await self._failure(full, condition)
+                    raise await self._failure(full, job, condition)
             if self._clock.now() > ends:
                 raise TuningLostError(f"Expected the Job {full} to end in time, got no end")
             await self._clock.sleep(LOOK_EVERY)
 
-    async def _find_pod(self, full: str) -> str:
-        pods = await self._pods_of(full)
+    async def _find_pod(self, full: str, job: Body) -> str:
+        pods = await self._pods_of(job)
         done = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
         if not done:
             raise TuningLostError(f"Expected a pod of the Job {full} that is done, found none")
         return str(done[0]["metadata"]["name"])
 
-    async def _failure(self, full: str, condition: Body) -> TuningLostError | TuningRefusedError:
+    async def _failure(
+        self, full: str, job: Body, condition: Body
+    ) -> TuningLostError | TuningRefusedError:
         """Return what to make of a Job that failed: what its pod said, else what the Job did."""
-        for pod in await self._pods_of(full):
+        for pod in await self._pods_of(job):
             for status in pod.get("status", {}).get("containerStatuses", ()):
                 ended = status.get("state", {}).get("terminated") or {}
                 said = str(ended.get("message") or "").strip().splitlines()
@@ -211,8 +214,10 @@ class JobTuner:
         why = f"{condition.get('reason', 'Failed')}: {condition.get('message', '')}"
         return TuningLostError(f"The Job {full} failed ({why})")
 
-    async def _pods_of(self, full: str) -> tuple[Body, ...]:
-        return await self._api.list(self._pods, labels=f"batch.kubernetes.io/job-name={full}")
+    async def _pods_of(self, job: Body) -> tuple[Body, ...]:
+        # By its uid: pods of an earlier Job of the same name may still be on their way out.
+        uid = job["metadata"]["uid"]
+        return await self._api.list(self._pods, labels=f"batch.kubernetes.io/controller-uid={uid}")
 
     def _job(self, full: str, digest: str) -> Body:
         """Return the Job: the template's, with name, work and limits."""

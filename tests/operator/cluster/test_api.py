@@ -183,6 +183,19 @@ async def test_a_list_of_operations_goes_as_json_patch(connected):
     assert server.asked[0][3] == '[{"op": "remove", "path": "/x"}]'
 
 
+async def test_a_log_comes_as_it_was_written_from_its_beginning(connected):
+    async def log(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="one\ntwo\n")
+
+    server = Server(log)
+
+    async with connected(server) as api:
+        text = await api.read_log(f"{PODS}/a", container="tuner", most=100)
+
+    assert text == "one\ntwo\n"
+    assert server.asked[0][:2] == ("GET", f"{PODS}/a/log?container=tuner&limitBytes=100")
+
+
 async def test_a_deletion_says_grace_uid_and_propagation(connected):
     server = Server(answers(200, {"kind": "Status"}))
 

@@ -1,0 +1,101 @@
+"""Fits a simulator to what the loops have recorded, and watches whether it still fits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.sampling import read_samples
+from weir_operator.controller.tuned import ModelState
+from weir_policies.model.dataflow import Dataflow
+from weir_simulator.errors import FitError
+from weir_simulator.fitting.drift import Drift, DriftDetector
+from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
+from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.structure import Structure
+
+UNKNOWN = ModelState(
+    fitted=None, reason="Fitting", sentence="Nothing was fitted to the job yet; it is shared out "
+    "without tuning until then",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """What came of a fit."""
+
+    state: ModelState
+    fit: Fit | None
+    """`None` where nothing can be tuned with it."""
+
+
+class Fitter:
+    """Fits the job of one StreamApp."""
+
+    def __init__(
+        self, records: Path, managers: Mapping[str, OperatorManager], *, slot: float
+    ) -> None:
+        """Take over what was recorded and what was specified.
+
+        Args:
+            records: The file of the decision records.
+            managers: Of all operators.
+            slot: Seconds between two decisions.
+        """
+        self._records = records
+        self._managers = managers
+        self._slot = slot
+        self._detector: DriftDetector | None = None
+
+    async def fit(self, flow: Dataflow, *, since: float) -> Fitted:
+        """Fit to what was measured after a Unix time; neither reading nor fitting blocks the loop.
+
+        Raises:
+            PermanentError: The records cannot be read.
+        """
+        structure = self._structure(flow)
+        try:
+            fitted = await asyncio.to_thread(self._fit, structure, since)
+        except TooFewSamplesError as error:
+            return Fitted(state=ModelState(
+                fitted=False, reason="TooFewSamples", sentence=str(error)), fit=None)  # fmt: skip
+        except FitError as error:
+            return Fitted(state=ModelState(
+                fitted=False, reason="CannotFit", sentence=str(error)), fit=None)  # fmt: skip
+        quality = fitted.quality
+        if not quality.good:
+            state = ModelState(fitted=False, reason="BadFit", sentence=quality.sentence)
+            return Fitted(state=state, fit=None)
+        self._detector = DriftDetector(fitted.calibration)
+        state = ModelState(fitted=True, reason="Fitted", sentence=quality.sentence)
+        return Fitted(state=state, fit=fitted)
+
+    def watch(self, sample: IntervalSample) -> Drift | None:
+        """Return how the job has drifted from the last good fit, as of this interval."""
+        drifts = () if self._detector is None else self._detector.see(sample)
+        if not drifts:
+            return None
+        self._detector = None  # told once; the next fit is made of what came since
+        return drifts[0]
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._detector = None
+
+    def _fit(self, structure: Structure, since: float) -> Fit:
+        return fit(read_samples(self._records, since=since), structure, slot=self._slot)
+
+    def _structure(self, flow: Dataflow) -> Structure:
+        """Return the job as its manifest and its plan have it."""
+        managers = {name: self._managers[name] for name in flow.operators}
+        return Structure(
+            operators=tuple(manager.specified for manager in managers.values()),
+            edges=tuple((edge.source, edge.target) for edge in flow.edges),
+            given=frozenset().union(*(manager.given for manager in managers.values())),
+            fixed=frozenset(
+                name for name, manager in managers.items() if manager.fixed is not None
+            ),
+        )

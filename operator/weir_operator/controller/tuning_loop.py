@@ -1,0 +1,317 @@
+"""The slow loop of the Application Manager: fit, tune, take what is better, and see whether it is.
+
+    every interval:  samples -> fit -> order -> tuner -> better? -> in force, on trial
+    every tick:      drift?   trial over, or lost? -> kept, or back to the former version
+
+It stands beside the loops of the Operator Managers and cannot stop them: whatever fails here is
+told and tried again at the next interval, and what is in force stays. Until a fit is good the
+objective is shared without tuning, and policies that learn by trying do not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from pydantic import JsonValue
+
+from weir_operator.clock import Clock
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.fitting import UNKNOWN, Fitter
+from weir_operator.controller.notices import Notices
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.sharing import BudgetSharing
+from weir_operator.controller.tick import Tick
+from weir_operator.controller.trial import judge_trial
+from weir_operator.controller.tuned import ModelState, TuningView
+from weir_operator.controller.tuning_orders import Terms, make_work, resembles, unfold
+from weir_operator.controller.tuning_store import Standing, TuningStore, Version
+from weir_operator.controller.verdict import Verdict
+from weir_operator.errors import WeirError
+from weir_operator.streamapp.models import Mode
+from weir_operator.tuning.seam import Tuner
+from weir_operator.tuning.work import TuningAnswer, TuningLostError, TuningWork
+from weir_policies.errors import WeirPolicyError
+from weir_simulator.errors import SimulatorError
+from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
+from weir_simulator.fitting.samples import IntervalSample
+
+log = structlog.get_logger()
+
+TRIES = 2
+"""How often a tuning that is lost is made within one interval."""
+FIRST_FIT = LEAST_INTERVALS + 5
+"""Ticks until the first fit, where that is sooner than the interval."""
+MORE_THAN_SEEN = 1.1
+"""Times the most that a tuning has seen is traffic that it knows nothing of."""
+SAVED_EVERY = 10
+"""Intervals of a trial between two writes: what a crash loses of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningSettings:
+    """How the slow loop of one StreamApp runs."""
+
+    interval: float
+    """Seconds between two tunings."""
+    tick: float
+    """Seconds between two decisions of the Operator Managers."""
+    terms: Terms
+    """What a tuning is asked for."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Currency per replica and hour, by node type."""
+    key: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What a tuning depends on; another one begins anew."""
+
+
+class TuningLoop:
+    """Tunes the Operator Managers of one StreamApp."""
+
+    def __init__(
+        self,
+        *,
+        settings: TuningSettings,
+        tuner: Tuner,
+        managers: Mapping[str, OperatorManager],
+        sharing: BudgetSharing,
+        records: Path,
+        store: TuningStore,
+        directives: Callable[[], Directives],
+        clock: Clock,
+        notices: Notices,
+    ) -> None:
+        self._settings = settings
+        self._tuner = tuner
+        self._managers = managers
+        self._sharing = sharing
+        self._store = store
+        self._directives = directives
+        self._clock = clock
+        self._notices = notices
+        self._fitter = Fitter(records, managers, slot=settings.tick)
+        self._state = store.fresh()
+        self._model: ModelState = UNKNOWN
+        self._last: Tick | None = None
+
+    @property
+    def view(self) -> TuningView:
+        """How it stands."""
+        present = self._state.present
+        return TuningView(
+            model=self._model,
+            tuned=self._sharing.tuned,
+            since=0.0 if present is None else present.since,
+            expected="" if present is None else present.sentence,
+            in_training=tuple(n for n, m in self._managers.items() if m.in_training),
+        )
+
+    def restore(self) -> None:
+        """Go on with what was in force."""
+        self._state = self._store.load()
+        self._sharing.tuned = self._state.tuned
+
+    def forget(self) -> None:
+        """Begin anew: nothing tuned, nothing fitted.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        fresh = self._store.fresh()
+        self._state = fresh.model_copy(update={"fit_since": self._clock.now()})
+        self._fitter.forget()
+        self._model = UNKNOWN
+        self._put_in_force()
+
+    async def run(self) -> None:
+        """Tune at every interval, for ever."""
+        settings = self._settings
+        await self._clock.sleep(min(settings.interval, FIRST_FIT * settings.tick))
+        while True:
+            await self.attempt()
+            await self._clock.sleep(settings.interval)
+
+    async def attempt(self) -> None:
+        """Fit, and tune if that can be; what fails is told and changes nothing."""
+        with self._surviving("TuningFailed"):
+            await self._tune_once()
+
+    def see(self, tick: Tick, sample: IntervalSample | None) -> None:
+        """Take over a tick: watch for drift, and judge what is on trial."""
+        self._last = tick if tick.dataflow is not None else self._last
+        if sample is None:
+            return
+        with self._surviving("TrialFailed"):
+            self._watch(sample)
+            self._judge(tick, sample)
+
+    @contextmanager
+    def _surviving(self, reason: str) -> Iterator[None]:
+        """Tell what fails, under a reason, and go on: nothing here may end the loops of the job."""
+        failure = ""
+        try:
+            yield
+        except (WeirError, WeirPolicyError, SimulatorError) as error:
+            failure = str(error)
+        except Exception as error:
+            log.exception("defect in tuning")
+            failure = f"{type(error).__name__}: {error}"
+        self._notices.tell_while(reason, failure)
+
+    # -- one tuning -------------------------------------------------------------------------------
+
+    async def _tune_once(self) -> None:
+        last, asked = self._last, self._directives()
+        if last is None or last.dataflow is None or asked.suspended or asked.mode is Mode.OFF:
+            return
+        fitted = await self._fitter.fit(last.dataflow, since=self._state.fit_since)
+        self._model = fitted.state
+        present = self._state.present
+        on_trial = present is not None and present.standing is Standing.ON_TRIAL
+        if fitted.fit is None or on_trial:
+            return
+        training = any(manager.in_training for manager in self._managers.values())
+        work = make_work(
+            fitted.fit,
+            self._settings.terms,
+            bound=self._sharing.mean_bound,
+            present=self._sharing.tuned,
+            budgets=last.budgets,
+            known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
+            training=training,
+        )
+        answer = await self._ask(work)
+        if training:
+            self._graduate(answer)
+        self._take(answer, fitted.fit)
+
+    async def _ask(self, work: TuningWork) -> TuningAnswer:
+        """Return the tuner's answer; a lost one is asked for again.
+
+        Raises:
+            TuningLostError: It was lost each time.
+            WeirError: It cannot be had.
+        """
+        name = f"v{self._next_number}"
+        for _ in range(TRIES - 1):
+            try:
+                return await self._tuner.tune(work, name=name)
+            except TuningLostError as error:
+                log.warning("tuning lost, it is made again", failure=str(error))
+        return await self._tuner.tune(work, name=name)
+
+    def _take(self, answer: TuningAnswer, fit: Fit) -> None:
+        """Put the best in force if it is better by the simulator, with confidence."""
+        result = answer.result
+        if not result.better:
+            log.info("nothing better was found", certainty=result.certainty)
+            return
+        failed = next(
+            (
+                each
+                for each in self._state.versions
+                if each.standing is Standing.TAKEN_BACK and resembles(each.point, result.best)
+            ),
+            None,
+        )
+        again = "" if failed is None else f"Like version {failed.number}, taken back: "
+        self._notices.tell_while("TuningKnownToFail", again + failed.reason if failed else "")
+        if failed is not None:
+            return
+        former = self._state.present
+        if former is not None:
+            replaced = former.model_copy(update={"standing": Standing.REPLACED})
+            self._state = self._state.with_version(replaced)
+        version = Version(
+            number=self._next_number,
+            since=self._clock.now(),
+            former=self._state.current,
+            point=result.best,
+            budgets=unfold(result.best.budgets, fit),
+            prediction=result.prediction,
+            former_prediction=result.incumbent_prediction,
+            certainty=result.certainty,
+            forecast=answer.forecast,
+            most_rate=float(fit.rates.max()),
+        )
+        self._state = self._state.with_version(version).model_copy(
+            update={"current": version.number}
+        )
+        self._put_in_force()
+        self._notices.tell("TuningApplied", f"Version {version.number}: {version.sentence}")
+
+    def _graduate(self, answer: TuningAnswer) -> None:
+        """Let policies decide that were trained in the simulator."""
+        for name, state in answer.trained.items():
+            if self._managers[name].in_training:
+                self._managers[name].graduate(state)
+                self._notices.tell("PolicyTrained", f"The policy of {name} decides from now on")
+
+    @property
+    def _next_number(self) -> int:
+        return 1 + max((each.number for each in self._state.versions), default=0)
+
+    # -- what is in force, and whether it keeps what it promised ----------------------------------
+
+    def _watch(self, sample: IntervalSample) -> None:
+        """Have the next fit made of what came since the job has drifted."""
+        drift = self._fitter.watch(sample)
+        if drift is None:
+            return
+        self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
+        self._state = self._state.model_copy(update={"fit_since": drift.since})
+        self._notices.tell("ModelDrifted", f"{drift.sentence}; it is fitted anew")
+
+    def _judge(self, tick: Tick, sample: IntervalSample) -> None:
+        present = self._state.present
+        if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
+            return
+        rate = sum(
+            sample.operators[name].arrived
+            for name in (tick.dataflow.sources if tick.dataflow else ())
+            if name in sample.operators
+        )
+        if rate > MORE_THAN_SEEN * present.most_rate:
+            return
+        trial = present.trial.with_interval(late=tick.violated, money=self._money(tick, present))
+        verdict, reason = judge_trial(trial, present.forecast)
+        judged = present.model_copy(update={"trial": trial})
+        if verdict is Verdict.KEEP:
+            judged = judged.model_copy(update={"standing": Standing.KEPT, "reason": reason})
+        if verdict is not Verdict.GO_BACK:
+            self._state = self._state.with_version(judged)
+            if verdict is Verdict.KEEP or trial.intervals % SAVED_EVERY == 0:
+                self._store.save(self._state)
+            return
+        failed = judged.model_copy(update={"standing": Standing.TAKEN_BACK, "reason": reason})
+        self._state = self._state.with_version(failed).model_copy(
+            update={"current": present.former}
+        )
+        former = self._state.present
+        if former is not None:  # its trial is over: it is what the later one was compared with
+            kept = former.model_copy(update={"standing": Standing.KEPT})
+            self._state = self._state.with_version(kept)
+        self._put_in_force()
+        back = f"version {present.former}" if former is not None else "sharing without tuning"
+        self._notices.tell(
+            "TuningRolledBack", f"Version {present.number} gives way to {back}: {reason}"
+        )
+
+    def _put_in_force(self) -> None:
+        """Let the managers work with the present version, and remember it."""
+        self._sharing.tuned = self._state.tuned
+        self._store.save(self._state)
+
+    def _money(self, tick: Tick, version: Version) -> float:
+        """Return the currency per hour of the operators that were tuned."""
+        return sum(
+            count * self._settings.prices.get(node_type, 0.0)
+            for name in version.budgets
+            for node_type, count in tick.deployments.get(name, {}).items()
+        )
+
+
+def _is_worth_a_try(version: Version) -> bool:
+    return version.standing in (Standing.KEPT, Standing.REPLACED)

@@ -1,0 +1,139 @@
+"""What a tuning is asked for, and back: between the managers' terms and the simulator's. Pure.
+
+The simulator knows the scaled operators only; what the others take is part of the first ones' time
+there (`fitting.description`), so it is added to their budgets on the way in and taken off on the
+way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from weir_operator.controller.tuned import Tuned
+from weir_operator.tuning.work import TuningWork
+from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_simulator.experiment import PolicyChoice, Weights
+from weir_simulator.fitting.description import contract
+from weir_simulator.fitting.fit import Fit
+from weir_simulator.tuning.order import Constraints, Point, TuningOrder
+
+TRACE = Path("trace.txt")
+"""Stands for the rates that go with the work; the worker writes them where it likes."""
+WARM_STARTS = 3
+"""Former versions that a search begins with."""
+ALIKE = 0.05
+"""Difference of a weight, and relative one of a budget, that reality does not tell apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """What does not change from tuning to tuning."""
+
+    policy: str
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict)
+    constraints: Constraints = field(default_factory=Constraints)
+    algorithm: Algorithm = "joint"
+    evaluations: int = 25
+    workers: int = 1
+    """Processes; one, because the job itself may run on the same machine."""
+    deadline: float = 600.0
+    """Seconds after which the best so far is the answer."""
+    watch: int = 60
+    """Intervals of a trial."""
+    train: int = 20_000
+    """Slots that policies which learn by trying are trained for."""
+
+
+def make_work(
+    fit: Fit,
+    terms: Terms,
+    *,
+    bound: float,
+    present: Tuned,
+    budgets: Mapping[str, float],
+    known: Sequence[Point],
+    training: bool,
+) -> TuningWork:
+    """Return the work of one tuning.
+
+    Args:
+        fit: A good one.
+        terms: What is asked for.
+        bound: On the mean response time, seconds.
+        present: What is in force.
+        budgets: Seconds that the operators have now; fixed ones may be among them.
+        known: Points of former versions, oldest first.
+        training: Whether the policies are to be trained besides.
+
+    Raises:
+        FitError: The simulator cannot have such a job.
+    """
+    weights = Weights(
+        violations=present.weights.violation,
+        resources=present.weights.resources,
+        reconfigurations=present.weights.reconfiguration,
+    )
+    experiment = fit.to_experiment(
+        response_time=bound,
+        trace=TRACE,
+        weights=weights,
+        policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
+    )
+    names = [operator.name for operator in experiment.operators]
+    incumbent = None
+    if all(math.isfinite(budgets.get(name, math.nan)) for name in names):
+        folded = _shift({name: budgets[name] for name in names}, fit, sign=1)
+        incumbent = Point(weights=weights, budgets=folded)
+    fitting = [point for point in known if point.budgets.keys() == set(names)]
+    return TuningWork(
+        order=TuningOrder(
+            experiment=experiment,
+            constraints=terms.constraints,
+            algorithm=terms.algorithm,
+            evaluations=terms.evaluations,
+            workers=terms.workers,
+            deadline=terms.deadline,
+            incumbent=incumbent,
+            warm_starts=tuple(fitting[-WARM_STARTS:]),
+        ),
+        # Four digits: no rate is measured better, and the trace is most of what is sent.
+        rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
+        watch=min(terms.watch, len(fit.rates)),
+        train=terms.train if training else 0,
+    )
+
+
+def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:
+    """Return tuned budgets in the managers' terms, seconds by operator."""
+    return _shift(budgets, fit, sign=-1)
+
+
+def resembles(one: Point, other: Point) -> bool:
+    """Return whether reality would hardly tell two points apart."""
+    if one.budgets.keys() != other.budgets.keys():
+        return False
+    mine, its = _shares(one.weights), _shares(other.weights)
+    return all(abs(a - b) <= ALIKE for a, b in zip(mine, its, strict=True)) and all(
+        abs(one.budgets[name] / budget - 1) <= ALIKE for name, budget in other.budgets.items()
+    )
+
+
+def _shares(weights: Weights) -> tuple[float, ...]:
+    """Return the weights as parts of their sum, which is all that they say."""
+    parts = (weights.violations, weights.resources, weights.reconfigurations)
+    return tuple(part / sum(parts) for part in parts)
+
+
+def _shift(budgets: Mapping[str, float], fit: Fit, *, sign: int) -> dict[str, float]:
+    calibration = fit.calibration
+    first = contract(calibration.structure).sources
+    elsewhere = sign * calibration.elsewhere.value
+    # What is left of a budget below zero fits nothing, and is then not made use of.
+    return {
+        name: budget + (elsewhere if name in first else 0.0) for name, budget in budgets.items()
+    }

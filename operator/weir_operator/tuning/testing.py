@@ -1,0 +1,83 @@
+"""A tuner that answers what a test wants, and small works and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from weir_operator.tuning.work import Forecast, TuningAnswer, TuningWork
+from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_simulator.experiment import TraceSource, Weights
+from weir_simulator.testing import an_experiment
+from weir_simulator.tuning.order import (
+    Estimate,
+    Point,
+    Prediction,
+    TuningOrder,
+    TuningResult,
+)
+
+
+def a_work(
+    *, slots: int = 200, policy: str = "hold", train: int = 0, algorithm: Algorithm = "random"
+) -> TuningWork:
+    """Return a tuning of one operator that takes no time."""
+    experiment = an_experiment(trace=TraceSource(file=Path("trace.txt")), policy={"name": policy})
+    order = TuningOrder(
+        experiment=experiment, algorithm=algorithm, evaluations=2, judging_seeds=1, workers=1
+    )
+    return TuningWork(order=order, rates=(100.0,) * slots, watch=20, train=train)
+
+
+def a_prediction(money: float, late: float = 0.0) -> Prediction:
+    """Return a prediction without reconfigurations."""
+    none = Estimate(mean=0.0, standard_error=0.0)
+    return Prediction(
+        money=Estimate(mean=money, standard_error=0.01),
+        violations=Estimate(mean=late, standard_error=0.0),
+        reconfigurations=none,
+    )
+
+
+def an_answer(
+    budgets: dict[str, float], *, better: bool = True, violations: float = 0.0, watch: int = 4
+) -> TuningAnswer:
+    """Return an answer that is cheaper by half, and is forecast for stretches of `watch`."""
+    best = Point(
+        weights=Weights(violations=0.8, resources=0.1, reconfigurations=0.1), budgets=budgets
+    )
+    return TuningAnswer(
+        result=TuningResult(
+            algorithm="random",
+            best=best,
+            prediction=a_prediction(1.0),
+            feasible=True,
+            incumbent=best,
+            incumbent_prediction=a_prediction(2.0),
+            better=better,
+            certainty=0.99,
+            evaluations=(),
+            simulated_slots=400,
+            seconds=0.1,
+            ended="finished",
+        ),
+        forecast=Forecast(intervals=watch, violations=violations, money=1e9),
+    )
+
+
+class FakeTuner:
+    """Answers, or fails, call by call; the last is repeated."""
+
+    def __init__(self, answers: Sequence[TuningAnswer | Exception]) -> None:
+        self._answers = list(answers)
+        self.calls: list[tuple[TuningWork, str]] = []
+
+    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
+        """Return or raise the next answer."""
+        self.calls.append((work, name))
+        await asyncio.sleep(0)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

@@ -1,0 +1,314 @@
+"""The slow loop: it fits, tunes, takes what is better, and takes back what reality refutes."""
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+
+from tests.operator.controller.tuning_setting import (
+    BUDGETS,
+    HOURS,
+    RUNS,
+    TRUTHS,
+    Setting,
+    plans,
+)
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.tuned import UNTUNED
+from weir_operator.controller.tuning_store import Standing, TuningStore
+from weir_operator.errors import TemporaryError
+from weir_operator.streamapp.models import Mode, State
+from weir_operator.tuning.testing import an_answer
+from weir_operator.tuning.work import TuningLostError
+from weir_policies import registry
+from weir_simulator.fitting.testing import Plan, run_job
+
+
+@pytest.fixture
+def setting_of(tmp_path):
+    settings = []
+    number = count()
+
+    def build(*answers, **fields):
+        folder = tmp_path / str(next(number))
+        folder.mkdir()
+        settings.append(Setting(folder, *answers, **fields))
+        return settings[-1]
+
+    yield build
+    for setting in settings:
+        setting.records.close()
+
+
+async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
+    setting = setting_of(intervals=HOURS[:10])
+
+    await setting.loop.attempt()
+
+    model = setting.loop.view.model
+    assert (model.fitted, model.reason) == (False, "TooFewSamples")
+    assert setting.tuner.calls == []
+    assert setting.sharing.tuned == UNTUNED
+
+
+async def test_a_good_fit_says_how_good_it_is_and_is_tuned_for_the_job_as_it_is(setting_of):
+    setting = setting_of()
+
+    await setting.loop.attempt()
+
+    model = setting.loop.view.model
+    assert (model.fitted, model.reason) == (True, "Fitted")
+    assert "Held-out hours are predicted" in model.sentence
+    [(work, _)] = setting.tuner.calls
+    operators = {each.name: each for each in work.order.experiment.operators}
+    assert 1 / operators["match"].service_rate == pytest.approx(0.02, rel=0.05)
+    assert work.order.experiment.objective.response_time == 0.5
+    assert len(work.rates) == len(HOURS)
+    assert work.order.incumbent.budgets.keys() == {"match", "count"}
+
+
+async def test_a_bad_fit_is_not_tuned_with(setting_of):
+    slower = run_job(TRUTHS, plans(150), rng=np.random.default_rng(4)).intervals
+    mixed = tuple(
+        each if (place // 19) % 4 != 3 else _with_other_times(other)
+        for place, (each, other) in enumerate(zip(HOURS, slower, strict=True))
+    )
+    setting = setting_of(intervals=mixed)
+
+    await setting.loop.attempt()
+
+    assert (setting.loop.view.model.fitted, setting.loop.view.model.reason) == (False, "BadFit")
+    assert setting.tuner.calls == []
+
+
+async def test_what_is_better_is_in_force_on_trial_and_told(setting_of):
+    setting = setting_of()
+
+    await setting.loop.attempt()
+
+    tuned = setting.sharing.tuned
+    assert tuned.version == 1
+    assert tuned.weights.violation == 0.8
+    assert tuned.budgets == pytest.approx(BUDGETS, abs=0.02)
+    assert setting.version(1).standing is Standing.ON_TRIAL
+    assert setting.reasons == ["TuningApplied"]
+
+
+async def test_what_is_not_better_with_confidence_changes_nothing(setting_of):
+    setting = setting_of(an_answer(BUDGETS, better=False))
+
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons == []
+
+
+async def test_while_one_is_on_trial_no_other_is_looked_for(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    await setting.loop.attempt()
+
+    assert len(setting.tuner.calls) == 1
+
+
+async def test_a_trial_that_goes_as_expected_ends_and_the_next_tuning_begins_there(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    setting.see(late=False, times=4)
+    await setting.loop.attempt()
+
+    assert setting.version(1).standing is Standing.REPLACED
+    assert setting.tuner.calls[1][0].order.warm_starts == (setting.version(1).point,)
+    assert setting.state.current == 2
+    assert setting.version(2).former == 1
+
+
+async def test_more_violations_than_expected_take_it_back_to_the_former_version(setting_of):
+    setting = setting_of(an_answer(BUDGETS), an_answer({"match": 0.1, "count": 0.3}))
+    await setting.loop.attempt()
+    setting.see(late=False, times=4)
+    await setting.loop.attempt()
+
+    setting.see(late=True, times=2)
+
+    assert setting.sharing.tuned.version == 1
+    assert setting.version(2).standing is Standing.TAKEN_BACK
+    assert setting.reasons[-1] == "TuningRolledBack"
+    assert "2 of 2 intervals violated" in setting.events[-1].message
+
+
+async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    setting.see(late=True, times=2)
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.state.current == 0
+
+
+async def test_what_was_taken_back_is_remembered_and_not_tried_again(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    setting.see(late=True, times=2)
+
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons[-1] == "TuningKnownToFail"
+
+
+async def test_traffic_that_it_has_never_seen_is_no_fault_of_a_tuning(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    [flood] = run_job(
+        TRUTHS,
+        [{name: Plan(deployment=RUNS[name], rate=90.0) for name in RUNS}],
+        rng=np.random.default_rng(5),
+    ).intervals
+
+    setting.see(late=True, sample=flood, times=10)
+
+    assert setting.sharing.tuned.version == 1
+
+
+async def test_a_restarted_controller_goes_on_with_the_version_in_force(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    before = setting.sharing.tuned
+
+    setting.open()
+
+    assert setting.sharing.tuned == before
+
+
+async def test_a_tuning_of_another_objective_is_not_gone_on_with(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    setting.open(key="trips with another objective")
+
+    assert setting.sharing.tuned == UNTUNED
+
+
+async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    setting.clock.time = HOURS[-1].time
+
+    setting.loop.forget()
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.loop.view.model.reason == "TooFewSamples"
+
+
+async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
+    setting = setting_of(TuningLostError("The process was killed"), an_answer(BUDGETS))
+
+    await setting.loop.attempt()
+
+    assert [name for _, name in setting.tuner.calls] == ["v1", "v1"]
+    assert setting.sharing.tuned.version == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [TuningLostError("Lost"), TemporaryError("The API server is away"), RuntimeError("a defect")],
+)
+async def test_a_tuning_that_fails_is_told_once_and_what_is_in_force_stays(setting_of, failure):
+    setting = setting_of(failure)
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.reasons == ["TuningFailed"]
+    assert str(failure) in setting.events[0].message
+    assert setting.sharing.tuned == UNTUNED
+
+
+@pytest.mark.parametrize("asked", [{"mode": Mode.OFF}, {"state": State.SUSPENDED}])
+async def test_a_job_that_is_let_be_is_not_tuned(setting_of, asked):
+    setting = setting_of()
+    setting.directives = Directives(**asked)
+
+    await setting.loop.attempt()
+
+    assert setting.tuner.calls == []
+
+
+async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_anew_from_then_on(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    drifted = run_job(TRUTHS, plans(20, factor=1.4), rng=np.random.default_rng(6)).intervals
+
+    for sample in drifted:
+        setting.see(late=False, sample=sample)
+
+    assert setting.loop.view.model.reason == "Drift"
+    assert "ModelDrifted" in setting.reasons
+
+
+async def test_a_trial_whose_end_cannot_be_kept_is_told_and_holds_up_no_tick(
+    setting_of, monkeypatch
+):
+    def fail(self, state):
+        raise TemporaryError("Expected to write the tuning, got a full disk")
+
+    setting = setting_of()
+    await setting.loop.attempt()
+    monkeypatch.setattr(TuningStore, "save", fail)
+
+    setting.see(late=True, times=5)
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons.count("TrialFailed") == 1
+
+
+async def test_a_policy_decides_only_once_it_has_been_trained(setting_of):
+    state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
+    trained = an_answer(BUDGETS, better=False).model_copy(
+        update={"trained": {"match": state, "count": state}}
+    )
+    setting = setting_of(trained, stand_in=True)
+    before = setting.loop.view.in_training
+
+    await setting.loop.attempt()
+
+    assert before == ("match", "count")
+    assert setting.tuner.calls[0][0].train > 0
+    assert setting.loop.view.in_training == ()
+    assert setting.reasons == ["PolicyTrained", "PolicyTrained"]
+
+
+async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
+    setting = setting_of()
+    asked = asyncio.Event()
+
+    async def never(work, *, name):
+        asked.set()
+        await asyncio.Event().wait()
+
+    setting.tuner.tune = never
+    tuning = asyncio.create_task(setting.loop.attempt())
+    await asked.wait()
+
+    setting.see(late=False, times=3)
+
+    assert not tuning.done()
+    tuning.cancel()
+    await asyncio.wait({tuning})
+    assert tuning.cancelled()
+
+
+def _with_other_times(sample):
+    """Return an interval whose response times nothing explains."""
+    operators = {
+        name: replace(each, response_time=3 * each.response_time)
+        for name, each in sample.operators.items()
+    }
+    return replace(sample, operators=operators)

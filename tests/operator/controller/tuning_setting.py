@@ -1,0 +1,116 @@
+"""A slow loop over what was recorded of a job, for tests."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import numpy as np
+
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.notices import Notices
+from weir_operator.controller.observing import Sight
+from weir_operator.controller.operator_manager import OperatorManager
+from weir_operator.controller.records import RecordStore
+from weir_operator.controller.sharing import BudgetSharing
+from weir_operator.controller.tick import Tick
+from weir_operator.controller.tuning_loop import TuningLoop, TuningSettings
+from weir_operator.controller.tuning_orders import Terms
+from weir_operator.controller.tuning_store import TuningStore
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.tuning.testing import FakeTuner, an_answer
+from weir_policies import registry
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+
+FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
+TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))
+RUNS = {"match": {"small/1": 2}, "count": {"small/1": 1}}
+BUDGETS = {"match": 0.3, "count": 0.15}
+
+
+def plans(slots, *, factor=1.0):
+    rates = [25 + 20 * math.sin(slot / 9) for slot in range(slots)]
+    return [
+        {name: Plan(deployment=RUNS[name], rate=rate, factor=factor) for name in RUNS}
+        for rate in rates
+    ]
+
+
+HOURS = run_job(TRUTHS, plans(150), rng=np.random.default_rng(3)).intervals
+
+
+class Setting:
+    """A slow loop over what was recorded of a job, with a tuner that a test tells what to say."""
+
+    def __init__(self, folder, *answers, intervals=HOURS, stand_in=False):
+        self.folder = folder
+        self.clock = FakeClock()
+        self.events = []
+        self.directives = Directives()
+        self.records = RecordStore(folder / "records.sqlite")
+        for sample in intervals:
+            self.records.note_interval(sample)
+        self.managers = {
+            model.name: OperatorManager(
+                model=model,
+                given=["small/1"],
+                policy=registry.build("hold", rng=np.random.default_rng(1)),
+                fixed=None,
+                stand_in=registry.build("hold", rng=np.random.default_rng(2)) if stand_in else None,
+            )
+            for model in a_structure(*TRUTHS).operators
+        }
+        self.tuner = FakeTuner(answers or [an_answer(BUDGETS)])
+        self.open()
+
+    def open(self, *, key="trips"):
+        """Begin a loop as a controller does that has just been started."""
+        self.sharing = BudgetSharing(bound=0.5, statistic="mean", sink_bounds={})
+        self.loop = TuningLoop(
+            settings=TuningSettings(
+                interval=3600.0,
+                tick=60.0,
+                terms=Terms(policy="hold"),
+                prices={"small/1": 1.0},
+            ),
+            tuner=self.tuner,
+            managers=self.managers,
+            sharing=self.sharing,
+            records=self.folder / "records.sqlite",
+            store=TuningStore(self.folder / "tuning.json", key={"app": key}),
+            directives=lambda: self.directives,
+            clock=self.clock,
+            notices=Notices(self.events.append, self.clock),
+        )
+        self.loop.restore()
+        self.see(late=False)
+
+    def see(self, *, late, sample=HOURS[-1], times=1):
+        for _ in range(times):
+            tick = Tick(
+                now=self.clock.now(),
+                sight=cast(Sight, None),  # nothing of it is looked at
+                violated=late,
+                deployments=RUNS,
+                budgets=self.sharing.share(FLOW, self.managers).budgets,
+                proposals={},
+                verdicts={},
+                held="",
+                dataflow=FLOW,
+            )
+            self.loop.see(tick, sample)
+
+    @property
+    def state(self):
+        return TuningStore(self.folder / "tuning.json", key={"app": "trips"}).load()
+
+    def version(self, number):
+        """Return a version as it is on disk."""
+        version = self.state.version(number)
+        assert version is not None
+        return version
+
+    @property
+    def reasons(self):
+        return [event.reason for event in self.events]

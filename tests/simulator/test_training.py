@@ -1,0 +1,54 @@
+"""What a policy learns in the simulator, it knows where it is loaded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from weir_policies import registry
+from weir_policies.errors import UnknownPolicyError
+from weir_policies.testing import an_observation
+from weir_simulator.testing import an_experiment
+from weir_simulator.training import train_policies
+
+LEARNER = "ql-pds-plus"
+SLOTS = 40  # longer than the trace, which begins again
+
+
+def trained(*, slots=SLOTS, seed=1):
+    experiment = an_experiment(policy={"name": LEARNER})
+    return train_policies(experiment, slots=slots, seed=seed)["op"]
+
+
+def fresh():
+    return registry.build(LEARNER, rng=np.random.default_rng(0))
+
+
+def test_what_was_learned_survives_the_way_to_a_live_policy():
+    state = trained()
+    live = fresh()
+
+    live.load_state_dict(json.loads(json.dumps(state)))
+
+    assert json.dumps(live.state_dict()) == json.dumps(state)
+    assert live.decide(an_observation()).reason
+
+
+def test_each_slot_that_is_lived_through_teaches():
+    short, long = trained(), trained(slots=SLOTS + 20)
+
+    assert json.dumps(short["memory"]) != json.dumps(long["memory"])
+
+
+def test_the_same_seed_teaches_the_same():
+    assert json.dumps(trained(seed=3)) == json.dumps(trained(seed=3))
+
+
+def test_policies_that_explore_are_trained_first_and_those_that_plan_are_not():
+    assert registry.learns_by_trying("ql")
+    assert not registry.learns_by_trying("planner")
+
+
+def test_nobody_knows_whether_an_unknown_policy_learns():
+    with pytest.raises(UnknownPolicyError):
+        registry.learns_by_trying("no-such-policy")
