@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+MOST_TUNINGS = 5
+"""Tunings that are shown, the newest first."""
+
 
 def explain(
     app: Annotated[str, typer.Argument(help="The StreamApp, as NAME or NAMESPACE/NAME.")],
@@ -23,7 +26,11 @@ def explain(
     state: Annotated[Path, typer.Option(help="Where Weir keeps its state.")] = Path(".weir"),
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Show what was seen, what was weighed, what was expected, and what happened."""
+    """Show what was seen, what was weighed, what was expected, and what happened.
+
+    Where weights and latency budgets were tuned, the last tunings come first, each with why it was
+    kept or taken back.
+    """
     from weir_operator.controller.explanation import explain_at, to_plain
     from weir_operator.controller.records import RecordStore
     from weir_operator.controller.steering import state_directory
@@ -36,22 +43,22 @@ def explain(
             f"Expected decision records of {app!r} under {state}, found none: "
             "name the StreamApp as NAMESPACE/NAME and the folder with --state"
         )
-    now = datetime.now(UTC).timestamp()
+    until = _time_of(at, datetime.now(UTC).timestamp())
+    tunings = read_tunings(path.with_name("tuning.json"))
     records = RecordStore(path)
     try:
-        explanations = explain_at(
-            records,
-            until=_time_of(at, now),
-            operator=operator,
-            tunings=read_tunings(path.with_name("tuning.json")),
-        )
+        explanations = explain_at(records, until=until, operator=operator, tunings=tunings)
         if as_json:
             typer.echo(json.dumps([to_plain(each) for each in explanations], indent=1))
             return
         from rich.console import Console
 
         from weir_operator.faces.explanation_view import render_explanations
+        from weir_operator.faces.tunings_view import render_tunings
 
+        versions = () if tunings is None else tunings.latest(MOST_TUNINGS, until=until)
+        if versions:
+            Console().print(render_tunings(app, versions))
         Console().print(render_explanations(app, explanations))
     finally:
         records.close()

@@ -8,10 +8,15 @@ from typer.testing import CliRunner
 
 from weir_cli import main
 from weir_operator.controller.records import DecisionRecord, RecordStore
+from weir_operator.controller.tuning_store import Standing, TuningState, TuningStore, Version
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.tuning.testing import a_prediction
+from weir_operator.tuning.work import Forecast
 from weir_policies.model.node_types import Deployment
 from weir_policies.promise import Candidate, Expectation
 from weir_policies.testing import a_decision, an_observation
+from weir_simulator.experiment import Weights
+from weir_simulator.tuning.order import Point
 
 EXPECTED = Expectation(response_time=0.02, utilisation=0.6, cost_per_hour=0.12)
 MORE = a_decision(
@@ -39,6 +44,28 @@ def a_record(key, *, ago, operator="match", change=None, response_time=0.02):
         decision=MORE,
         verdict="Granted: it is the first",
         change=change,
+    )
+
+
+def a_version(number, *, ago, weights=(0.6, 0.2, 0.2), **fields):
+    violations, resources, reconfigurations = weights
+    return Version(
+        number=number,
+        since=time.time() - ago,
+        former=number - 1,
+        point=Point(
+            weights=Weights(
+                violations=violations, resources=resources, reconfigurations=reconfigurations
+            ),
+            budgets={"match": 0.3},
+        ),
+        budgets={"match": 0.3},
+        prediction=a_prediction(1.0),
+        former_prediction=a_prediction(2.0),
+        certainty=0.99,
+        forecast=Forecast(intervals=60, violations=0.1, money=1.5),
+        most_rate=200.0,
+        **fields,
     )
 
 
@@ -88,6 +115,35 @@ def test_without_a_time_the_newest_decision_of_every_operator_is_told(state):
     found = json.loads(told.output)
     assert [each["record"]["id"] for each in found] == ["second", "other"]
     assert [each["following"] for each in found] == [None, None]
+
+
+def test_a_tuning_is_told_with_what_it_set_and_why_it_was_kept_or_taken_back(state):
+    kept = a_version(1, ago=90, standing=Standing.KEPT, reason="0 of 60 intervals were late")
+    gone = a_version(
+        2, ago=50, weights=(0.8, 0.1, 0.1), standing=Standing.TAKEN_BACK, reason="9 were late"
+    )
+    tunings = TuningState(key={}, current=1, versions=(kept, gone))
+    TuningStore(state / "default.trips" / "tuning.json", key={}).save(tunings)
+
+    told = explain(state, "--operator", "match").output
+
+    words = " ".join(told.replace("│", " ").split())
+    assert "violations 0.60, resources 0.20, restarts 0.20" in words
+    assert "violations 0.80, resources 0.10, restarts 0.10" in words
+    assert "match 300 ms" in words
+    assert "kept: 0 of 60 intervals were late" in words
+    assert "taken back: 9 were late" in words
+    assert "tuned version 1: Expected to cost 1 an hour instead of 2" in words
+
+
+def test_a_tuning_that_came_later_is_not_told_of_the_time_before(state):
+    later = TuningState(key={}, current=1, versions=(a_version(1, ago=20),))
+    TuningStore(state / "default.trips" / "tuning.json", key={}).save(later)
+
+    told = explain(state, "--at", "-45s", "--operator", "match").output
+
+    assert "tunings" not in told
+    assert "version 1" not in told
 
 
 def test_a_decision_that_nothing_followed_says_so(state):

@@ -61,7 +61,7 @@ class Fitter:
             fitted = await asyncio.to_thread(self._fit, structure, since)
         except TooFewSamplesError as error:
             return Fitted(state=ModelState(
-                fitted=False, reason="TooFewSamples", sentence=str(error)), fit=None)  # fmt: skip
+                fitted=None, reason="TooFewSamples", sentence=str(error)), fit=None)  # fmt: skip
         except FitError as error:
             return Fitted(state=ModelState(
                 fitted=False, reason="CannotFit", sentence=str(error)), fit=None)  # fmt: skip

@@ -212,13 +212,13 @@ def _tuning(
     """Return the slow loop; `None` where nobody makes tunings."""
     if around.tuner is None:
         return None
-    settings = assembly.tuning_settings(app, policy=loops.policy)
+    settings = replace(assembly.tuning_settings(app, policy=loops.policy), phase=loops.phase or 0.0)
     return TuningLoop(
         settings=settings,
         tuner=around.tuner,
         managers=managers,
         sharing=manager.sharing,
-        records=around.folder / "records.sqlite",
+        folder=around.folder,
         store=TuningStore(around.folder / "tuning.json", key=settings.key),
         directives=directives,
         clock=around.clock,

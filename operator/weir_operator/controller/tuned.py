@@ -35,9 +35,9 @@ class ModelState:
     """Whether the simulator is like the job, as far as is known."""
 
     fitted: bool | None
-    """`None` where nothing was fitted yet."""
+    """`None` where too little was measured for a fit."""
     reason: str
-    """One CamelCase word: `Fitting`, `Fitted`, `TooFewSamples`, `BadFit` or `CannotFit`."""
+    """`Fitting`, `Fitted`, `TooFewSamples`, `BadFit`, `CannotFit` or `Drift`."""
     sentence: str
 
 

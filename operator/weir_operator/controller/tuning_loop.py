@@ -10,6 +10,7 @@ objective is shared without tuning, and policies that learn by trying do not dec
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pydantic import JsonValue
 
 from weir_operator.clock import Clock
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.fitted_files import write_fitted
 from weir_operator.controller.fitting import UNKNOWN, Fitter
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
@@ -65,6 +67,9 @@ class TuningSettings:
     """Currency per replica and hour, by node type."""
     key: Mapping[str, JsonValue] = field(default_factory=dict)
     """What a tuning depends on; another one begins anew."""
+    phase: float = 0.0
+    """In [0, 1), unlike other StreamApps': so many times longer the first fit is waited for, lest
+    all that one controller looks after are fitted at once."""
 
 
 class TuningLoop:
@@ -77,7 +82,7 @@ class TuningLoop:
         tuner: Tuner,
         managers: Mapping[str, OperatorManager],
         sharing: BudgetSharing,
-        records: Path,
+        folder: Path,
         store: TuningStore,
         directives: Callable[[], Directives],
         clock: Clock,
@@ -87,11 +92,12 @@ class TuningLoop:
         self._tuner = tuner
         self._managers = managers
         self._sharing = sharing
+        self._folder = folder
         self._store = store
         self._directives = directives
         self._clock = clock
         self._notices = notices
-        self._fitter = Fitter(records, managers, slot=settings.tick)
+        self._fitter = Fitter(folder / "records.sqlite", managers, slot=settings.tick)
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
         self._last: Tick | None = None
@@ -126,15 +132,17 @@ class TuningLoop:
         self._put_in_force()
 
     async def run(self) -> None:
-        """Tune at every interval, for ever."""
+        """Tune at every interval, for ever; more often while too little was measured for a fit."""
         settings = self._settings
-        await self._clock.sleep(min(settings.interval, FIRST_FIT * settings.tick))
+        soon = min(settings.interval, FIRST_FIT * settings.tick)
+        await self._clock.sleep((1 + settings.phase) * soon)
         while True:
             await self.attempt()
-            await self._clock.sleep(settings.interval)
+            await self._clock.sleep(soon if self._model.fitted is None else settings.interval)
 
     async def attempt(self) -> None:
         """Fit, and tune if that can be; what fails is told and changes nothing."""
+        self._notices.tell_while("TuningFailed", "")  # told anew, for whoever counts failures
         with self._surviving("TuningFailed"):
             await self._tune_once()
 
@@ -168,9 +176,7 @@ class TuningLoop:
             return
         fitted = await self._fitter.fit(last.dataflow, since=self._state.fit_since)
         self._model = fitted.state
-        present = self._state.present
-        on_trial = present is not None and present.standing is Standing.ON_TRIAL
-        if fitted.fit is None or on_trial:
+        if fitted.fit is None:
             return
         training = any(manager.in_training for manager in self._managers.values())
         work = make_work(
@@ -182,10 +188,17 @@ class TuningLoop:
             known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
             training=training,
         )
+        await asyncio.to_thread(write_fitted, self._folder, work)
+        present = self._state.present
+        on_trial = present is not None and present.standing is Standing.ON_TRIAL
+        followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
+        if on_trial or not (followed or training):
+            return
         answer = await self._ask(work)
         if training:
             self._graduate(answer)
-        self._take(answer, fitted.fit)
+        if followed:
+            self._take(answer, fitted.fit)
 
     async def _ask(self, work: TuningWork) -> TuningAnswer:
         """Return the tuner's answer; a lost one is asked for again.
@@ -267,6 +280,8 @@ class TuningLoop:
     def _judge(self, tick: Tick, sample: IntervalSample) -> None:
         present = self._state.present
         if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
+            return
+        if self._directives().mode is not Mode.AUTO:
             return
         rate = sum(
             sample.operators[name].arrived

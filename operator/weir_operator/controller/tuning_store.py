@@ -115,6 +115,10 @@ class TuningState(BaseModel):
         """What is in force."""
         return UNTUNED if self.present is None else self.present.tuned
 
+    def latest(self, most: int, *, until: float) -> tuple[Version, ...]:
+        """Return the last versions that were taken up to a Unix time, the newest first."""
+        return tuple(each for each in reversed(self.versions) if each.since <= until)[:most]
+
     def with_version(self, changed: Version) -> TuningState:
         """Return the state with a version as it is now, a new one being the last."""
         others = tuple(each for each in self.versions if each.number != changed.number)

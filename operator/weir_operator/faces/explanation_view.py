@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from weir_operator.controller.explanation import Explanation
-from weir_operator.controller.tuning_store import Version
 from weir_operator.rescale.journal import RescaleJournal
 from weir_policies.model.node_types import Deployment, NodeType
 
@@ -62,7 +61,8 @@ def _seen(explanation: Explanation) -> RenderableType:
     )
     lines = [_line("seen", text), _line("believed", believed), _line("weights", weighed)]
     if explanation.tuning is not None:
-        lines.append(_line("tuned", describe_version(explanation.tuning)))
+        version = explanation.tuning
+        lines.append(_line("tuned", f"version {version.number}: {version.sentence}"))
     return Group(*lines)
 
 
@@ -106,13 +106,6 @@ def describe_deployment(deployment: Deployment, node_types: Sequence[NodeType]) 
     """Return a deployment for people, such as `2 x small/250m + 1 x large/1`."""
     named = deployment.named(node_types)
     return " + ".join(f"{count} x {name}" for name, count in named.items()) or "nothing"
-
-
-def describe_version(version: Version) -> str:
-    """Return which tuning the weights and the budget come from, and what was expected of it."""
-    moment = datetime.fromtimestamp(version.since, UTC)
-    why = f"; {version.reason}" if version.reason else ""
-    return f"version {version.number} of {moment:%Y-%m-%d %H:%M} UTC: {version.sentence}{why}"
 
 
 def describe_change(change: RescaleJournal) -> str:

@@ -27,6 +27,7 @@ from weir_operator.tuning.work import (
 )
 
 WORKER = (sys.executable, "-m", "weir_operator.tuning.worker")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LONGEST_SENTENCE = 400
 """Characters of what the process says on its way out."""
 
@@ -95,7 +96,7 @@ class ProcessTuner:
                 stderr=output,
                 start_new_session=True,
                 # Its own libraries must not take every core from the job beside it.
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **ONE_THREAD},
             )
 
 

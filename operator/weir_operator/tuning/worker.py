@@ -19,8 +19,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-POLITE = 10
-"""Niceness: what is tuned for runs on the same machine, where there is but one."""
+POLITE = 15
+"""Niceness: where there is but one machine, the job that is tuned for runs on it. Beside a job that
+uses all of its cores a thread of this niceness gets 3 % of one."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ from tests.operator.controller.tuning_setting import (
     plans,
 )
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.tuned import UNTUNED
 from weir_operator.controller.tuning_store import Standing, TuningStore
 from weir_operator.errors import TemporaryError
@@ -23,6 +24,8 @@ from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.work import TuningLostError
 from weir_policies import registry
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import Plan, run_job
 
 
@@ -48,7 +51,7 @@ async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setti
     await setting.loop.attempt()
 
     model = setting.loop.view.model
-    assert (model.fitted, model.reason) == (False, "TooFewSamples")
+    assert (model.fitted, model.reason) == (None, "TooFewSamples")
     assert setting.tuner.calls == []
     assert setting.sharing.tuned == UNTUNED
 
@@ -207,6 +210,19 @@ async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
     assert setting.loop.view.model.reason == "TooFewSamples"
 
 
+@pytest.mark.parametrize(("phase", "minutes"), [(0.0, 35), (0.4, 49)])
+async def test_the_first_fits_of_several_jobs_are_spread_over_time(setting_of, phase, minutes):
+    waits = await _waits_of(setting_of(phase=phase))
+
+    assert waits == pytest.approx([minutes * 60, 3600])
+
+
+async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(setting_of):
+    waits = await _waits_of(setting_of(intervals=HOURS[:10]))
+
+    assert waits == pytest.approx([35 * 60, 35 * 60])
+
+
 async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
     setting = setting_of(TuningLostError("The process was killed"), an_answer(BUDGETS))
 
@@ -220,13 +236,13 @@ async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
     "failure",
     [TuningLostError("Lost"), TemporaryError("The API server is away"), RuntimeError("a defect")],
 )
-async def test_a_tuning_that_fails_is_told_once_and_what_is_in_force_stays(setting_of, failure):
+async def test_each_tuning_that_fails_is_told_and_what_is_in_force_stays(setting_of, failure):
     setting = setting_of(failure)
 
     await setting.loop.attempt()
     await setting.loop.attempt()
 
-    assert setting.reasons == ["TuningFailed"]
+    assert setting.reasons == ["TuningFailed", "TuningFailed"]
     assert str(failure) in setting.events[0].message
     assert setting.sharing.tuned == UNTUNED
 
@@ -239,6 +255,42 @@ async def test_a_job_that_is_let_be_is_not_tuned(setting_of, asked):
     await setting.loop.attempt()
 
     assert setting.tuner.calls == []
+
+
+async def test_advice_that_nobody_follows_is_fitted_and_neither_tuned_nor_judged(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    setting.directives = Directives(mode=Mode.ADVISE)
+
+    setting.see(late=True, times=5)
+    await setting.loop.attempt()
+
+    assert len(setting.tuner.calls) == 1
+    assert setting.version(1).standing is Standing.ON_TRIAL
+    assert setting.loop.view.model.reason == "Fitted"
+
+
+async def test_policies_are_trained_for_advice_too_and_what_was_tuned_besides_is_left(setting_of):
+    state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
+    trained = an_answer(BUDGETS).model_copy(update={"trained": {"match": state, "count": state}})
+    setting = setting_of(trained, stand_in=True)
+    setting.directives = Directives(mode=Mode.ADVISE)
+
+    await setting.loop.attempt()
+
+    assert setting.loop.view.in_training == ()
+    assert setting.sharing.tuned == UNTUNED
+
+
+async def test_a_fitted_job_is_left_as_an_experiment_with_what_is_in_force(setting_of):
+    setting = setting_of()
+
+    await setting.loop.attempt()
+
+    experiment = load_experiment(find_fitted(setting.folder))
+    assert arrival_rates(experiment.trace).size == len(HOURS)
+    assert experiment.objective.response_time == 0.5
+    assert sum(each.budget or 0 for each in experiment.operators) == pytest.approx(0.5)
 
 
 async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_anew_from_then_on(setting_of):
@@ -303,6 +355,24 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     tuning.cancel()
     await asyncio.wait({tuning})
     assert tuning.cancelled()
+
+
+async def _waits_of(setting):
+    """Return the seconds before the loop's first attempt, and before its second."""
+    waits, waiting = [], asyncio.Event()
+
+    async def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            waiting.set()
+            await asyncio.Event().wait()
+
+    setting.clock.sleep = sleep
+    running = asyncio.create_task(setting.loop.run())
+    await waiting.wait()
+    running.cancel()
+    await asyncio.wait({running})
+    return waits
 
 
 def _with_other_times(sample):

@@ -43,8 +43,9 @@ HOURS = run_job(TRUTHS, plans(150), rng=np.random.default_rng(3)).intervals
 class Setting:
     """A slow loop over what was recorded of a job, with a tuner that a test tells what to say."""
 
-    def __init__(self, folder, *answers, intervals=HOURS, stand_in=False):
+    def __init__(self, folder, *answers, intervals=HOURS, stand_in=False, phase=0.0):
         self.folder = folder
+        self.phase = phase
         self.clock = FakeClock()
         self.events = []
         self.directives = Directives()
@@ -73,11 +74,12 @@ class Setting:
                 tick=60.0,
                 terms=Terms(policy="hold"),
                 prices={"small/1": 1.0},
+                phase=self.phase,
             ),
             tuner=self.tuner,
             managers=self.managers,
             sharing=self.sharing,
-            records=self.folder / "records.sqlite",
+            folder=self.folder,
             store=TuningStore(self.folder / "tuning.json", key={"app": key}),
             directives=lambda: self.directives,
             clock=self.clock,
