@@ -78,7 +78,9 @@ def demo_manifest() -> dict[str, Any]:
     return manifest
 
 
-def run_night(name: str, manifest: dict[str, Any], root: Path) -> Run:
+def run_night(
+    name: str, manifest: dict[str, Any], root: Path, *, seconds: float = INTERVALS * INTERVAL + 2
+) -> Run:
     """Run the demo's night with a StreamApp of this name; its files go to a folder in `root`."""
     manifest["metadata"]["name"] = name
     folder = root / name
@@ -93,7 +95,7 @@ def run_night(name: str, manifest: dict[str, Any], root: Path) -> Run:
         subprocess.run(
             [
                 Path(sys.executable).with_name("weir"), "local", str(path), "--json", "--fresh",
-                "--duration", f"{INTERVALS * INTERVAL + 2:g}s", "--state", str(root / "state"),
+                "--duration", f"{seconds:g}s", "--state", str(root / "state"),
                 "--job-args", f"--out {out}", "--ledger", str(out),
                 "--report", str(folder / "report.html"),
             ],

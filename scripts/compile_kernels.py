@@ -2,8 +2,9 @@
 
     NUMBA_CACHE_DIR=/where/they/go python scripts/compile_kernels.py planner queueing
 
-Each policy lives through a few intervals, because a kernel is compiled when it is first called. The
-compiled files serve every machine that runs under the same `NUMBA_CPU_NAME`.
+Each policy lives through a few intervals, live and in the simulator that tunings run, because a
+kernel is compiled when it is first called. The compiled files serve every machine that runs under
+the same `NUMBA_CPU_NAME`.
 """
 
 # ruff: noqa: INP001  (a script, not a package)
@@ -17,6 +18,8 @@ import numpy as np
 
 from weir_policies import registry
 from weir_policies.testing import a_transition, an_observation
+from weir_simulator.run import simulate
+from weir_simulator.testing import an_experiment
 
 INTERVALS = 45
 """Long enough for the planner to have made a plan of its own."""
@@ -35,6 +38,7 @@ def compile_kernels(name: str) -> float:
         )
         policy.learn(a_transition(observation, following))
         observation = following
+    simulate(an_experiment(policy={"name": name}), seed=0)
     return time.monotonic() - began
 
 

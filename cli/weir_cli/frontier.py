@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from weir_cli.options import read_seconds
+from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
 from weir_cli.reports import write_report
 from weir_cli.what_if import WhatIf, apply_all, read_what_ifs
 from weir_operator.faces import frontier_words, wording
@@ -36,7 +36,7 @@ DEFAULT_ALLOWED = "0.5,1,2,5,10"
 
 
 def frontier(
-    file: Annotated[Path, typer.Argument(help="Experiment to price.", metavar="FILE")],
+    source: FileOrApp,
     bounds: Annotated[
         str | None,
         typer.Option(
@@ -71,10 +71,11 @@ def frontier(
         list[str] | None, typer.Option(help="What if a pool were gone.", metavar="POOL")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
+    state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Price objectives: cost against the response-time bound and against allowed violations."""
-    experiment = _shorten(load_experiment(file), slots)
+    experiment = _shorten(load_experiment(find_experiment(source, state)), slots)
     changes = read_what_ifs(
         prices=price or [], traffic=traffic, pools=pool or [], without=without or []
     )
@@ -94,7 +95,7 @@ def frontier(
         for world, each in worlds.items()
     }
     found = _find(orders)
-    report = write_report(out, render_frontier_page(file.stem, found))
+    report = write_report(out, render_frontier_page(Path(source).stem, found))
     if as_json:
         typer.echo(json.dumps([_to_plain(world, each) for world, each in found.items()], indent=2))
         return

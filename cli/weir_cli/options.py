@@ -2,8 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.errors import ExperimentError
+
+FileOrApp = Annotated[
+    str,
+    typer.Argument(
+        help="Experiment, or StreamApp (NAME or NAMESPACE/NAME) that a simulator was fitted to.",
+        metavar="FILE|APP",
+    ),
+]
+State = Annotated[Path, typer.Option(help="Where Weir keeps its state, for a StreamApp.")]
+DEFAULT_STATE = Path(".weir")
+
+
+def find_experiment(name: str, state: Path) -> Path:
+    """Return the experiment file that `name` is, or else the one fitted to a StreamApp.
+
+    Raises:
+        ExperimentError: There is neither.
+    """
+    from weir_operator.controller.fitted_files import find_fitted
+    from weir_operator.controller.steering import state_directory
+
+    file = Path(name)
+    if file.is_file() or file.suffix in (".yaml", ".yml", ".json"):
+        return file
+    fitted = find_fitted(state_directory(state, name))
+    if not fitted.exists():
+        raise ExperimentError(
+            (f"{name}: expected an experiment file, or a StreamApp in {state} that a simulator was "
+             "fitted to, found neither; correct the name or --state, or wait until the condition "
+             "ModelFitted is true",)
+        )  # fmt: skip
+    return fitted
 
 
 def read_seconds(text: str, option: str) -> float:

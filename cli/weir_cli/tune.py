@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from weir_cli.options import read_seconds
+from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
 from weir_cli.reports import write_report
 from weir_operator.faces import tuning_words
 from weir_operator.faces.tuning_page import render_tuning_page
@@ -41,7 +41,7 @@ TUNED = "tuned.yaml"
 
 
 def tune(
-    file: Annotated[Path, typer.Argument(help="Experiment to tune.", metavar="FILE")],
+    source: FileOrApp,
     algorithm: Annotated[
         str, typer.Option(help=f"How to search: {', '.join(get_args(Algorithm))}.")
     ] = "joint",
@@ -71,13 +71,14 @@ def tune(
         Path | None, typer.Option(help="Folder to keep every simulation in, and resume from.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report and the result.")] = DEFAULT_OUT,
+    state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Find the weights and latency budgets that keep an objective for the least money.
 
     Ctrl-C ends the search and keeps the best so far.
     """
-    experiment = load_experiment(file)
+    experiment = load_experiment(find_experiment(source, state))
     order = TuningOrder(
         experiment=experiment,
         constraints=_constrain(experiment, violations, restarts),
@@ -94,9 +95,9 @@ def tune(
     write_experiment(
         apply_point(experiment, result.best),
         tuned,
-        remarks=(f"{file.name} with the weights and budgets that weir tune found.",),
+        remarks=(f"{Path(source).name} with the weights and budgets that weir tune found.",),
     )
-    report = write_report(out, render_tuning_page(file.stem, order, result))
+    report = write_report(out, render_tuning_page(Path(source).stem, order, result))
     if as_json:
         typer.echo(write_document(result))
         return

@@ -49,6 +49,27 @@ def test_the_result_is_an_experiment_a_report_and_a_verdict(experiment, tmp_path
     assert "<h1>Tuning</h1>" in (out / "report.html").read_text()
 
 
+def test_a_streamapp_is_tuned_in_the_simulator_that_was_fitted_to_it(tmp_path):
+    fitted = tmp_path / "state" / "streams.trips" / "fitted"
+    fitted.mkdir(parents=True)
+    (fitted / "experiment.yaml").write_text(EXPERIMENT)
+
+    result = weir(
+        "streams/trips", "--state", tmp_path / "state", "--evaluations", 2, "--out", tmp_path
+    )
+
+    assert result.exit_code == 0, result.output
+    assert load_experiment(tmp_path / "tuned.yaml").operators[0].name == "op"
+
+
+def test_a_streamapp_that_nothing_was_fitted_to_is_refused_with_what_to_do(tmp_path):
+    result = weir("trips", "--state", tmp_path)
+
+    assert result.exit_code == 1
+    assert "expected an experiment file, or a StreamApp in" in result.output
+    assert "until the condition ModelFitted is true" in result.output
+
+
 def test_the_json_is_the_whole_result(experiment, tmp_path):
     result = weir(experiment, "--evaluations", 2, "--out", tmp_path, "--json")
 

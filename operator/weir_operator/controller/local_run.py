@@ -103,6 +103,8 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         stop = _stop_on_signals(stack)
         records = RecordStore(folder / "records.sqlite")
         stack.callback(records.close)
+        if run.fresh:
+            records.forget_intervals()  # nothing is fitted to what an earlier run has measured
         loops = assembly.loop_settings(app, policy=run.policy)
         recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
 

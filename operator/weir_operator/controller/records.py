@@ -178,6 +178,17 @@ class RecordStore:
         except sqlite3.OperationalError as error:
             log.warning("interval not recorded", failure=str(error))
 
+    def forget_intervals(self) -> None:
+        """Remove what was measured; decisions, changes and events stay.
+
+        Raises:
+            TemporaryError: The disk did not take it.
+        """
+        try:
+            self._connection.execute("DELETE FROM intervals")
+        except sqlite3.OperationalError as error:
+            raise TemporaryError(f"Could not write {self._path}: {error}; free the disk") from error
+
     def intervals(self, *, since: float = 0.0) -> tuple[IntervalSample, ...]:
         """Return what was measured in the intervals that ended after a Unix time, oldest first."""
         rows = self._connection.execute(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from weir_operator.controller.records import INTERVALS_KEPT
+from weir_operator.controller.records import INTERVALS_KEPT, RecordStore
 from weir_operator.controller.sampling import changes_of, read_samples
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_policies.promise import ChangeKind
@@ -102,3 +102,13 @@ def test_a_resize_has_no_gap_and_what_was_given_up_is_no_change():
     samples = list(changes_of([resize, given_up]))
 
     assert [(each.kind, each.downtime) for each in samples] == [(ChangeKind.RESIZE, 0.0)]
+
+
+def test_what_was_measured_can_be_forgotten(tmp_path):
+    records = RecordStore(tmp_path / "records.sqlite")
+    records.note_interval(IntervalSample(time=1.0, seconds=60.0, operators={}, response_time=0.1))
+
+    records.forget_intervals()
+
+    assert records.intervals() == ()
+    records.close()
