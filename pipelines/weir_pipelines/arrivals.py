@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from weir_pipelines.clipping import at_least, at_most
 from weir_pipelines.faults import Fault
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.steps import measure_series
@@ -118,7 +119,7 @@ def _sum_operators(tasks: DataFrame) -> DataFrame:
         # Runs of a task follow each other: together they cover a minute at most.
         _rate("taken_rise", "taken_s").alias("taken"),
         _rate("given_rise", "given_s").alias("given"),
-        F.least(F.sum("taken_s"), F.lit(60.0)).alias("taken_s"),
+        at_most(F.sum("taken_s"), 60.0).alias("taken_s"),
         F.avg("busy").alias("busy"),
         F.avg("blocked").alias("blocked"),
         F.max_by("pending", "taken_s").alias("pending"),
@@ -153,7 +154,7 @@ def _judge_demand(operators: DataFrame, settings: ArrivalSettings) -> DataFrame:
     at_source = F.when(
         ~(blocked & silent),
         # Backlog and intake are not sampled at one instant: a small negative sum is zero.
-        F.greatest(F.col("taken") + F.coalesce(F.col("growth"), F.lit(0.0)), F.lit(0.0)),
+        at_least(F.col("taken") + F.coalesce(F.col("growth"), F.lit(0.0)), 0.0),
     )
     everywhere = Window.partitionBy("app", "day", "minute")
     demanded = (

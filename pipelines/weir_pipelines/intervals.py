@@ -12,6 +12,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from weir_pipelines.clipping import at_least
+
 Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
 
@@ -32,5 +34,5 @@ def ratio_error(part: str, whole: str) -> Column:
     squares = F.sum(y * y) - 2 * estimate * F.sum(y * x) + estimate * estimate * F.sum(x * x)
     count = F.count("*")
     # Rounding can leave the sum of squares a little below 0.
-    variance = count / F.nullif(count - 1, F.lit(0)) * F.greatest(squares, F.lit(0.0))
+    variance = count / F.nullif(count - 1, F.lit(0)) * at_least(squares, 0.0)
     return F.sqrt(variance) / F.nullif(F.sum(x), F.lit(0.0))

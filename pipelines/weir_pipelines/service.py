@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from weir_pipelines.clipping import at_least
 from weir_pipelines.intervals import Z, ratio, ratio_error
 from weir_pipelines.quality import WHOLE
 
@@ -44,7 +45,7 @@ def summarise_service(work: DataFrame) -> DataFrame:
         _low("mean").alias("low"),
         _high("mean").alias("high"),
         # Rounding can leave a constant time with a variance just below zero.
-        F.greatest(F.col("square") - F.col("mean") * F.col("mean"), F.lit(0.0)).alias("variance"),
+        at_least(F.col("square") - F.col("mean") * F.col("mean"), 0.0).alias("variance"),
         "source",
     )
 
@@ -129,9 +130,7 @@ def estimate_selectivities(arrivals: DataFrame) -> DataFrame:
 
 def _low(value: str) -> Column:
     """Return the lower end of an interval; neither a time nor a ratio of counts is below 0."""
-    return F.greatest(
-        F.when(F.col("error").isNotNull(), F.col(value) - Z * F.col("error")), F.lit(0.0)
-    )
+    return at_least(F.col(value) - Z * F.col("error"), 0.0)
 
 
 def _high(value: str) -> Column:

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines import metrics
+from weir_pipelines.clipping import at_least, at_most
 from weir_pipelines.settings import ArrivalSettings
 
 SUBTASK = ("app", "day", "operator", "task", "job_id", "subtask", "attempt", "minute")
@@ -83,7 +84,7 @@ def _share_of_time(state: str) -> Column:
     in one minute and be set back in the next: what is beyond the bounds is that, and no share.
     """
     share = _of(state, "change") / F.nullif(_of(state, "change_ms"), F.lit(0.0))
-    return F.least(F.greatest(share, F.lit(0.0)), F.lit(1.0))
+    return at_most(at_least(share, 0.0), 1.0)
 
 
 def _per_second(amount: str, milliseconds: str) -> Column:

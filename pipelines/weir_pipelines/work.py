@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines import metrics
+from weir_pipelines.clipping import at_least, at_most
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.steps import measure_series
 
@@ -59,9 +60,7 @@ def measure_work(samples: DataFrame, series: DataFrame, settings: ArrivalSetting
             F.sum("taken").alias("taken"),
             F.sum("given").alias("given"),
             F.sum("busy_s").alias("busy_s"),
-            F.max(F.least(F.col("busy_s") / F.nullif("busy_of", F.lit(0.0)), F.lit(1.0))).alias(
-                "busy"
-            ),
+            F.max(_share("busy_s", "busy_of")).alias("busy"),
         )
     )
     return _shape(operators)
@@ -88,15 +87,20 @@ def _shape(operators: DataFrame) -> DataFrame:
         "minute",
         (F.col("sampled") / F.col("tasks")).alias("replicas"),
         F.when(counted, F.col("n")).otherwise(passed).alias("records"),
-        F.when(counted, F.col("s")).otherwise(F.greatest("busy_s", F.lit(0.0))).alias("seconds"),
+        F.when(counted, F.col("s")).otherwise(at_least(F.col("busy_s"), 0.0)).alias("seconds"),
         F.when(counted, F.col("s2")).alias("squares"),
-        F.greatest("busy", F.lit(0.0)).alias("utilisation"),
+        F.col("busy").alias("utilisation"),
         F.when(counted, F.lit(HELPER)).otherwise(F.lit(BUSY_TIME)).alias("source"),
         "sink_records",
         "sink_seconds",
         "app",
         F.date_from_unix_date("day").alias("day"),
     ).where((F.col("records") > 0) & F.col("seconds").isNotNull())
+
+
+def _share(part: str, whole: str) -> Column:
+    """Return a share in [0, 1]; busy time may run ahead a little, and be set back later."""
+    return at_most(at_least(F.col(part) / F.nullif(whole, F.lit(0.0)), 0.0), 1.0)
 
 
 def _rise(role: str) -> Column:

@@ -188,6 +188,7 @@ def test_a_clock_that_is_set_forward_is_no_pause(rebuilt):
 
     assert row.faults == ["clock", "gap"]
     assert row.arrived is None
+    assert row.completeness == 0
 
 
 def test_a_clock_that_is_set_back_is_no_burst(rebuilt):

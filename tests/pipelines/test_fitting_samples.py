@@ -1,0 +1,117 @@
+"""What the tables hold can be fitted."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from weir_pipelines.errors import InputError
+from weir_pipelines.fitting_samples import read_fitting_samples
+from weir_pipelines.schemas import ARRIVALS, WORK
+from weir_pipelines.store import Partition, Store, arrow_schema
+
+DAY = Partition("app", datetime.date(1970, 1, 1))
+
+
+def arrivals_of(minute, **changes):
+    return {
+        "operator": "match",
+        "minute": minute,
+        "arrived": 25.0,
+        "taken": 20.0,
+        "given": 10.0,
+        "backlog": None,
+        "blocked": 0.0,
+        "utilisation": 0.4,
+        "replicas": 3.0,
+        "completeness": 1.0,
+        "faults": [],
+        **changes,
+    }
+
+
+def work_of(minute, pool, **changes):
+    return {
+        "operator": "match",
+        "pool": pool,
+        "minute": minute,
+        "replicas": 1.0,
+        "records": 600.0,
+        "seconds": 24.0,
+        "squares": 1.2,
+        "utilisation": 0.4,
+        "source": "helper",
+        "sink_records": 100.0,
+        "sink_seconds": 5.0,
+        **changes,
+    }
+
+
+def a_store(tmp_path, arrivals, work):
+    store = Store(tmp_path)
+    for table, rows in ((ARRIVALS, arrivals), (WORK, work)):
+        file = store.path(table, DAY)
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(table)), file)
+    return store
+
+
+def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
+    minutes = range(0, 300, 60)
+    store = a_store(
+        tmp_path,
+        [arrivals_of(minute) for minute in minutes],
+        [work_of(minute, "small", replicas=2.0) for minute in minutes]
+        + [work_of(minute, "large", seconds=12.0) for minute in minutes],
+    )
+
+    samples = read_fitting_samples(store, [DAY], ["small/500m", "large/1"])
+
+    [interval] = samples.intervals
+    operator = interval.operators["match"]
+    means = {each.node_type: each.mean for each in operator.services}
+    assert (interval.time, interval.seconds, interval.disturbed) == (300.0, 300, False)
+    assert operator.deployment == {"small/500m": 2, "large/1": 1}
+    assert (operator.arrived, operator.taken, operator.given) == (25.0, 20.0, 10.0)
+    assert means == pytest.approx({"small/500m": 0.040, "large/1": 0.020})
+    assert operator.services[0].variance == pytest.approx(1.2 / 600 - 0.040**2)
+    assert interval.response_time == pytest.approx(0.05)
+
+
+def test_a_restart_disturbs_its_interval_and_the_next_and_is_a_change(tmp_path):
+    store = a_store(
+        tmp_path,
+        [arrivals_of(0, faults=["restart"]), arrivals_of(300), arrivals_of(600)],
+        [work_of(minute, "small") for minute in (0, 300, 600)],
+    )
+
+    samples = read_fitting_samples(store, [DAY], ["small/1"])
+
+    assert [each.disturbed for each in samples.intervals] == [True, True, False]
+    assert [each.time for each in samples.changes] == [60.0]
+
+
+def test_what_is_unknown_stays_unknown(tmp_path):
+    store = a_store(
+        tmp_path,
+        [arrivals_of(0, arrived=None)],
+        [work_of(0, "small", squares=None, sink_records=None, sink_seconds=None)],
+    )
+
+    [interval] = read_fitting_samples(store, [DAY], ["small/1"]).intervals
+
+    assert math.isnan(interval.operators["match"].arrived)
+    assert math.isnan(interval.operators["match"].services[0].variance)
+    assert math.isnan(interval.response_time)
+
+
+@pytest.mark.parametrize("types", [["large/1"], ["small/250m", "small/500m"]])
+def test_a_pool_must_have_one_size(tmp_path, types):
+    store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
+
+    with pytest.raises(InputError, match="Expected one size of pool 'small'"):
+        read_fitting_samples(store, [DAY], types)
