@@ -39,7 +39,8 @@ NAVIGATION = {
     "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics"],
     "Run": ["runbooks", "security"],
     "Judge": ["reproduction", "figures"],
-    "Change": ["architecture", "/CONTRIBUTING", "decisions/*", "/CHANGELOG"],
+    "Change": ["architecture", "/CONTRIBUTING", "/CHANGELOG"],
+    "Decisions": ["decisions/*"],
 }
 """Every page, in the order of the site's contents. A page that is missing here fails the build."""
 
