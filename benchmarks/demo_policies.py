@@ -8,7 +8,6 @@ record's schedule are equal). The policies that step by one replica have the sam
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
-from weir_operator.faces.run_record import Run, read_run
+from benchmarks.weir_local import run_weir_local
+from weir_operator.faces.run_record import Run
 
 ABOUT = "queueing, threshold, ds2 and a static deployment for the peak on the demo's trace"
 DURATION = "25 min"
@@ -90,18 +90,13 @@ def run_night(
     out = folder / "out"
     for stale in out.glob("*"):
         stale.unlink()
-    lines = folder / "run.jsonl"
-    with lines.open("w") as file:
-        subprocess.run(
-            [
-                Path(sys.executable).with_name("weir"), "local", str(path), "--json", "--fresh",
-                "--duration", f"{seconds:g}s", "--state", str(root / "state"),
-                "--job-args", f"--out {out}", "--ledger", str(out),
-                "--report", str(folder / "report.html"),
-            ],
-            stdout=file, check=True, cwd=REPOSITORY,
-        )  # fmt: skip
-    return read_run(lines.read_text().splitlines())
+    return run_weir_local(
+        path,
+        seconds=seconds,
+        state=root / "state",
+        ledger=out,
+        options=("--fresh", "--job-args", f"--out {out}"),
+    )
 
 
 def _figures(name: str, done: Run) -> list[Figure]:

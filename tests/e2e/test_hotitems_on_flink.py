@@ -81,7 +81,7 @@ def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_loc
     told = run_locally(manifest)
 
     assert told.summary is not None
-    assert told.summary.restarts >= 1
+    assert 1 <= told.summary.restarts <= 4
     start = json.loads((tmp_path / "out/source.json").read_text())["start"]
     windows = sorted(
         line

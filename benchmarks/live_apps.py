@@ -1,0 +1,203 @@
+"""The two jobs and the two traces that `live` compares policies on, and the arms of it.
+
+Service times are CPU: what takes a core of speed 1 30 ms takes `live_quotas.CORE` of that of the
+machine's own, and the quotas make it slow again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.live_quotas import CORE
+from weir_operator.flink.jars import JARS, REPOSITORY
+from weir_simulator.trace_files import read_trace
+from weir_simulator.trace_synthesis import TraceKind, synthesise
+from weir_simulator.traces import Trace, compress, cut
+
+SHARED = REPOSITORY.parent / "shared" / "traces"
+INTERVAL = 5
+"""Seconds between two decisions, and that a line of a trace lasts."""
+LINES = 34
+"""Of a trace: 16 hours in three minutes, at whose end Weir would begin to tune by itself."""
+LEARNED_LINES = 90
+"""The 42 hours before them, from which Weir learns, and tunes."""
+MINUTES = 28
+"""Real ones that a line stands for."""
+FASTER = MINUTES * 60 / INTERVAL
+"""How many times faster than in the traces time passes: 336."""
+BEGIN: Mapping[str, int] = {"taxi": 14_100, "tweets": 60_480}
+"""Line of each published trace from which on arms are compared: an evening; a day of bursts."""
+BUSY = 0.7
+"""Share of a replica that static peak uses at most, as an autoscaler's usual target."""
+LARGE = "large/1"
+LARGE_SPEED = 1.6
+
+
+class Arm(StrEnum):
+    """What decides about a job."""
+
+    HAND = "hand-set weights"
+    TUNED = "tuned weights"
+    AUTOSCALER = "flink-autoscaler"
+    STATIC = "static peak"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class App:
+    """A job, and how it is run for the comparison."""
+
+    name: str
+    entry_class: str
+    work: Mapping[str, float]
+    """Seconds of a core of speed 1 per record of the source, by scaled operator."""
+    arguments: tuple[str, ...]
+    most: int
+    """Records/s at the peak of a trace."""
+    bound: str
+    memory: str
+    managed: Mapping[str, str]
+    """Managed memory by operator."""
+    config: Mapping[str, str]
+    ledger: bool
+    """Whether the job keeps one, by which lost and doubled records are counted."""
+
+
+APPS: Mapping[str, App] = {
+    "trips": App(
+        name="trips",
+        entry_class="example.Trips",
+        work={"match": 0.030, "aggregate": 0.020},
+        arguments=(
+            *("--service.match-ms", f"{30 * CORE:g}"),
+            *("--service.aggregate-ms", f"{20 * CORE:g}"),
+        ),
+        most=70,
+        bound="500ms",
+        memory="512Mi",
+        managed={},
+        config={},
+        ledger=True,
+    ),
+    "hotitems": App(
+        name="hotitems",
+        entry_class="example.HotItems",
+        work={"bid": 0.030, "count": 0.020},
+        # A bid is counted in five windows.
+        arguments=(
+            *("--service.bid-ms", f"{30 * CORE:g}"),
+            *("--service.count-ms", f"{20 * CORE / 5:g}"),
+        ),
+        most=70,
+        bound="1s",
+        memory="768Mi",
+        managed={"count": "128Mi", "sink": "128Mi"},
+        config={"state.backend.type": "rocksdb"},
+        ledger=False,
+    ),
+}
+
+
+def make_trace(kind: str) -> tuple[Trace, Trace]:
+    """Return the rates that are learned from and those that are compared on.
+
+    Args:
+        kind: `taxi` or `tweets`; made up in its shape where the traces are not beside the project.
+
+    Returns:
+        Shapes `(LEARNED_LINES,)` and `(LINES,)`, one after the other in time, scaled together so
+        that the peak of the second is 1.
+    """
+    begin, lines = BEGIN[kind], LEARNED_LINES + LINES
+    file = SHARED / f"{kind}.txt"
+    if file.exists():
+        whole = read_trace(file)
+    else:
+        rng = np.random.default_rng(5)
+        whole = synthesise(TraceKind(kind), slots=begin + LINES * MINUTES, rng=rng)
+    minutes = cut(whole, start=begin - LEARNED_LINES * MINUTES, slots=lines * MINUTES)
+    rates = compress(minutes, slots=MINUTES)
+    rates = rates / rates[LEARNED_LINES:].max()
+    return rates[:LEARNED_LINES], rates[LEARNED_LINES:]
+
+
+def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[str, Any]:
+    """Return the StreamApp of a run.
+
+    Args:
+        app: Which job.
+        arm: What decides.
+        trace: File of the rates, scaled to the peak 1.
+        out: Folder of the job's own files.
+        seed: Of arrivals and service times.
+    """
+    scaled = [
+        {"name": name, "maxReplicas": 6, "initial": {LARGE: replicas_at_peak(app, name)}}
+        for name in app.work
+    ]
+    ends = [
+        {"name": name, "maxReplicas": 1, "fixed": {"small/500m": 1}} for name in ("source", "sink")
+    ]
+    operators: list[dict[str, Any]] = [ends[0], *scaled, ends[1]]
+    for operator in operators:
+        if operator["name"] in app.managed:
+            operator["managedMemory"] = app.managed[operator["name"]]
+    manifest = yaml.safe_load((REPOSITORY / "examples/trips/streamapp.yaml").read_text())
+    spec = manifest["spec"]
+    spec["flink"] = {
+        "job": {
+            "jar": str(JARS / f"{app.name}.jar"),
+            "entryClass": app.entry_class,
+            "args": [
+                *("--trace", str(trace), "--scale", str(app.most), "--slot-seconds", str(INTERVAL)),
+                *("--seed", str(seed), "--out", str(out), "--work", "limited"),
+                *app.arguments,
+            ],
+        },
+        "maxParallelism": spec["flink"]["maxParallelism"],
+        "config": dict(app.config),
+    }
+    spec["objective"]["responseTime"] = {"bound": app.bound, "statistic": "mean"}
+    for pool in spec["nodePools"]:
+        pool["memory"] = app.memory
+    spec["operators"] = operators
+    # Arms are not compared on how soon a busy machine starts a JVM.
+    spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
+    spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": _policy(arm)}
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "metadata": {"name": app.name},
+        "spec": spec,
+    }
+
+
+def replicas_at_peak(app: App, operator: str) -> int:
+    """Return the least replicas that are at most `BUSY` when most records come."""
+    return math.ceil(app.most * app.work[operator] / LARGE_SPEED / BUSY)
+
+
+def _policy(arm: Arm) -> dict[str, Any]:
+    if arm is Arm.STATIC:
+        return {"name": "hold"}
+    if arm is not Arm.AUTOSCALER:
+        return {"name": "planner"}
+    # Its defaults, as many times shorter as the traces are; nothing is shorter than a decision.
+    seconds = {
+        "metrics_window": 900,
+        "stabilisation": 300,
+        "scale_down_interval": 3600,
+        "catch_up": 1800,
+        "restart_time": 300,
+        "lag_threshold": 300,
+    }
+    settings = {name: value / FASTER for name, value in seconds.items()}
+    settings["metrics_window"] = max(settings["metrics_window"], INTERVAL)
+    return {"name": "flink-autoscaler", "settings": settings}

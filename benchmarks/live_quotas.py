@@ -1,0 +1,188 @@
+"""Limits the CPU of a local run's replicas by cgroup quotas, as a container's limit would.
+
+The quota of a replica is its node type's speed times `CORE`, and holds for the thread that runs its
+operator. The rest of the JVM (heartbeats, metrics, compiling) is left alone: it would not shrink
+with the core that is scaled down here so that a job of many cores fits on a small machine.
+
+Weir's local runtime knows nothing of this. It tells a replica's speed by a file, anew after every
+resize, which is where the quota is read from. The job must do the same work at every speed
+(`--work limited`), or the speed would count twice.
+
+Uses the CPU controller of cgroups version 1, which limits single threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from weir_operator.runtime.folders import AppFolder, TaskManagerFolder
+
+CONTROLLER = Path("/sys/fs/cgroup/cpu")
+CORE = 0.2
+"""CPU seconds per second that stand for one core of speed 1."""
+PERIOD = 20_000
+"""Microseconds in which a quota is used up. Short, so that a record is rarely stopped for long; the
+kernel takes quotas of at least 1000."""
+LEAST = 1_000
+LOOK = 0.1
+"""Seconds between two looks at the threads; a new one is not limited for so long."""
+LOOKS = 20
+"""How often a new thread is looked at: it is started before it is named."""
+
+
+class QuotaError(RuntimeError):
+    """Quotas cannot be had on this machine."""
+
+
+def quota_of(speed: float) -> int:
+    """Return the CPU microseconds per period of a replica of this speed.
+
+    Raises:
+        QuotaError: The kernel does not take so small a quota.
+    """
+    quota = round(speed * CORE * PERIOD)
+    if quota < LEAST:
+        raise QuotaError(
+            f"Expected a speed of at least {LEAST / CORE / PERIOD:g}, got {speed:g}; take a larger "
+            "size"
+        )
+    return quota
+
+
+class Quotas:
+    """Keeps the quotas of one StreamApp's replicas while it is entered."""
+
+    def __init__(self, app: AppFolder, *, operators: Collection[str]) -> None:
+        """Take over which folder to watch and whose threads to limit."""
+        self._app = app
+        self._operators = frozenset(operators)
+        self._group = _own_group() / f"weir-live-{time.time_ns()}"
+        self._replicas: dict[str, _Replica] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="quotas")
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to watch.
+
+        Raises:
+            QuotaError: Quotas cannot be had here.
+        """
+        try:
+            self._group.mkdir()
+        except OSError as error:
+            raise QuotaError(
+                f"Expected to make groups in {self._group.parent}, got {error.strerror}: the "
+                "benchmark needs root and the CPU controller of cgroups version 1"
+            ) from error
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop watching; the processes should have ended."""
+        self._over.set()
+        self._thread.join()
+        for replica in self._replicas.values():
+            replica.leave()
+        self._group.rmdir()
+        if self._failure is not None:
+            raise self._failure
+
+    def _keep(self) -> None:
+        while not self._over.wait(LOOK):
+            try:
+                self._look()
+            except Exception as error:  # raised in the thread that waits for the run
+                self._failure = error
+                return
+
+    def _look(self) -> None:
+        if not (self._app.path / "tm").is_dir():
+            return
+        for folder in self._app.task_managers():
+            known = self._replicas.get(folder.id)
+            if known is None:
+                record, identity = folder.replica(), folder.alive()
+                if record is None or identity is None or record.operator not in self._operators:
+                    continue
+                known = _Replica(folder, identity.pid, record.operator, self._group / folder.id)
+                self._replicas[folder.id] = known
+            known.look()
+
+
+class _Replica:
+    """One TaskManager, its group, and which of its threads are in it."""
+
+    def __init__(self, folder: TaskManagerFolder, pid: int, operator: str, group: Path) -> None:
+        self._folder, self._pid, self._group = folder, pid, group
+        # Flink names a thread `match (1/3)#0`; the kernel keeps the first 15 letters.
+        self._name = f"{operator} ("[:15]
+        self._looks: dict[str, int] = {}
+        self._quota = 0
+        group.mkdir()
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD))
+
+    def look(self) -> None:
+        """Put new threads of the operator in the group, and obey a new speed."""
+        try:
+            quota = quota_of(float(self._folder.speed.read_text()))
+            threads = {path.name for path in Path(f"/proc/{self._pid}/task").iterdir()}
+        except FileNotFoundError:
+            return  # it has ended
+        if quota != self._quota:
+            (self._group / "cpu.cfs_quota_us").write_text(str(quota))
+            self._quota = quota
+        self._looks = {each: looks for each, looks in self._looks.items() if each in threads}
+        for thread in threads:
+            looks = self._looks.get(thread, 0)
+            if looks < LOOKS:
+                self._looks[thread] = LOOKS if self._take(thread) else looks + 1
+
+    def leave(self) -> None:
+        """Remove the group; threads that are left fall back to its parent's parent."""
+        for thread in (self._group / "tasks").read_text().split():
+            _move(thread, self._group.parent.parent)
+        self._group.rmdir()
+
+    def _take(self, thread: str) -> bool:
+        """Put a thread in the group if it is the operator's; return whether it is."""
+        try:
+            name = Path(f"/proc/{self._pid}/task/{thread}/comm").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return name.startswith(self._name) and _move(thread, self._group)
+
+
+def _move(thread: str, group: Path) -> bool:
+    """Move a thread to a group; return whether it was still there."""
+    try:
+        (group / "tasks").write_text(thread)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _own_group() -> Path:
+    """Return the group of this process, in which groups for the replicas are made.
+
+    Raises:
+        QuotaError: It is in none.
+    """
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            return CONTROLLER / path.lstrip("/")
+    raise QuotaError(
+        "Expected the CPU controller of cgroups version 1, got none; run on a kernel with "
+        "`systemd.unified_cgroup_hierarchy=0`, or in a machine that has it"
+    )

@@ -1,0 +1,38 @@
+"""`weir local` as a user runs it, for the benchmarks that compare policies on real Flink."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from weir_operator.faces.run_record import Run, read_run
+from weir_operator.flink.jars import REPOSITORY
+
+
+def run_weir_local(
+    manifest: Path, *, seconds: float, state: Path, ledger: Path | None, options: tuple[str, ...]
+) -> Run:
+    """Run a StreamApp for a time; its record and its report go beside the manifest.
+
+    Args:
+        manifest: The StreamApp.
+        seconds: How long the loops run.
+        state: Folder of all StreamApps' state.
+        ledger: Folder of the job's ledger; `None` where it keeps none.
+        options: More of the command's options.
+
+    Raises:
+        CalledProcessError: It ended with an error, which it has told.
+    """
+    lines = manifest.with_name("run.jsonl")
+    command = [
+        *(sys.executable, "-m", "weir_cli.main", "local", str(manifest), "--json"),
+        *("--duration", f"{seconds:g}s", "--state", str(state)),
+        *("--report", str(manifest.with_name("report.html"))),
+        *(() if ledger is None else ("--ledger", str(ledger))),
+        *options,
+    ]
+    with lines.open("w") as file:
+        subprocess.run(command, stdout=file, check=True, cwd=REPOSITORY)
+    return read_run(lines.read_text().splitlines())
