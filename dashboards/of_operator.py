@@ -70,10 +70,10 @@ def _now() -> tuple[Panel, ...]:
             steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
         ),
         number(
-            "Candidates",
-            "Deployments that the last decision weighed and tells of.",
-            Query(_one("weir_decision_candidates")),
-            unit=COUNT,
+            "Latency budget",
+            "Mean response time that the Application Manager grants the operator.",
+            Query(budget),
+            unit=SECONDS,
         ),
         number(
             "Urgency",

@@ -37,7 +37,7 @@ NAVIGATION = {
     "Begin": ["/README", "concepts", "first-steps", "install"],
     "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments"],
     "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics"],
-    "Run": ["runbooks", "security"],
+    "Run": ["dashboards", "runbooks", "security"],
     "Judge": ["reproduction", "figures"],
     "Change": ["architecture", "/CONTRIBUTING", "/CHANGELOG"],
     "Decisions": ["decisions/*"],

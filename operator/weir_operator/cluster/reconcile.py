@@ -72,9 +72,9 @@ class Reconciler:
 
     @property
     def ages(self) -> Mapping[Key, float]:
-        """Seconds since the last pass, by StreamApp."""
+        """Seconds since the last pass, by StreamApp; may be asked for in another thread."""
         now = self._clock.now()
-        return {key: now - time for key, time in self._passes.items()}
+        return {key: now - time for key, time in [*self._passes.items()]}
 
     @property
     def apps(self) -> Mapping[Key, SteeredApp]:

@@ -23,7 +23,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from weir_operator.cluster.objects import Key
-from weir_operator.cluster.operator_gauges import OperatorGauges
+from weir_operator.cluster.operator_series import OperatorSeries
 from weir_operator.controller.recording import gap_of
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
@@ -113,13 +113,14 @@ class Telemetry:
         self.watch_age = gauge(
             "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
         )
-        self.operators = OperatorGauges(self.registry)
+        self.operators = OperatorSeries()
+        self.registry.register(self.operators)
         ProcessCollector(namespace="weir", registry=self.registry)
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
         self._of_apps = [
             each
-            for each in (*vars(self).values(), *self.operators.all)
+            for each in vars(self).values()
             if isinstance(each, (Counter, Gauge, Histogram)) and each._labelnames[:2] == APP
         ]
         self._shown: dict[Key, set[tuple[str, str]]] = {}
@@ -195,6 +196,7 @@ class Telemetry:
     def forget(self, key: Key) -> None:
         """Take away the series of a StreamApp that is gone."""
         self._shown.pop(key, None)
+        self.operators.forget(key)
         for each in self._of_apps:
             each.remove_by_labels({"namespace": key.namespace, "app": key.name})
 

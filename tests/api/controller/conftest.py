@@ -14,7 +14,8 @@ from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.process import Controller, compile_default_policy
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics.seam import Window
+from weir_operator.flink.topology import Topology
+from weir_operator.metrics.seam import MetricsSource, Window
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
 from weir_operator.streamapp.testing import a_manifest
 
@@ -37,7 +38,7 @@ class JobsWithoutPlan(JobsOf):
     async def close(self):
         """Nothing is held."""
 
-    async def topology(self, job_id):
+    async def topology(self, job_id) -> Topology:
         raise TemporaryError("No task has a TaskManager yet")
 
 
@@ -76,7 +77,7 @@ class MiniatureWorlds:
     def jobs(self, runtime):
         return JobsWithoutPlan(runtime)
 
-    def source(self, app, runtime):
+    def source(self, app, runtime) -> MetricsSource:
         return NoSamples()
 
     def prometheus(self):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from weir_operator.controller.records import DecisionRecord
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.streamapp.status import Condition, StreamAppStatus
 from weir_policies.model.node_types import Deployment
+from weir_policies.operator_manager.staying import stay
 from weir_policies.promise import Candidate, Decision, Expectation
 from weir_policies.testing import an_observation
 
@@ -132,8 +135,18 @@ def test_a_decision_shows_what_it_expects_and_how_it_stands_beside_its_rivals(te
     of_match = ("trips", "streams", "match")
     assert samples(telemetry, "weir_predicted_response_time_seconds") == {of_match: 0.02}
     assert samples(telemetry, "weir_predicted_utilisation_ratio") == {of_match: 0.4}
-    assert samples(telemetry, "weir_decision_candidates") == {of_match: 2.0}
     assert samples(telemetry, "weir_decision_urgency_ratio") == {of_match: 0.8}
+
+
+def test_what_a_policy_does_not_predict_is_no_series(telemetry):
+    seen = an_observation()
+    silent = Expectation(response_time=math.nan, utilisation=math.nan, cost_per_hour=math.nan)
+    decision = replace(stay(seen, "nothing is known"), expectation=silent, candidates=())
+
+    telemetry.see_decision(KEY, a_record(seen, decision))
+
+    assert samples(telemetry, "weir_predicted_response_time_seconds") == {}
+    assert samples(telemetry, "weir_decision_score") == {}
 
 
 def a_record(observation, decision):
@@ -159,11 +172,13 @@ def test_the_series_of_an_app_that_is_gone_go_with_it(telemetry):
     for key in (KEY, Key("streams", "other")):
         telemetry.see_change(key, a_change(started=1.0, ended=5.0, gap=1.0))
         telemetry.see_status(key, StreamAppStatus(conditions=(READY,)))
+        telemetry.see_decision(key, a_record(an_observation(), stay(an_observation(), "calm")))
 
     telemetry.forget(KEY)
 
     assert samples(telemetry, "weir_condition") == {("other", "streams", "Ready"): 1.0}
     assert {app for app, *_ in samples(telemetry, "weir_rescales_total")} == {"other"}
+    assert samples(telemetry, "weir_decision_urgency_ratio") == {("other", "streams", "match"): 0.0}
 
 
 def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):

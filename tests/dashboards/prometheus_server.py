@@ -1,0 +1,83 @@
+"""A Prometheus server that scrapes pages on this machine, as the chart's PodMonitors have it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+PATIENCE = 60.0
+"""Seconds within which a server is ready; the limit only ends a test that fails."""
+
+
+class NoPrometheusError(Exception):
+    """This machine has no `prometheus`."""
+
+
+@contextmanager
+def running_prometheus(
+    folder: Path, targets: Sequence[str], *, every: float = 1.0
+) -> Iterator[str]:
+    """Run a server while the block runs; yield its address.
+
+    Args:
+        folder: Where it keeps everything.
+        targets: `host:port` of what it scrapes, at /metrics.
+        every: Seconds between two scrapes.
+
+    Raises:
+        NoPrometheusError: There is none on the PATH.
+        RuntimeError: It ended, or was not ready in time.
+    """
+    program = shutil.which("prometheus")
+    if program is None:
+        raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
+    job = {
+        "job_name": "weir",
+        "scrape_interval": f"{every * 1000:.0f}ms",
+        "scrape_timeout": f"{every * 1000:.0f}ms",
+        "honor_labels": True,
+        "static_configs": [{"targets": [*targets]}],
+    }
+    config = folder / "prometheus.yml"
+    config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    address = f"127.0.0.1:{_free_port()}"
+    command = (
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address={address}",
+    )
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _wait_until_ready(f"http://{address}/-/ready", process)
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5.0):
+                return
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"expected a Prometheus server at {url}: {error}") from error
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
