@@ -78,6 +78,11 @@ class TuningOrder(Section):
     """Seconds after which the best so far is the result; `None` is no limit."""
     judging_seeds: int = Field(default=3, ge=1, le=1000, examples=[3])
     """Seeds, none of them seen by the search, on which the best is compared with the incumbent."""
+    judging_slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[525_533])
+    """Slots of that comparison, from the trace's first one used; `None` is those of a full
+    evaluation. More of them show seasons that the search did not see."""
+    shortlist: int = Field(default=3, ge=1, le=1000, examples=[3])
+    """Points of the search that are compared: its best may have been the luckiest."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1, examples=[0.95])
     """How sure `better` must be."""
     incumbent: Point | None = None

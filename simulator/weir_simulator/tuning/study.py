@@ -20,7 +20,15 @@ from weir_simulator.tuning.order import (
 )
 from weir_simulator.whole_files import write_whole
 
-FREE = {"evaluations", "workers", "deadline", "judging_seeds", "confidence"}
+FREE = {
+    "evaluations",
+    "workers",
+    "deadline",
+    "judging_seeds",
+    "judging_slots",
+    "shortlist",
+    "confidence",
+}
 """Fields of an order that may differ when a study is resumed: no evaluation depends on them."""
 
 

@@ -34,8 +34,6 @@ from weir_simulator.tuning.order import (
 from weir_simulator.tuning.study import Study
 from weir_simulator.tuning.workers import Workers, count_workers
 
-SHORTLIST = 3
-"""Points of a search that are judged: its best may have been the luckiest."""
 EQUAL_WEIGHTS = (1 / 3, 1 / 3, 1 / 3)
 
 Ended = Literal["finished", "stopped", "deadline"]
@@ -76,17 +74,18 @@ def tune(
     began = time.monotonic()
     trace = arrival_rates(order.experiment.trace)
     slots = trace.size if order.slots is None else order.slots
-    if slots > trace.size:
+    judging_slots = slots if order.judging_slots is None else order.judging_slots
+    if max(slots, judging_slots) > trace.size:
         raise TuningError(
             f"Expected at most {trace.size} slots per evaluation, as many as the trace has, "
-            f"got {slots}; give fewer slots or a longer trace"
+            f"got {max(slots, judging_slots)}; give fewer slots or a longer trace"
         )
     with (
         # The search's matrices are small, and the simulations have the other processors.
         threadpool_limits(limits=1),
         Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool,
     ):
-        tuning = _Tuning(order, slots, pool, began, should_stop)
+        tuning = _Tuning(order, slots, judging_slots, pool, began, should_stop)
         tuning.search(on_evaluation, None if study is None else Study(study, order))
         result = tuning.judge()
     if study is not None:
@@ -111,11 +110,13 @@ class _Tuning:
         self,
         order: TuningOrder,
         slots: int,
+        judging_slots: int,
         workers: Workers,
         began: float,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._order, self._slots, self._workers, self._began = order, slots, workers, began
+        self._order, self._workers, self._began = order, workers, began
+        self._slots, self._judging_slots = slots, judging_slots
         self._asked_to_stop = should_stop
         self._limits = Limits(
             violations=order.constraints.max_violations,
@@ -168,10 +169,10 @@ class _Tuning:
                 "Expected at least one evaluation in full, got none before the end; "
                 "give a later deadline, fewer slots or a resumable study"
             )
-        points = [each.point for each in full[:SHORTLIST]]
+        points = [each.point for each in full[: order.shortlist]]
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
         runs = [
-            Run(point=point, slots=self._slots, seed=seed)
+            Run(point=point, slots=self._judging_slots, seed=seed)
             for point in (self._incumbent, *points)
             for seed in seeds
         ]
@@ -263,9 +264,10 @@ class _Tuning:
         if self._asked_to_stop():
             self._ended = "stopped"
         elif self._order.deadline is not None:
-            # The judging takes about as long as so many batches.
-            runs = (1 + SHORTLIST) * self._order.judging_seeds
-            reserve = self._evaluation_seconds * -(-runs // self._order.batch)
+            # The judging takes about as long as so many batches, of so much longer simulations.
+            runs = (1 + self._order.shortlist) * self._order.judging_seeds
+            longer = self._judging_slots / self._slots
+            reserve = self._evaluation_seconds * -(-runs // self._order.batch) * longer
             if time.monotonic() - self._began + reserve > self._order.deadline:
                 self._ended = "deadline"
         return self._ended != "finished"

@@ -131,7 +131,7 @@ def test_a_later_phase_begins_with_the_best_of_the_former():
 def test_the_joint_search_finds_it_with_botorch_as_well():
     pytest.importorskip("botorch")
 
-    told = search_for(a_search("joint", evaluations=5, surrogate="botorch"), 5)
+    told = search_for(a_search("joint", evaluations=8, surrogate="botorch"), 8)
 
     assert best_of(told).keeps(LIMITS)
     assert best_of(told).money < 3.0

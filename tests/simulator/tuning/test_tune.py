@@ -10,9 +10,12 @@ import time
 
 import pytest
 
+from weir_policies.application_manager.search.promise import Limits, rank
+from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Operator
 from weir_simulator.testing import an_experiment
+from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
@@ -58,6 +61,28 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
     assert result.prediction.money.mean < result.incumbent_prediction.money.mean
     assert result.feasible
     assert result.better == (result.certainty >= order.confidence)
+
+
+def test_the_best_few_can_be_judged_on_more_of_the_trace_than_the_search_saw():
+    order = an_order(slots=200, judging_slots=600, judging_seeds=1, shortlist=12)
+    trace = arrival_rates(order.experiment.trace)
+    limits = Limits(violations=0.5, reconfigurations=0.5)
+
+    result = tune(order)
+
+    whole = [
+        evaluate(order.experiment, trace, Run(point=each.point, slots=600, seed=order.seed + 1))
+        for each in result.evaluations
+    ]
+    best = min((each.outcome for each in whole), key=lambda outcome: rank(outcome, limits))
+    assert {each.slots for each in result.evaluations} == {200}
+    assert result.prediction.money.mean == pytest.approx(best.money)
+    assert result.prediction.violations.mean == pytest.approx(best.violations)
+
+
+def test_a_comparison_longer_than_the_trace_is_refused():
+    with pytest.raises(TuningError, match="at most 600 slots"):
+        tune(an_order(judging_slots=601))
 
 
 def test_equal_orders_give_equal_results_whatever_the_number_of_processes():

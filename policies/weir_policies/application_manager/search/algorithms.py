@@ -65,8 +65,8 @@ def build_search(
     )
 
 
-def _fit_numpy(inputs: Floats, outputs: Floats, short: Floats, start: Floats | None) -> Surrogate:
-    return fit_process(inputs, outputs, short, start=start)
+def _fit_numpy(inputs: Floats, outputs: Floats, start: Floats | None) -> Surrogate:
+    return fit_process(inputs, outputs, start=start)
 
 
 def _fit_botorch(rng: np.random.Generator) -> Fit:

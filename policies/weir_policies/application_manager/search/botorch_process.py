@@ -1,15 +1,12 @@
 """BoTorch's Gaussian process behind the promise of a surrogate: the reference for our own.
 
-`SingleTaskGP` with a Matern 5/2 kernel. Which outputs are of short simulations is one coordinate
-more, so that what they are off by may differ from point to point. Slower than our own, and needs
-the extra `tune`.
+`SingleTaskGP` with a Matern 5/2 kernel. Slower than our own, and needs the extra `tune`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -30,46 +27,37 @@ class BotorchProcess:
     model: BatchedMultiOutputGPyTorchModel
     parameters: Floats
     """Empty: each fit begins anew."""
-    deviation: float
-    """Of an output's noise."""
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of full outputs at points, `(m, d)`."""
-        full = torch.as_tensor(np.column_stack([points, np.zeros(len(points))]))
+        """Return mean and standard deviation of outputs at points, `(m, d)`."""
         with torch.no_grad():
-            posterior = self.model.posterior(full)
+            posterior = self.model.posterior(torch.as_tensor(points))
         means, variances = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
         return means.numpy(), variances.sqrt().numpy()
-
-    def noise(self, *, short: bool) -> float:
-        """Return the standard deviation of an output's noise, the same for short ones."""
-        return self.deviation
 
     def believe(self, point: Floats) -> BotorchProcess:
         """Return the model as if its prediction at a point, `(d,)`, had been observed."""
         mean, _ = self.predict(point[None])
         believed = self.model.condition_on_observations(
-            torch.as_tensor(np.append(point, 0.0)[None]), torch.as_tensor(mean[:, None])
+            torch.as_tensor(point[None]), torch.as_tensor(mean[:, None])
         )
-        return BotorchProcess(believed, self.parameters, self.deviation)
+        return BotorchProcess(believed, self.parameters)
 
 
-def seeded_fit(seed: int) -> Callable[[Floats, Floats, Floats, Floats | None], BotorchProcess]:
+def seeded_fit(seed: int) -> Callable[[Floats, Floats, Floats | None], BotorchProcess]:
     """Return `fit_botorch` with what BoTorch draws, when a fit fails at first, from a seed."""
 
-    def fit(
-        inputs: Floats, outputs: Floats, short: Floats, _start: Floats | None
-    ) -> BotorchProcess:
+    def fit(inputs: Floats, outputs: Floats, _start: Floats | None) -> BotorchProcess:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            return fit_botorch(inputs, outputs, short)
+            return fit_botorch(inputs, outputs)
 
     return fit
 
 
-def fit_botorch(inputs: Floats, outputs: Floats, short: Floats) -> BotorchProcess:
+def fit_botorch(inputs: Floats, outputs: Floats) -> BotorchProcess:
     """Return BoTorch's fit to the outputs, `(n,)`, at inputs, `(n, d)`."""
-    points = torch.as_tensor(np.column_stack([inputs, short]))
+    points = torch.as_tensor(inputs)
     model = SingleTaskGP(
         points,
         torch.as_tensor(outputs[:, None]),
@@ -80,6 +68,4 @@ def fit_botorch(inputs: Floats, outputs: Floats, short: Floats) -> BotorchProces
     )
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     model.eval()
-    noise = cast(torch.Tensor, model.likelihood.noise).detach()  # typed as a module's attribute
-    deviation = float(outputs.std(ddof=1)) * float(noise.sqrt())
-    return BotorchProcess(model, np.empty(0), deviation)
+    return BotorchProcess(model, np.empty(0))

@@ -2,11 +2,6 @@
 
 Matern 5/2 kernel with a length scale per coordinate, outputs standardised, an unknown constant
 mean, and hyper-parameters of greatest posterior density, found by L-BFGS with analytic gradients.
-Some outputs may come from short simulations. They say the same as full ones but for an offset that
-is the same everywhere and for noise of their own:
-
-    y_full(x)  = f(x) + e,    y_short(x) = f(x) + b + e',    f ~ GP,  b ~ N(0, OFFSET_VARIANCE)
-
 It is made for some hundred outputs: every fit inverts their covariance some dozen times. BoTorch's
 is the reference (`botorch_process` has the same promise, a test compares them). This one and
 `improvement` are what any algorithm needs that wants "a Gaussian process and expected improvement".
@@ -29,14 +24,12 @@ from weir_policies.model.arrays import Floats
 
 MEAN_VARIANCE = 1.0
 """Prior variance of the mean, in variances of the outputs."""
-OFFSET_VARIANCE = 4.0
-"""Prior variance of what short simulations are off by, in variances of the outputs."""
 LENGTH_DEVIATION = math.sqrt(3)
 """Standard deviation of the prior of a logarithm of a length scale."""
-NOISE_MEDIANS = (-4.0, -3.0)
-"""Logarithms of the medians of the noises' variances, full and short."""
+NOISE_MEDIAN = -4.0
+"""Logarithm of the median of the noise's variance."""
 NOISE_RANGE = (-14.0, 0.0)
-"""Least and greatest logarithm of a noise's variance: below, the covariance loses its inverse."""
+"""Least and greatest logarithm of the noise's variance: below, the covariance loses its inverse."""
 LENGTH_RANGE = (-4.0, 5.0)
 """The same of a length scale; the cube has edges of 1."""
 ITERATIONS = 30
@@ -52,10 +45,8 @@ class GaussianProcess:
     """Points of the cube, `(n, d)`."""
     outputs: Floats
     """What was observed there, `(n,)`."""
-    short: Floats
-    """1 where the output is of a short simulation, else 0, `(n,)`."""
     parameters: Floats
-    """Logarithms of the length scales and of the variances of both noises, `(d + 2,)`."""
+    """Logarithms of the length scales and of the noise's variance, `(d + 1,)`."""
     factor: Floats
     """Lower Cholesky factor of the covariance of the standardised outputs, `(n, n)`."""
     solved: Floats
@@ -65,7 +56,7 @@ class GaussianProcess:
     """Outputs are standardised by these."""
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of full outputs, without their noise.
+        """Return mean and standard deviation of outputs, without their noise.
 
         Args:
             points: Of the cube, `(m, d)`.
@@ -73,7 +64,7 @@ class GaussianProcess:
         Returns:
             Two arrays of shape `(m,)`, in the outputs' unit.
         """
-        lengths = np.exp(self.parameters[:-2])
+        lengths = np.exp(self.parameters[:-1])
         covariance = matern(_distances(points / lengths, self.inputs / lengths)) + MEAN_VARIANCE
         means = covariance @ self.solved
         whitened = solve_triangular(self.factor, covariance.T, lower=True)
@@ -81,65 +72,54 @@ class GaussianProcess:
         deviations = np.sqrt(np.maximum(variances, LEAST_VARIANCE))
         return self.centre + self.scale * means, self.scale * deviations
 
-    def noise(self, *, short: bool) -> float:
-        """Return the standard deviation of an output's noise, in the outputs' unit."""
-        return self.scale * math.exp(float(self.parameters[-1 if short else -2]) / 2)
-
     def believe(self, point: Floats) -> GaussianProcess:
         """Return the process as if its prediction at a point, `(d,)`, had been observed."""
         mean, _ = self.predict(point[None])
         return condition(
             np.vstack([self.inputs, point]),
             np.append(self.outputs, mean),
-            np.append(self.short, 0.0),
             self.parameters,
             centre=self.centre,
             scale=self.scale,
         )
 
 
-def fit_process(
-    inputs: Floats, outputs: Floats, short: Floats, *, start: Floats | None = None
-) -> GaussianProcess:
+def fit_process(inputs: Floats, outputs: Floats, *, start: Floats | None = None) -> GaussianProcess:
     """Return the process of greatest posterior density.
 
     Args:
         inputs: Points of the cube, `(n, d)`, n >= 1.
         outputs: What was observed there, `(n,)`.
-        short: 1 where the output is of a short simulation, else 0, `(n,)`.
-        start: Parameters to begin with, of a former fit, `(d + 2,)`; `None` is the priors' medians.
+        start: Parameters to begin with, of a former fit, `(d + 1,)`; `None` is the priors' medians.
     """
     centre, scale = float(outputs.mean()), float(outputs.std()) or 1.0
     standardised = (outputs - centre) / scale
-    medians = np.array([*_length_medians(inputs.shape[1]), *NOISE_MEDIANS])
+    medians = np.array([*_length_medians(inputs.shape[1]), NOISE_MEDIAN])
     found = minimize(
         _loss,
         medians if start is None else start,
-        args=(inputs, standardised, short, medians),
+        args=(inputs, standardised, medians),
         jac=True,
         method="L-BFGS-B",
-        bounds=[*[LENGTH_RANGE] * inputs.shape[1], NOISE_RANGE, NOISE_RANGE],
+        bounds=[*[LENGTH_RANGE] * inputs.shape[1], NOISE_RANGE],
         options={"maxiter": ITERATIONS},
     )
-    return condition(inputs, outputs, short, found.x, centre=centre, scale=scale)
+    return condition(inputs, outputs, found.x, centre=centre, scale=scale)
 
 
 def condition(
     inputs: Floats,
     outputs: Floats,
-    short: Floats,
     parameters: Floats,
     *,
     centre: float,
     scale: float,
 ) -> GaussianProcess:
     """Return the process with given parameters."""
-    covariance, *_ = _covariance(inputs, short, parameters)
+    covariance, *_ = _covariance(inputs, parameters)
     factor, _ = cho_factor(covariance, lower=True)
     solved = cho_solve((factor, True), (outputs - centre) / scale)
-    return GaussianProcess(
-        inputs, outputs, short, parameters, np.tril(factor), solved, centre, scale
-    )
+    return GaussianProcess(inputs, outputs, parameters, np.tril(factor), solved, centre, scale)
 
 
 def matern(distances: Floats) -> Floats:
@@ -148,25 +128,24 @@ def matern(distances: Floats) -> Floats:
     return (1 + reach + reach**2 / 3) * np.exp(-reach)
 
 
-def _covariance(inputs: Floats, short: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:
+def _covariance(inputs: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the covariance of the outputs, their squared differences and their distances.
 
     The differences are by coordinate, in length scales, `(d, n, n)`.
     """
-    scaled = inputs / np.exp(parameters[:-2])
+    scaled = inputs / np.exp(parameters[:-1])
     squares = (scaled.T[:, :, None] - scaled.T[:, None, :]) ** 2
     distances = np.sqrt(squares.sum(axis=0))
-    full_noise, short_noise = np.exp(parameters[-2:])
-    covariance = matern(distances) + MEAN_VARIANCE + OFFSET_VARIANCE * np.outer(short, short)
-    covariance[np.diag_indices_from(covariance)] += np.where(short > 0, short_noise, full_noise)
+    covariance = matern(distances) + MEAN_VARIANCE
+    covariance[np.diag_indices_from(covariance)] += np.exp(parameters[-1])
     return covariance, squares, distances
 
 
 def _loss(
-    parameters: Floats, inputs: Floats, outputs: Floats, short: Floats, medians: Floats
+    parameters: Floats, inputs: Floats, outputs: Floats, medians: Floats
 ) -> tuple[float, Floats]:
     """Return the negative logarithm of the posterior density, and its gradient (equation 5.9)."""
-    covariance, squares, distances = _covariance(inputs, short, parameters)
+    covariance, squares, distances = _covariance(inputs, parameters)
     factor, _ = cho_factor(covariance, lower=True)
     inverse = cho_solve((factor, True), np.eye(len(outputs)))
     solved = inverse @ outputs
@@ -176,12 +155,9 @@ def _loss(
     # The derivative of the correlation by a logarithm of a length scale.
     slope = inner * (5 / 3 * (1 + reach) * np.exp(-reach))
     gradient = np.empty_like(parameters)
-    gradient[:-2] = (squares * slope).sum(axis=(1, 2))
-    noises = np.exp(parameters[-2:])
-    diagonal = np.diag(inner)
-    gradient[-2] = noises[0] * diagonal[short == 0].sum()
-    gradient[-1] = noises[1] * diagonal[short > 0].sum()
-    deviations = np.array([*[LENGTH_DEVIATION] * (len(parameters) - 2), 1.0, 1.0])
+    gradient[:-1] = (squares * slope).sum(axis=(1, 2))
+    gradient[-1] = np.exp(parameters[-1]) * np.trace(inner)
+    deviations = np.array([*[LENGTH_DEVIATION] * (len(parameters) - 1), 1.0])
     away = (parameters - medians) / deviations
     return float(loss + (away**2).sum() / 2), gradient + away / deviations
 

@@ -1,40 +1,44 @@
-"""One constrained Bayesian optimisation over weights and budgets together, short runs first.
+"""One constrained Bayesian optimisation over weights and budgets together.
 
-1. What is in force is evaluated in full; the other starts, and a Latin hypercube, by short runs.
-2. Then the point of greatest constrained expected improvement, again and again (`landscape`); a
-   batch believes in its own predictions. A point is simulated for a short time where that tells
-   more about its money per slot than a full simulation would:
+1. What is in force is evaluated in full, and so are the other starts.
+2. The weights come first: they decide over most of the money and of the limits, and there are two
+   of them however many operators there are. Pairs all over their square are tried with the budgets
+   in force, by short simulations, and the best of them in full.
+3. Then the point of greatest constrained expected improvement (`landscape`) within a trust region
+   around the best trial (`trust_region`), again and again, by full simulations. A batch believes in
+   its own predictions.
 
-       v / (v + noise_short) / length  >  v / (v + noise_full)
-
-   v is the variance of the surrogate there: the left and right sides are the parts of it that the
-   simulation would take away, per slot. So the search begins short, and goes over to full ones
-   where it knows enough that the short ones' noise counts.
-3. The last part of the budget is for full simulations: only they count as solutions.
+The surrogates never see the short simulations. A policy that learns pays for it in the first slots,
+and what that costs differs from point to point: enough to tell good weights from bad ones, too much
+to tell the best from the second best.
 
 This is Weir's own; `alternating` is the paper's.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import qmc
 
 from weir_policies.application_manager.search.landscape import Fit, Landscape
-from weir_policies.application_manager.search.promise import Limits, Outcome, Trial
-from weir_policies.application_manager.search.space import Space
+from weir_policies.application_manager.search.promise import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
+from weir_policies.application_manager.search.trust_region import TrustRegion
 from weir_policies.model.arrays import Floats
 
 SHORT = 0.25
 """Length of a short simulation, as a part of a full one."""
-POINTS_PER_DIMENSION = 2
-"""Of the Latin hypercube."""
-MOST_SCATTERED = 0.3
-"""Part of the evaluations that the hypercube takes at most."""
-FULL_FROM = 0.4
-"""Part of the evaluations after which all simulations are full."""
+VIOLATIONS, RECONFIGURATIONS = (0.3, 0.5, 0.7, 0.9), (0.5, 0.75, 0.95)
+"""First weights, as coordinates of the cube, every pair of them. Where a reconfiguration is dearer
+than resources (above 0.5) lay the cheapest of 512 scattered points in all settings looked at."""
+MOST_SHORT = 0.2
+"""Part of the evaluations that they take at most; where that is not enough, some are left out."""
+PROMOTED = 3
+"""Of them, tried in full."""
+MOST_PROMOTED = 0.2
+"""Part of the evaluations that these take at most, but for the first."""
 
 
 class JointSearch:
@@ -59,44 +63,58 @@ class JointSearch:
         fit: Fit,
         rng: np.random.Generator,
     ) -> None:
-        self._rng, self._evaluations, self._used = rng, evaluations, 0.0
+        self._rng, self._limits = rng, limits
         self._landscape = Landscape(range(space.dimensions), starts[0], limits, fit)
-        scattered = min(
-            POINTS_PER_DIMENSION * space.dimensions, int(MOST_SCATTERED * evaluations / SHORT)
-        )
-        cube = qmc.LatinHypercube(space.dimensions, rng=rng).random(scattered)
-        self._first = [
-            Trial(coordinates=starts[0], origin="start"),
-            *(Trial(coordinates=each, fidelity=SHORT, origin="start") for each in starts[1:]),
-            *(Trial(coordinates=each, fidelity=SHORT, origin="scattered") for each in cube),
+        self._region = TrustRegion(space.dimensions, limits)
+        pairs = rng.permutation(list(itertools.product(VIOLATIONS, RECONFIGURATIONS)))
+        self._planned = [
+            *(Trial(coordinates=each, origin="start") for each in starts),
+            *(
+                Trial(
+                    coordinates=np.array([*pair, *starts[0][WEIGHT_COORDINATES:]]),
+                    fidelity=SHORT,
+                    origin="weights",
+                )
+                for pair in pairs[: int(MOST_SHORT * evaluations / SHORT)]
+            ),
         ]
+        self._untold = len(starts)
+        self._short: list[tuple[Trial, Outcome]] = []
+        self._promoted = min(PROMOTED, max(1, int(MOST_PROMOTED * evaluations)))
 
     def ask(self, count: int) -> list[Trial]:
-        """Return `count` trials."""
-        if self._first:
-            first, self._first = self._first[:count], self._first[count:]
-            return first
+        """Return up to `count` trials."""
+        if not self._planned and self._short:
+            self._promote()
+        if self._planned:
+            planned, self._planned = self._planned[:count], self._planned[count:]
+            return planned
         self._landscape.refresh()
         trials: list[Trial] = []
         for _ in range(count):
-            point = self._landscape.propose(self._rng)
-            trials.append(
-                Trial(coordinates=point, fidelity=self._choose_length(point), origin="improvement")
-            )
+            point = self._landscape.propose(self._rng, edge=self._region.edge)
+            trials.append(Trial(coordinates=point, origin="improvement"))
             self._landscape.believe(point)
         return trials
 
     def tell(self, trial: Trial, outcome: Outcome) -> None:
         """Learn what came of a trial."""
-        self._used += trial.fidelity
+        if trial.fidelity < 1:
+            self._short.append((trial, outcome))
+            return
+        best = self._landscape.best
+        if self._untold > 0:
+            self._untold -= 1
+        elif best is not None:
+            self._region.judge(outcome, best[1])
         self._landscape.add(trial, outcome)
 
-    def _choose_length(self, point: Floats) -> float:
-        if self._used >= FULL_FROM * self._evaluations:
-            return 1.0
-        deviation, surrogate = self._landscape.money(point)
-        known = {
-            short: deviation**2 / (deviation**2 + surrogate.noise(short=short) ** 2)
-            for short in (True, False)
-        }
-        return SHORT if known[True] / SHORT > known[False] else 1.0
+    def _promote(self) -> None:
+        """Plan the best of the short trials in full."""
+        ranked = sorted(self._short, key=lambda each: rank(each[1], self._limits))
+        self._short = []
+        self._planned = [
+            Trial(coordinates=trial.coordinates, origin="best weights")
+            for trial, _ in ranked[: self._promoted]
+        ]
+        self._untold = len(self._planned)

@@ -41,11 +41,7 @@ class Surrogate(Protocol):
         ...
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of full outputs at points, `(m, d)`."""
-        ...
-
-    def noise(self, *, short: bool) -> float:
-        """Return the standard deviation of an output's noise."""
+        """Return mean and standard deviation of outputs at points, `(m, d)`."""
         ...
 
     def believe(self, point: Floats) -> Self:
@@ -53,9 +49,9 @@ class Surrogate(Protocol):
         ...
 
 
-Fit = Callable[[Floats, Floats, Floats, Floats | None], Surrogate]
-"""Fits a surrogate to inputs `(n, d)`, outputs `(n,)`, which of them are short `(n,)`, beginning
-with the parameters of a former fit."""
+Fit = Callable[[Floats, Floats, Floats | None], Surrogate]
+"""Fits a surrogate to inputs `(n, d)` and outputs `(n,)`, beginning with the parameters of a former
+fit."""
 
 
 class Landscape:
@@ -76,30 +72,25 @@ class Landscape:
         self._stale = True
 
     def add(self, trial: Trial, outcome: Outcome) -> None:
-        """Take note of what came of a trial."""
+        """Take note of what came of a trial; of a full one, short ones are no solutions."""
         self._trials.append(trial)
         self._outcomes.append(outcome)
         self._stale = True
 
     @property
     def best(self) -> tuple[Trial, Outcome] | None:
-        """The best trial in full and its outcome; `None` where there is none."""
-        full = [
-            (trial, outcome)
-            for trial, outcome in zip(self._trials, self._outcomes, strict=True)
-            if trial.fidelity == 1
-        ]
-        return min(full, key=lambda each: rank(each[1], self._limits), default=None)
+        """The best trial and its outcome; `None` where there is none."""
+        known = zip(self._trials, self._outcomes, strict=True)
+        return min(known, key=lambda each: rank(each[1], self._limits), default=None)
 
     def refresh(self) -> None:
         """Fit the surrogates to what was told since the last time."""
         if not self._stale:
             return
         inputs = np.array([trial.coordinates[self._free] for trial in self._trials])
-        short = np.array([float(trial.fidelity < 1) for trial in self._trials])
         former: list[Floats | None] = [each.parameters for each in self._surrogates]
         self._surrogates = [
-            self._fit(inputs, outputs, short, start)
+            self._fit(inputs, outputs, start)
             for outputs, start in zip(self._outputs(), former or [None] * 3, strict=True)
         ]
         self._stale = False
@@ -108,22 +99,31 @@ class Landscape:
         """Go on as if a point's predictions had been observed, until the next outcome is told."""
         self._surrogates = [each.believe(point[self._free]) for each in self._surrogates]
 
-    def money(self, point: Floats) -> tuple[float, Surrogate]:
-        """Return the deviation of a point's money (its logarithm), and the surrogate of it."""
-        _, deviation = self._surrogates[0].predict(point[self._free][None])
-        return float(deviation[0]), self._surrogates[0]
+    def propose(self, rng: np.random.Generator, *, edge: float | None = None) -> Floats:
+        """Return the point that is worth most, `(d,)`, found by weighing many.
 
-    def propose(self, rng: np.random.Generator) -> Floats:
-        """Return the point that is worth most, `(d,)`, found by weighing many."""
-        scattered = rng.random((SCATTERED, len(self._free)))
+        Args:
+            rng: The only source of randomness.
+            edge: Look no further than half of this from the best trial, coordinate by coordinate;
+                `None` is to look everywhere.
+        """
         order = sorted(
             range(len(self._trials)), key=lambda n: rank(self._outcomes[n], self._limits)
         )
-        centres = np.array([self._trials[n].coordinates[self._free] for n in order[:CENTRES]])
-        points = np.vstack([scattered, self._around(centres, DISTANCES, rng)])
-        worth = self._weigh(points)
-        best = points[np.argsort(-worth, kind="stable")[:CENTRES]]
-        last = np.vstack([best, self._around(best, LAST_DISTANCES, rng)])
+        known = np.array([self._trials[n].coordinates[self._free] for n in order[:CENTRES]])
+        if edge is None:
+            reach, last_reach, low, high = DISTANCES, LAST_DISTANCES, np.zeros(()), np.ones(())
+            points = np.vstack(
+                [rng.random((SCATTERED, len(self._free))), self._around(known, reach, rng)]
+            )
+        else:
+            centre = known[:1]
+            reach, last_reach = (edge / 4, edge / 16), (edge / 16, edge / 64)
+            low, high = (np.clip(centre + side * edge / 2, 0.0, 1.0) for side in (-1, 1))
+            points = np.vstack([_scatter(centre, low, high, rng), self._around(centre, reach, rng)])
+        points = np.clip(points, low, high)
+        best = points[np.argsort(-self._weigh(points), kind="stable")[:CENTRES]]
+        last = np.clip(np.vstack([best, self._around(best, last_reach, rng)]), low, high)
         proposed = self._base.copy()
         proposed[self._free] = last[int(np.argmax(self._weigh(last)))]
         return proposed
@@ -158,6 +158,14 @@ class Landscape:
             for distance in distances
         ]
         return np.clip(np.vstack(near), 0.0, 1.0)
+
+
+def _scatter(centre: Floats, low: Floats, high: Floats, rng: np.random.Generator) -> Floats:
+    """Return points of a box, `(m, free)`; about half of their coordinates are its centre's."""
+    shape = (SCATTERED, centre.shape[1])
+    moved = rng.random(shape) < 0.5
+    moved[np.arange(SCATTERED), rng.integers(shape[1], size=SCATTERED)] = True
+    return np.where(moved, rng.uniform(low, high, shape), centre)
 
 
 def _log_money(outcome: Outcome) -> float:

@@ -1,0 +1,62 @@
+"""A box around the best trial, in which a search looks for the next: it grows and shrinks.
+
+Where a few weights and budgets of many keep the limits, the surrogates of the whole cube are vague
+almost everywhere, and looking everywhere spends trials on what is merely unknown. The box doubles
+after some improvements in a row and halves after more failures in a row.
+
+Source: Eriksson, Poloczek: Scalable Constrained Bayesian Optimization, AISTATS 2021, section 3.
+Departures:
+1. Its edges are equal, not in proportion to length scales.
+2. What is proposed within it is the point of greatest constrained expected improvement, not the
+   best of a posterior's sample.
+3. At its least it stays so, instead of beginning anew elsewhere: a tuning has no time for that.
+"""
+
+from __future__ import annotations
+
+from weir_policies.application_manager.search.promise import Limits, Outcome, rank
+
+GREATEST_EDGE = 0.4
+"""Of a cube with edges of 1; where it begins."""
+LEAST_EDGE = 0.05
+"""Below, points differ by less than the policies can tell."""
+SUCCESSES = 2
+"""In a row, until it doubles."""
+LEAST_FAILURES = 4
+"""In a row, until it halves; one per dimension where that is more."""
+NOTICEABLE = 0.001
+"""Part of the money by which a point must be cheaper to be a success."""
+
+
+class TrustRegion:
+    """The box's edge, by what came of the trials in it.
+
+    Args:
+        dimensions: Of the cube.
+        limits: What a solution must keep.
+    """
+
+    def __init__(self, dimensions: int, limits: Limits) -> None:
+        self._patience, self._limits = max(LEAST_FAILURES, dimensions), limits
+        self._edge = GREATEST_EDGE
+        self._successes = self._failures = 0
+
+    @property
+    def edge(self) -> float:
+        """Length of its edges; they end where the cube does."""
+        return self._edge
+
+    def judge(self, outcome: Outcome, best: Outcome) -> None:
+        """Take note of what came of a trial; `best` is the best outcome before it."""
+        if self._succeeds(outcome, best):
+            self._successes, self._failures = self._successes + 1, 0
+        else:
+            self._successes, self._failures = 0, self._failures + 1
+        if self._successes == SUCCESSES:
+            self._edge, self._successes = min(GREATEST_EDGE, 2 * self._edge), 0
+        elif self._failures == self._patience:
+            self._edge, self._failures = max(LEAST_EDGE, self._edge / 2), 0
+
+    def _succeeds(self, outcome: Outcome, best: Outcome) -> bool:
+        excess, money = rank(best, self._limits)
+        return rank(outcome, self._limits) < (excess, money * (1 - NOTICEABLE))

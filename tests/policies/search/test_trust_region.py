@@ -1,0 +1,85 @@
+"""The box that the joint search looks in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weir_policies.application_manager.search.gaussian_process import fit_process
+from weir_policies.application_manager.search.landscape import Landscape
+from weir_policies.application_manager.search.promise import Limits, Outcome, Trial
+from weir_policies.application_manager.search.trust_region import (
+    GREATEST_EDGE,
+    LEAST_EDGE,
+    TrustRegion,
+)
+
+LIMITS = Limits(violations=0.05, reconfigurations=0.1)
+
+
+def an_outcome(money=10.0, violations=0.01):
+    return Outcome(money=money, violations=violations, reconfigurations=0.0)
+
+
+BEST = an_outcome()
+CHEAPER = an_outcome(money=9.0)
+CHEAPER_BUT_BROKEN = an_outcome(money=5.0, violations=0.06)
+
+
+def a_region(outcomes):
+    region = TrustRegion(3, LIMITS)
+    for outcome in outcomes:
+        region.judge(outcome, BEST)
+    return region
+
+
+def test_the_box_halves_after_as_many_failures_as_it_bears():
+    patient = a_region([BEST] * 3)
+    failed = a_region([BEST] * 4)
+
+    assert patient.edge == GREATEST_EDGE
+    assert failed.edge == GREATEST_EDGE / 2
+
+
+def test_a_cheaper_point_that_breaks_a_limit_is_a_failure():
+    region = a_region([CHEAPER_BUT_BROKEN] * 4)
+
+    assert region.edge == GREATEST_EDGE / 2
+
+
+def test_a_success_between_failures_makes_them_count_anew():
+    region = a_region([BEST, BEST, BEST, CHEAPER, BEST, BEST, BEST])
+
+    assert region.edge == GREATEST_EDGE
+
+
+def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
+    grown = a_region([BEST] * 4 + [CHEAPER] * 2)
+    again = a_region([CHEAPER] * 4)
+
+    assert grown.edge == again.edge == GREATEST_EDGE
+
+
+def test_the_box_never_shrinks_below_its_least():
+    region = a_region([BEST] * 100)
+
+    assert region.edge == LEAST_EDGE
+
+
+@pytest.mark.parametrize("edge", [0.4, 0.05])
+def test_what_is_proposed_lies_in_the_box_around_the_best_trial(edge):
+    def fit(inputs, outputs, start):
+        return fit_process(inputs, outputs, start=start)
+
+    rng = np.random.default_rng(1)
+    landscape = Landscape(range(3), np.full(3, 0.5), LIMITS, fit)
+    for point in rng.random((8, 3)):
+        landscape.add(Trial(coordinates=point, origin="test"), an_outcome(money=3 + point.sum()))
+    best = np.array([0.1, 0.2, 0.15])
+    landscape.add(Trial(coordinates=best, origin="test"), an_outcome(money=1.0))
+    landscape.refresh()
+
+    points = [landscape.propose(rng, edge=edge) for _ in range(5)]
+
+    assert all((np.abs(point - best) <= edge / 2 + 1e-12).all() for point in points)
+    assert all(((point >= 0) & (point <= 1)).all() for point in points)
