@@ -11,12 +11,13 @@ as many. The best known of a setting is the best of all of its runs and of one l
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
 import numpy as np
@@ -25,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.applications import Application, describe
 from benchmarks.evolution import EvolutionSearch
 from benchmarks.figures import Figure, at_most
+from benchmarks.rows import RESULTS
 from weir_policies.application_manager.search.algorithms import Algorithm, build_search
 from weir_policies.application_manager.search.promise import Limits, Search
 from weir_policies.application_manager.search.space import Space
@@ -158,13 +160,19 @@ def compare_searches(seeds: Sequence[int], yardstick_seeds: Sequence[int]) -> li
     tasks = [(setting, "joint", 0, LONG) for setting in JUDGED]
     tasks += [
         (setting, way, seed, evaluations)
+        for seed in seeds
         for setting in JUDGED
         for way, evaluations in WAYS.items()
-        for seed in (seeds if way in ("joint", "alternating") else yardstick_seeds)
+        if way in ("joint", "alternating") or seed in yardstick_seeds
     ]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / "tune-runs.json"
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        runs = list(pool.map(follow, *zip(*tasks, strict=True)))
+        runs = []
+        for run in pool.map(follow, *zip(*tasks, strict=True)):
+            runs.append(run)  # written at once: a run that is ended early has its beginning
+            path.write_text(json.dumps([asdict(each) for each in runs]) + "\n")
     return summarise_runs(runs)
 
 
