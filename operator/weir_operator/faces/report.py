@@ -217,13 +217,17 @@ def _changes(run: Run) -> Table:
 
 
 def _steps(change: RescaleRecord) -> str:
-    """Return how long each step took: until the next one, the last until the end."""
+    """Return how long each step took: until the next one, the last until the end.
+
+    The end is a step too, which takes no time.
+    """
     ends = [step.time for step in change.steps[1:]]
     if change.finished is not None:
         ends.append(change.finished)
     return ", ".join(
         f"{step.name} {wording.seconds(end - step.time)}"
         for step, end in zip(change.steps, ends, strict=False)
+        if end > step.time
     )
 
 

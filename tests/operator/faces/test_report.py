@@ -9,7 +9,7 @@ from plotly import graph_objects
 from weir_operator.faces import run_charts
 from weir_operator.faces.page import Chart, Charts, Section, render_page
 from weir_operator.faces.report import render_report
-from weir_operator.faces.run_record import Run
+from weir_operator.faces.run_record import Run, Step
 from weir_operator.faces.testing import a_run, a_tick, an_operator
 from weir_operator.faces.trace_page import render_trace_page
 from weir_simulator.traces import as_trace
@@ -123,6 +123,22 @@ def test_the_report_says_whether_the_promise_was_kept_and_at_what_cost():
     assert "3 of 58 intervals exceeded it" in text
     assert "Lost / doubled 0 / 0 of 98,312 records" in text
     assert "objective: mean response time at most 500 ms" in text
+
+
+def test_the_steps_of_a_change_are_told_without_its_end_which_takes_no_time():
+    run = a_run(ticks=23)
+    [first, *_] = run.rescales
+    steps = (
+        Step(name="Stopping", time=first.started),
+        Step(name="Verifying", time=first.started + 2.0),
+        Step(name="Done", time=first.started + 2.5),
+    )
+    told = replace(first, steps=steps, finished=first.started + 2.5)
+
+    text = text_of(render_report(replace(run, rescales=(told,))))
+
+    assert "Stopping 2.00 s, Verifying 500 ms" in text
+    assert "Done 0" not in text
 
 
 def test_a_decision_stands_beside_what_was_expected_and_what_was_measured():
