@@ -71,12 +71,10 @@ async def set_stage(plane: ControlPlane, apps: int) -> None:
     """
     async with session_for(certificate=plane.certificate, token=ADMIN) as session:
         kube = Kube(session, url=plane.url, namespace="", kubeconfig=Path())
-        await _create(kube, _CRDS, crd())
-        while (await kube.get("/apis/weir.dev/v1alpha1/streamapps")).status != 200:
-            await asyncio.sleep(0.1)
+        await define_stream_apps(kube)
         namespaces = sorted({"weir", *(jobs.namespace_of(number) for number in range(apps))})
         for name in namespaces:
-            await _create(kube, "/api/v1/namespaces", {"metadata": {"name": name}})
+            await create(kube, "/api/v1/namespaces", {"metadata": {"name": name}})
         places = iter(range(apps))
 
         async def work() -> None:
@@ -126,7 +124,7 @@ async def _place(kube: Kube, number: int) -> None:
     manifest = manifest_of(number)
     namespace = jobs.namespace_of(number)
     collection = f"/apis/weir.dev/v1alpha1/namespaces/{namespace}/streamapps"
-    made = await _create(kube, collection, manifest)
+    made = await create(kube, collection, manifest)
     app = parse_manifest(manifest)
     job = assembly.job_spec(app, beside=Path("/nowhere"))
     revision = assembly.revision_of(app, job)
@@ -145,7 +143,7 @@ async def _place(kube: Kube, number: int) -> None:
     pods = FlinkPods.of(app, uid=made["metadata"]["uid"], controller_namespace="weir")
     pods = pods.made_of(revision)
     deployment = manifests.job_manager(pods, "none")
-    await _create(kube, f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
+    await create(kube, f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
     for operator in jobs.OPERATORS:
         workload = manifests.task_managers(
             pods, operator, jobs.POOL, size=jobs.SIZE, replicas=1, config_map="none"
@@ -155,10 +153,26 @@ async def _place(kube: Kube, number: int) -> None:
             "metadata": {**template["metadata"], "name": jobs.pod_of(number, operator)},
             "spec": template["spec"],
         }
-        await _create(kube, f"/api/v1/namespaces/{namespace}/pods", pod)
+        await create(kube, f"/api/v1/namespaces/{namespace}/pods", pod)
 
 
-async def _create(kube: Kube, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+async def define_stream_apps(kube: Kube) -> None:
+    """Create the CRD and return when StreamApps can be stored.
+
+    Raises:
+        RuntimeError: The API server refused it.
+    """
+    await create(kube, _CRDS, crd())
+    while (await kube.get("/apis/weir.dev/v1alpha1/streamapps")).status != 200:
+        await asyncio.sleep(0.1)
+
+
+async def create(kube: Kube, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Create an object; return it as it was stored.
+
+    Raises:
+        RuntimeError: The API server refused it.
+    """
     answer = await kube.create(path, body)
     if answer.status != 201:
         raise RuntimeError(f"expected the API server to take {path}: {answer.message}")

@@ -110,12 +110,15 @@ def test_the_course_of_a_cost_that_falls_far_is_drawn_on_a_logarithmic_axis():
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "touch"), [(1400, False), (390, True)], ids=["wide", "phone"])
-async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(page, tmp_path, width, touch):
+async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(
+    page, tmp_path, width, touch, dark
+):
     path = tmp_path / "report.html"
     path.write_text(render_comparison_page(some_rows()))
 
-    await page.open(path, width=width, touch=touch)
+    await page.open(path, width=width, touch=touch, dark=dark)
 
     assert await page.evaluate("document.querySelectorAll('.plot svg.main-svg').length") >= 6
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
