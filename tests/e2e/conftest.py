@@ -26,9 +26,16 @@ PATIENCE = {
 def run_locally(tmp_path: Path) -> Callable[..., Run]:
     """Run a StreamApp by `weir local` until its job ends, or for a time; return what it told."""
 
-    def run(manifest: dict[str, Any], *options: str, duration: str = "200s") -> Run:
+    def run(manifest: dict[str, Any], *options: str, duration: str = "10m") -> Run:
         flink = manifest["spec"]["flink"]
         flink["config"] = PATIENCE | flink.get("config", {})
+        # By savepoint, however long one takes: a checkpoint lets a plain sink see records again.
+        manifest["spec"]["rescale"] = {
+            "via": "Savepoint",
+            "savepointDeadline": "2m",
+            "startDeadline": "3m",
+            "submitDeadline": "2m",
+        }
         path = tmp_path / "app.yaml"
         path.write_text(yaml.safe_dump(manifest))
         weir = subprocess.run(
@@ -38,7 +45,7 @@ def run_locally(tmp_path: Path) -> Callable[..., Run]:
             ],
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=900,
             check=False,
         )
         assert weir.returncode == 0, weir.stderr

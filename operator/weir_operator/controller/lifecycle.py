@@ -21,7 +21,7 @@ from weir_operator.controller.room_finder import RoomFinder
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import RescaleSettings
-from weir_operator.rescale.jobs import LIVE_STATES, Jobs
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
 from weir_operator.rescale.replicas import (
     excess_replicas,
@@ -272,7 +272,7 @@ class Lifecycle:
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
         progress = None if restarted else await self._jobs.progress(job)
-        if progress is not None and progress.state == "FINISHED":
+        if progress is not None and progress.state == FINISHED:
             return Health.FINISHED
         if progress is None or progress.state not in LIVE_STATES:
             cause = "The JobManager was lost" if progress is None else await self._jobs.failure(job)

@@ -25,7 +25,7 @@ from weir_operator.errors import (
 )
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.job import JobSpec, RescaleSettings
-from weir_operator.rescale.jobs import LIVE_STATES, Jobs, Progress, SavepointState
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress, SavepointState
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, new_id
 from weir_operator.rescale.patience import Patience
 from weir_operator.rescale.replicas import (
@@ -218,6 +218,10 @@ class Rescaler:
             return self._stopped(
                 journal.at(Step.STOP, self._clock.now(), by_checkpoint=False), path
             )
+        progress = await self._retried(lambda: self._jobs.progress(job))
+        if progress is not None and progress.state == FINISHED and journal.kind is not Kind.SUSPEND:
+            # Begun again, it would emit everything once more.
+            return self._give_up(journal, "The job came to its own end")
         restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
         return self._stopped(journal.at(Step.STOP, self._clock.now(), by_checkpoint=True), restore)
 
@@ -280,7 +284,7 @@ class Rescaler:
         if state is not None and state.path is not None:
             return journal.at(Step.SUBMIT, now, restore_path=state.path, new_job=new_id())
         progress = await self._retried(lambda: self._jobs.progress(job))
-        if progress is not None and progress.state in LIVE_STATES:
+        if progress is not None and (progress.state in LIVE_STATES or progress.state == FINISHED):
             return journal.at(Step.ABANDONED, now)
         restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
         return journal.at(
@@ -327,15 +331,19 @@ class Rescaler:
             progress = await self._until(settled, self._settings.submit_deadline, period=0.02)
         except PermanentError as error:
             return self._give_up(journal, str(error), ran=ran)
+        if progress is not None and progress.state == FINISHED:  # there was little left to do
+            return self._verified(journal)
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
             return self._give_up(journal, f"The job did not come to run: {cause}", ran=ran)
         wrong = await self._retried(lambda: self._jobs.misplaced(job))
         if wrong is not None:
             return self._give_up(journal, wrong, ran=True)
-        return journal.at(
-            Step.ROLLED_BACK if journal.is_back else Step.DONE, self._clock.now(), ran=True
-        )
+        return self._verified(journal)
+
+    def _verified(self, journal: RescaleJournal) -> RescaleJournal:
+        step = Step.ROLLED_BACK if journal.is_back else Step.DONE
+        return journal.at(step, self._clock.now(), ran=True)
 
     def _give_up(
         self,

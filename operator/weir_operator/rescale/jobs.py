@@ -12,6 +12,8 @@ LIVE_STATES = frozenset(
     }
 )
 """States of a job that has not ended: its tasks may still emit, or do so again by themselves."""
+FINISHED = "FINISHED"
+"""State of a job that came to its own end, or was stopped with a savepoint."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
