@@ -14,6 +14,8 @@ from grafana_foundation_sdk.models import dashboard as model
 from dashboards.panels import SOURCE, Panel
 
 TAG = "weir"
+ABOVE = ""
+"""Place of links and switches: in sight. The library's default hides them in a menu."""
 APP = 'namespace="$namespace", app="$app"'
 """Selects the StreamApp that was chosen."""
 LOOKED_AFTER = "weir_reconcile_age_seconds"
@@ -38,6 +40,7 @@ def frame(uid: str, title: str, about: str) -> build.Dashboard:
             .tags([TAG])
             .include_vars(True)
             .keep_time(True)
+            .placement(ABOVE)
         )
         .with_variable(
             build.DatasourceVariable("datasource")
@@ -96,6 +99,7 @@ def changes() -> build.AnnotationQuery:
         .title_format("{{kind}}")
         .text_format("{{outcome}}")
         .tag_keys("kind,outcome")
+        .placement(ABOVE)
     )
 
 
