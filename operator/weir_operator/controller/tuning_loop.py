@@ -37,7 +37,7 @@ from weir_operator.streamapp.models import Mode
 from weir_operator.tuning.seam import Tuner
 from weir_operator.tuning.work import TuningAnswer, TuningLostError, TuningWork
 from weir_policies.errors import WeirPolicyError
-from weir_simulator.errors import SimulatorError
+from weir_simulator.errors import FitError, SimulatorError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
 
@@ -176,18 +176,24 @@ class TuningLoop:
             return
         fitted = await self._fitter.fit(last.dataflow, since=self._state.fit_since)
         self._model = fitted.state
+        refused = fitted.state.fitted is False
+        self._notices.tell_while("ModelUnfitted", fitted.state.sentence if refused else "")
         if fitted.fit is None:
             return
         training = any(manager.in_training for manager in self._managers.values())
-        work = make_work(
-            fitted.fit,
-            self._settings.terms,
-            bound=self._sharing.mean_bound,
-            present=self._sharing.tuned,
-            budgets=last.budgets,
-            known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
-            training=training,
-        )
+        try:
+            work = make_work(
+                fitted.fit,
+                self._settings.terms,
+                bound=self._sharing.mean_bound,
+                present=self._sharing.tuned,
+                budgets=last.budgets,
+                known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
+                training=training,
+            )
+        except FitError as error:  # of the job's shape, which no other try changes
+            self._notices.tell_while("CannotTune", str(error))
+            return
         await asyncio.to_thread(write_fitted, self._folder, work)
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL

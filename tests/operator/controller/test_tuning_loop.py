@@ -83,6 +83,17 @@ async def test_a_bad_fit_is_not_tuned_with(setting_of):
     await setting.loop.attempt()
 
     assert (setting.loop.view.model.fitted, setting.loop.view.model.reason) == (False, "BadFit")
+    assert setting.reasons == ["ModelUnfitted"]
+    assert setting.tuner.calls == []
+
+
+async def test_a_job_that_the_simulator_cannot_have_is_told_once_and_not_tuned(setting_of):
+    setting = setting_of(truths=(TRUTHS[0], on_one_pool(TRUTHS[1])))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.reasons == ["CannotTune"]
     assert setting.tuner.calls == []
 
 
@@ -355,6 +366,10 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     tuning.cancel()
     await asyncio.wait({tuning})
     assert tuning.cancelled()
+
+
+def on_one_pool(model):
+    return replace(model, node_types=model.node_types[:1])
 
 
 async def _waits_of(setting):

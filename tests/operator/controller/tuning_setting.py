@@ -27,6 +27,7 @@ FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target
 TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))
 RUNS = {"match": {"small/1": 2}, "count": {"small/1": 1}}
 BUDGETS = {"match": 0.3, "count": 0.15}
+HOLD = Terms(policy="hold")
 
 
 def plans(slots, *, factor=1.0):
@@ -43,8 +44,21 @@ HOURS = run_job(TRUTHS, plans(150), rng=np.random.default_rng(3)).intervals
 class Setting:
     """A slow loop over what was recorded of a job, with a tuner that a test tells what to say."""
 
-    def __init__(self, folder, *answers, intervals=HOURS, stand_in=False, phase=0.0):
+    def __init__(
+        self,
+        folder,
+        *answers,
+        intervals=HOURS,
+        truths=TRUTHS,
+        bound=0.5,
+        terms=HOLD,
+        tuner=None,
+        stand_in=False,
+        phase=0.0,
+    ):
         self.folder = folder
+        self.bound = bound
+        self.terms = terms
         self.phase = phase
         self.clock = FakeClock()
         self.events = []
@@ -60,19 +74,19 @@ class Setting:
                 fixed=None,
                 stand_in=registry.build("hold", rng=np.random.default_rng(2)) if stand_in else None,
             )
-            for model in a_structure(*TRUTHS).operators
+            for model in a_structure(*truths).operators
         }
-        self.tuner = FakeTuner(answers or [an_answer(BUDGETS)])
+        self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
         self.open()
 
     def open(self, *, key="trips"):
         """Begin a loop as a controller does that has just been started."""
-        self.sharing = BudgetSharing(bound=0.5, statistic="mean", sink_bounds={})
+        self.sharing = BudgetSharing(bound=self.bound, statistic="mean", sink_bounds={})
         self.loop = TuningLoop(
             settings=TuningSettings(
                 interval=3600.0,
                 tick=60.0,
-                terms=Terms(policy="hold"),
+                terms=self.terms,
                 prices={"small/1": 1.0},
                 phase=self.phase,
             ),
@@ -88,13 +102,13 @@ class Setting:
         self.loop.restore()
         self.see(late=False)
 
-    def see(self, *, late, sample=HOURS[-1], times=1):
+    def see(self, *, late, sample=HOURS[-1], deployments=RUNS, times=1):
         for _ in range(times):
             tick = Tick(
                 now=self.clock.now(),
                 sight=cast(Sight, None),  # nothing of it is looked at
                 violated=late,
-                deployments=RUNS,
+                deployments=deployments,
                 budgets=self.sharing.share(FLOW, self.managers).budgets,
                 proposals={},
                 verdicts={},
