@@ -24,6 +24,9 @@ exclude_patterns = ["docs/decisions/0000-template.md"]
 myst_heading_anchors = 4
 """Levels of headings that a link may name, as `page.md#heading`."""
 
+smartquotes = False
+"""An option within a sentence keeps its two hyphens."""
+
 html_theme = "furo"
 html_title = "Weir"
 html_static_path = ["site/static"]
