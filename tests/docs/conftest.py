@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from tests.api.assets import MissingProgramError, build_program, find_or_build_a
 from tests.api.control_plane import running_control_plane
 from tests.docs.blocks import ROOT
 from tests.helm.program import find_or_build_helm
+from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.flink.jars import JARS, build_example, build_jar
 from weir_policies.model.node_types import Deployment
@@ -119,6 +121,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for state in ("build/demo/state/default.trips", "var/lib/weir/streams.trips"):
         (folder / state).mkdir(parents=True)
         RecordStore(folder / state / "records.sqlite").write([_a_record()])
+        fitted = find_fitted(folder / state)
+        fitted.parent.mkdir()
+        shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
     _link_stand_ins(folder / ".venv/bin")
     return folder
 
