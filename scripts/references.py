@@ -176,7 +176,9 @@ def _sections_of(command: Any, name: str) -> Iterator[str]:  # Any: Typer's own 
     records = [each.get_help_record(context) for each in [*arguments, *options]]
     if records:
         yield "| | what |\n|---|---|"
-        yield from (f"| `{term}` | {_cell(what)} |" for term, what in records)
+        for term, what in records:
+            name = term.replace("|", r"\|")
+            yield f"| `{name}` | {_cell(what)} |"
         yield ""
     for each_name, each in inner.items():
         yield from _sections_of(each, f"{name} {each_name}")

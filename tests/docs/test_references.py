@@ -64,6 +64,17 @@ def test_every_command_and_option_is_on_the_page(references):
     assert "| `--duration <str>` | End after this time" in page
 
 
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(references):
+    pages = f"{references.stream_app_page()}\n{references.command_page()}"
+
+    tables = re.findall(r"(?:^\|.*\n)+", pages, re.MULTILINE)
+
+    assert len(tables) > 40
+    for table in tables:
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table
+
+
 def fields_of(schema):
     """Names of the fields that are described, at any depth."""
     below = schema.get("items", schema)
