@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -96,8 +97,8 @@ class Intake:
             else [pa.array([], field.type) for field in arrow_schema(SERIES)],
             schema=arrow_schema(SERIES),
         )
-        received = pa.array(day.received, pa.int64())
-        known = pa.compute.if_else(pa.compute.equal(received, UNKNOWN), None, received)
+        received = np.asarray(day.received, np.int64)
+        known = pa.array(received, mask=received == UNKNOWN)
         columns = [
             pa.array(day.series, pa.int64()),
             pa.array(day.times, pa.int64()),

@@ -129,7 +129,7 @@ class PrometheusHistory:
             reraise=True,
         )
         try:
-            return retrying(self._ask_once, question)
+            return retrying(lambda: self._ask_once(question))
         except _UnreachableError as error:
             raise SourceError(
                 f"{self._settings.url} did not answer {self._settings.attempts} times: {error}"

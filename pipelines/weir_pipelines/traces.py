@@ -59,7 +59,7 @@ def read_arrival_trace(
     start = begin_of(days[0])
     for file in store.paths(ARRIVALS, partitions):
         table = pq.read_table(file, columns=["operator", "minute", "arrived", "completeness"])
-        known.update(pc.unique(table["operator"]).to_pylist())
+        known.update(table["operator"].unique().to_pylist())
         chosen = table.filter(
             (pc.field("operator") == operator) & (pc.field("completeness") >= completeness)
         )

@@ -50,7 +50,7 @@ def measure_work(samples: DataFrame, series: DataFrame, settings: ArrivalSetting
         _choose_function(functions)
         .groupBy(*_KEY)
         .agg(
-            F.countDistinct("task", "subtask").cast("double").alias("sampled"),
+            F.count_distinct("task", "subtask").cast("double").alias("sampled"),
             F.max("tasks").alias("tasks"),
             F.sum(F.when(F.col("limits"), F.col("n"))).alias("n"),
             F.sum(F.when(F.col("limits"), F.col("s"))).alias("s"),

@@ -122,7 +122,7 @@ def rebuilt(rates):
     together = KnownHistory()
     for place, story in enumerate(stories().values()):
         for labels in story.labels:
-            together.labels.append({**labels, "series": labels["series"] + 1000 * place})
+            together.labels.append({**labels, "series": int(labels["series"]) + 1000 * place})
         together.samples.extend((row[0] + 1000 * place, *row[1:]) for row in story.samples)
     return rates(together)
 
