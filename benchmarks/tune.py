@@ -36,6 +36,7 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.order import Evaluation, TuningOrder, point_of, tuned_of
 from weir_simulator.tuning.tune import naive_point, tune
+from weir_simulator.whole_files import write_whole
 
 ABOUT = "time of a tuning, and our joint search beside Algorithm 4, random search and CMA-ES"
 DURATION = "10 min"
@@ -172,7 +173,7 @@ def compare_searches(seeds: Sequence[int], yardstick_seeds: Sequence[int]) -> li
         runs = []
         for run in pool.map(follow, *zip(*tasks, strict=True)):
             runs.append(run)  # written at once: a run that is ended early has its beginning
-            path.write_text(json.dumps([asdict(each) for each in runs]) + "\n")
+            write_whole(path, json.dumps([asdict(each) for each in runs]) + "\n")
     return summarise_runs(runs)
 
 

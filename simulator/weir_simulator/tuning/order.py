@@ -88,7 +88,8 @@ class TuningOrder(Section):
     incumbent: Point | None = None
     """What is in force; `None` is equal weights and equal quotas, the paper's naive baseline."""
     warm_starts: tuple[Point, ...] = ()
-    """Points worth trying early: former results, of this application or of similar ones."""
+    """Points worth trying early: former results, of this application or of similar ones. They are
+    in the final comparison whatever the search thinks of them."""
 
     @model_validator(mode="after")
     def _budget_each_operator(self) -> Self:

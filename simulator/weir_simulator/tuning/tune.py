@@ -170,6 +170,8 @@ class _Tuning:
                 "give a later deadline, fewer slots or a resumable study"
             )
         points = [each.point for each in full[: order.shortlist]]
+        # Somebody had a reason for the warm starts, and the search's slots may not show it.
+        points += [point for point in order.warm_starts if point not in points]
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
         runs = [
             Run(point=point, slots=self._judging_slots, seed=seed)
@@ -265,7 +267,8 @@ class _Tuning:
             self._ended = "stopped"
         elif self._order.deadline is not None:
             # The judging takes about as long as so many batches, of so much longer simulations.
-            runs = (1 + self._order.shortlist) * self._order.judging_seeds
+            points = 1 + self._order.shortlist + len(self._order.warm_starts)
+            runs = points * self._order.judging_seeds
             longer = self._judging_slots / self._slots
             reserve = self._evaluation_seconds * -(-runs // self._order.batch) * longer
             if time.monotonic() - self._began + reserve > self._order.deadline:

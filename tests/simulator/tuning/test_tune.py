@@ -80,6 +80,27 @@ def test_the_best_few_can_be_judged_on_more_of_the_trace_than_the_search_saw():
     assert result.prediction.violations.mean == pytest.approx(best.violations)
 
 
+def test_a_warm_start_is_judged_whatever_the_search_thinks_of_it():
+    order = an_order(slots=200, judging_slots=600, judging_seeds=1, shortlist=1)
+    trace = arrival_rates(order.experiment.trace)
+    limits = Limits(violations=0.5, reconfigurations=0.5)
+
+    def over_the_whole(point):
+        run = Run(point=point, slots=600, seed=order.seed + 1)
+        return evaluate(order.experiment, trace, run).outcome
+
+    searched = tune(order)
+    warm = min(
+        (each.point for each in searched.evaluations if each.point != searched.best),
+        key=lambda point: rank(over_the_whole(point), limits),
+    )
+
+    judged = tune(order.model_copy(update={"warm_starts": (warm,)}))
+
+    assert over_the_whole(warm).money < over_the_whole(searched.best).money
+    assert judged.prediction.money.mean <= over_the_whole(warm).money + 1e-9
+
+
 def test_a_comparison_longer_than_the_trace_is_refused():
     with pytest.raises(TuningError, match="at most 600 slots"):
         tune(an_order(judging_slots=601))
