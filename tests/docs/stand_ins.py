@@ -10,7 +10,8 @@ that is needed so that nothing is harmed and nothing takes long:
   command here. `helm test` has no pod to run: it sees that the release has a test.
 - weir: the real one; simulations are of few slots, a job of one's own runs for seconds, and a run
   that was made is not made again. Of the examples' jobs, which other tests run on real Flink, the
-  manifest is judged and the command line read.
+  manifest is judged and the command line read; so is that of `weir pipelines`, which needs Spark
+  and a history, as its own tests have them.
 - make: the real one, which only prints what it would do.
 - docker: there is none. It sees that file, stage and context exist; `scripts/e2e` builds the same
   images and has a cluster run them.
@@ -83,6 +84,8 @@ def weir(arguments: list[str]) -> int:
         arguments += ["--seeds", "1", "--bounds", "100ms"]
     if command == "tune":
         arguments += ["--evaluations", "3", "--workers", "1"]
+    if command == "pipelines":
+        return _weir([*arguments, "--help"])
     if command == "local" and arguments[1].startswith("examples/"):
         seen = _weir([*arguments, "--help"])  # an option that does not exist is refused before it
         return seen or _weir(["validate", arguments[1]])
