@@ -188,6 +188,7 @@ class TuningLoop:
                 bound=self._sharing.mean_bound,
                 present=self._sharing.tuned,
                 budgets=last.budgets,
+                deployments=last.deployments,
                 known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
                 training=training,
             )

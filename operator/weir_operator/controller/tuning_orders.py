@@ -15,9 +15,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from weir_operator.controller.tuned import Tuned
+from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_simulator.experiment import PolicyChoice, Weights
+from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.tuning.order import Constraints, Point, TuningOrder
@@ -56,6 +57,7 @@ def make_work(
     bound: float,
     present: Tuned,
     budgets: Mapping[str, float],
+    deployments: DeploymentMap,
     known: Sequence[Point],
     training: bool,
 ) -> TuningWork:
@@ -67,6 +69,7 @@ def make_work(
         bound: On the mean response time, seconds.
         present: What is in force.
         budgets: Seconds that the operators have now; fixed ones may be among them.
+        deployments: What runs now.
         known: Points of former versions, oldest first.
         training: Whether the policies are to be trained besides.
 
@@ -84,6 +87,7 @@ def make_work(
         weights=weights,
         policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
     )
+    experiment = experiment.model_copy(update={"initial": begin_with(deployments, experiment)})
     names = [operator.name for operator in experiment.operators]
     incumbent = None
     if all(math.isfinite(budgets.get(name, math.nan)) for name in names):
@@ -106,6 +110,22 @@ def make_work(
         watch=min(terms.watch, len(fit.rates)),
         train=terms.train if training else 0,
     )
+
+
+def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, int] | None:
+    """Return what each operator of a simulation begins with; `None` is the least there can be.
+
+    A job that is fitted to runs already. Begun with the least, the simulated one would first have
+    to work off what it cannot serve, which in a short trace is most of what is seen. All operators
+    begin with the same, so it is what suffices for each.
+    """
+    running = [deployments.get(each.name, {}) for each in experiment.operators]
+    most = {
+        each.name: max(counts.get(each.name, 0) for counts in running)
+        for each in experiment.node_types
+    }
+    room = min(each.max_replicas for each in experiment.operators)
+    return most if 1 <= sum(most.values()) <= room else None
 
 
 def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:

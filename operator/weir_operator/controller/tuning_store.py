@@ -78,12 +78,13 @@ class Version(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """What is expected of it, for people."""
+        """What is expected of it and of what it replaced, for people: why it was taken."""
         expected, before = self.prediction, self.former_prediction
         return (
             f"Expected to cost {expected.money.mean:.4g} an hour instead of "
-            f"{before.money.mean:.4g}, with {expected.violations.mean:.2%} of intervals late and "
-            f"{expected.reconfigurations.mean:.2%} with a restart"
+            f"{before.money.mean:.4g}, with {expected.violations.mean:.2%} of intervals late "
+            f"instead of {before.violations.mean:.2%}, and {expected.reconfigurations.mean:.2%} "
+            f"with a restart instead of {before.reconfigurations.mean:.2%}"
         )
 
 

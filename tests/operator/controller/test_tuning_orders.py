@@ -1,0 +1,20 @@
+"""What a simulation of a job that runs begins with."""
+
+from weir_operator.controller.tuning_orders import begin_with
+from weir_simulator.testing import an_experiment
+
+TYPES = [each.name for each in an_experiment().node_types]
+ROOM = an_experiment().operators[0].max_replicas
+
+
+def test_a_simulation_begins_with_what_runs():
+    first = begin_with({"op": {TYPES[0]: 2}, "sink": {TYPES[0]: 9}}, an_experiment())
+
+    assert first == {name: 2 if name == TYPES[0] else 0 for name in TYPES}
+
+
+def test_what_does_not_suffice_for_all_or_is_too_much_for_one_is_not_begun_with():
+    nothing = begin_with({}, an_experiment())
+    too_much = begin_with({"op": {TYPES[0]: ROOM + 1}}, an_experiment())
+
+    assert (nothing, too_much) == (None, None)
