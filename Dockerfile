@@ -1,12 +1,14 @@
-# Weir's two images: `controller`, which people install, and `tuner`, which brings torch for tuning.
+# Weir's images: `controller`, which people install; `tuner`, which brings torch for tuning; and
+# `pipelines`, which brings Spark and Java for the history of metrics.
 #
 #   docker build --target controller -t weir:dev .
+#   docker build --target pipelines -t weir-pipelines:dev .
 #   docker build --target tuner -t weir-tuner:dev --build-arg TORCH_INDEX=URL .
 #
 # TORCH_INDEX is the index of PyTorch's CPU wheels; without it pip takes the default wheel, which for
 # Linux brings some 5 GB of CUDA that Weir does not use.
 #
-# Both run as a user that is not root, on a root file system that may be read-only. What they write
+# All run as a user that is not root, on a root file system that may be read-only. What they write
 # is under NUMBA_CACHE_DIR, /tmp, and the folder of `weir controller --state`.
 
 ARG PYTHON=python:3.11-slim-bookworm
@@ -28,6 +30,11 @@ RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))
         > /tmp/tune.txt \
     && if [ -n "$TORCH_INDEX" ]; then /opt/weir/bin/pip install --index-url "$TORCH_INDEX" torch; fi \
     && /opt/weir/bin/pip install -r /tmp/tune.txt
+
+FROM dependencies AS spark-dependencies
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"], sep="\n")' \
+        > /tmp/spark.txt \
+    && /opt/weir/bin/pip install -r /tmp/spark.txt
 
 # Weir itself, in a folder that is laid over its dependencies.
 FROM dependencies AS weir
@@ -66,6 +73,20 @@ FROM base AS tuner
 COPY --from=tuning-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
 CMD ["--help"]
+
+FROM base AS pipelines
+USER root
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+USER 65532:65532
+COPY --from=spark-dependencies /opt/weir /opt/weir
+COPY --from=weir /overlay /opt/weir
+COPY scripts/start-pipelines /opt/weir/bin/
+# Hadoop asks for the user's name, which has no entry in /etc/passwd.
+ENV HADOOP_USER_NAME=weir
+ENTRYPOINT ["start-pipelines"]
+CMD ["pipelines", "--help"]
 
 FROM base AS controller
 COPY --from=dependencies /opt/weir /opt/weir

@@ -38,7 +38,7 @@ html_show_sphinx = False
 
 NAVIGATION = {
     "Begin": ["/README", "concepts", "first-steps", "install"],
-    "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments"],
+    "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments", "pipelines"],
     "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics"],
     "Run": ["dashboards", "runbooks", "security"],
     "Judge": ["reproduction", "figures"],

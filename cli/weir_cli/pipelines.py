@@ -34,6 +34,12 @@ First = Annotated[
     str | None, typer.Option("--from", help="First day, such as 2026-03-02. Default: yesterday.")
 ]
 Last = Annotated[str | None, typer.Option("--to", help="Last day. Default: the first.")]
+Days = Annotated[
+    int | None, typer.Option("--days", help="So many days up to yesterday instead.", min=1)
+]
+CaFile = Annotated[
+    Path | None, typer.Option(help="File with the certificates to check the server's against.")
+]
 Master = Annotated[str, typer.Option(help="Where Spark runs, as Spark has it.")]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="KEY=VALUE of Spark's own configuration.")
@@ -59,8 +65,10 @@ def export(
     apps: Apps = None,
     first: First = None,
     last: Last = None,
+    days: Days = None,
     matchers: Matchers = None,
     token_file: TokenFile = None,
+    ca_file: CaFile = None,
     again: Again = False,
 ) -> None:
     """Export whole days of samples out of Prometheus; one that broke off goes on."""
@@ -69,11 +77,16 @@ def export(
 
     headers = {} if token_file is None else {"Authorization": f"Bearer {_token(token_file)}"}
     history = PrometheusHistory(
-        PrometheusSettings(url=url, matchers=_pairs("--match", matchers), headers=headers)
+        PrometheusSettings(
+            url=url,
+            matchers=_pairs("--match", matchers),
+            headers=headers,
+            verify=True if ca_file is None else str(ca_file),
+        )
     )
     store = Store(tables)
     for name in apps or history.apps():
-        for day in _days(first, last):
+        for day in _days(first, last, days):
             _export_day(history, store, name, day, again)
 
 
@@ -121,8 +134,10 @@ def run_jobs(
     apps: Apps = None,
     first: First = None,
     last: Last = None,
+    days: Days = None,
     matchers: Matchers = None,
     token_file: TokenFile = None,
+    ca_file: CaFile = None,
     master: Master = LOCAL,
     conf: Conf = None,
 ) -> None:
@@ -137,21 +152,21 @@ def run_jobs(
     if unknown:
         raise InputError(f"JOB: expected some of {', '.join(JOBS)}, got {', '.join(unknown)}")
     options = _pairs("--conf", conf)
-    days = _days(first, last)
+    wanted = _days(first, last, days)
     if url is not None:
-        export(url, tables, apps, first, last, matchers, token_file)
+        export(url, tables, apps, first, last, days, matchers, token_file, ca_file)
     store = Store(tables)
 
     def there(table: Table) -> list[Partition]:
         found = [
             each
             for each in store.partitions(table)
-            if each.day in days and (not apps or each.app in apps)
+            if each.day in wanted and (not apps or each.app in apps)
         ]
         if not found:
             raise InputError(
-                f"{tables}: expected {table.name} of {days[0]} to {days[-1]}, got none; export or "
-                "import samples first, or name other days with --from and --to"
+                f"{tables}: expected {table.name} of {wanted[0]} to {wanted[-1]}, got none; export "
+                "or import samples first, or name other days with --from and --to"
             )
         return found
 
@@ -259,9 +274,13 @@ def _tell(what: str, partitions: Sequence[Partition]) -> None:
         typer.echo(f"{each.app} {each.day}: {what}")
 
 
-def _days(first: str | None, last: str | None) -> list[date]:
-    """Return the days from first to last; without any, yesterday (UTC)."""
+def _days(first: str | None, last: str | None, count: int | None) -> list[date]:
+    """Return the days from first to last, or so many up to yesterday (UTC); without any, it."""
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    if count is not None:
+        if first is not None or last is not None:
+            raise InputError("--days: expected no --from and --to beside it; leave them out")
+        return [yesterday - timedelta(days=age) for age in reversed(range(count))]
     low = yesterday if first is None else _day("--from", first)
     high = low if last is None else _day("--to", last)
     if high < low:

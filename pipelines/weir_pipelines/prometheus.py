@@ -49,6 +49,8 @@ class PrometheusSettings:
     """Labels that all series must have besides, such as the cluster's."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request, such as a tenant's id or a token."""
+    verify: bool | str = True
+    """Whether the server's certificate is checked, or the file of certificates to check it by."""
     timeout: float = 30.0
     """Seconds that the server may take to answer."""
     attempts: int = 5
@@ -72,6 +74,7 @@ class PrometheusHistory:
         self._sleep = sleep
         session = requests.Session()
         session.headers.update(settings.headers)
+        session.verify = settings.verify
         self._prometheus = PrometheusConnect(
             url=settings.url.rstrip("/"),
             session=session,

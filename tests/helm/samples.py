@@ -40,6 +40,28 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "platform chooses the user": {
         "security": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
     },
+    "pipelines": {
+        "prometheus": {
+            "url": "https://prometheus.example:9091/north",
+            "labels": {"cluster": "north"},
+            "tokenSecret": {"name": "prometheus-token"},
+            "caConfigMap": {"name": "prometheus-ca"},
+        },
+        "pipelines": {
+            "enabled": True,
+            "image": {"repository": "example/weir-pipelines", "tag": "1.2.3"},
+            "apps": ["streams_trips"],
+        },
+    },
+    "pipelines with executors": {
+        "prometheus": {"url": "http://prometheus:9090"},
+        "pipelines": {
+            "enabled": True,
+            "executors": {"count": 3},
+            "tables": {"accessModes": ["ReadWriteMany"]},
+            "nodeSelector": {"team": "streams"},
+        },
+    },
     "everything": {
         "fullnameOverride": "scaler",
         "podLabels": {"team": "streams"},

@@ -49,6 +49,21 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"replicas": 2},
         "replicas: 2 controllers cannot share a state that one node mounts",
     ),
+    "executors and one node's volume": (
+        {
+            "prometheus": {"url": "http://p"},
+            "pipelines": {"enabled": True, "executors": {"count": 2}},
+        },
+        "pipelines.executors.count: 2 executors cannot share tables that one node mounts",
+    ),
+    "history of no server": (
+        {"pipelines": {"enabled": True}},
+        "pipelines.enabled: expected a Prometheus server",
+    ),
+    "a night that cron does not know": (
+        {"pipelines": {"schedule": "nightly"}},
+        "/pipelines/schedule",
+    ),
     "two tokens": (
         {"prometheus": {"url": "http://p", "tokenFile": "/t", "tokenSecret": {"name": "s"}}},
         "prometheus.tokenFile: expected one token",

@@ -60,6 +60,22 @@ app.kubernetes.io/component: tuner
 app.kubernetes.io/part-of: weir
 {{- end -}}
 
+{{/* Labels of the pipelines: not those by which the controller's own pods are found. */}}
+{{- define "weir.pipelinesLabels" -}}
+app.kubernetes.io/name: weir-pipelines
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/component: pipelines
+app.kubernetes.io/part-of: weir
+{{- end -}}
+
+{{- define "weir.pipelinesName" -}}
+{{- printf "%s-pipelines" (include "weir.fullname" .) | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "weir.tablesClaim" -}}
+{{- .Values.pipelines.tables.existingClaim | default (printf "%s-tables" (include "weir.fullname" .)) -}}
+{{- end -}}
+
 {{- define "weir.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "weir.fullname" .) -}}
@@ -104,6 +120,12 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- if and .prometheus.tokenFile .prometheus.tokenSecret.name -}}
 {{- fail "prometheus.tokenFile: expected one token, got tokenSecret.name too: remove one of them" -}}
+{{- end -}}
+{{- if and .pipelines.enabled (not .prometheus.url) -}}
+{{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
+{{- end -}}
+{{- if and .pipelines.enabled (gt (int .pipelines.executors.count) 0) (not .pipelines.tables.existingClaim) (not (has "ReadWriteMany" .pipelines.tables.accessModes)) -}}
+{{- fail (printf "pipelines.executors.count: %d executors cannot share tables that one node mounts: set pipelines.tables.accessModes to [ReadWriteMany]" (int .pipelines.executors.count)) -}}
 {{- end -}}
 {{- if and (not .prometheus.url) (or .prometheus.tokenFile .prometheus.tokenSecret.name .prometheus.caConfigMap.name .prometheus.labels) -}}
 {{- fail "prometheus.url: expected the server that the other values of prometheus are for, got none: set it" -}}

@@ -1,0 +1,111 @@
+"""Makes up a month of metric history: counters of many operators, scraped every 15 s.
+
+Rates follow a day's curve with a week's weekend, each operator at its own level. Samples lie in the
+tables as an export leaves them, a partition per application and day, so that the jobs read what
+they would read of a real server. Made by NumPy, a day at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from weir_pipelines.intake import begin_of, number_of, place
+from weir_pipelines.metrics import RECORDS_IN
+from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.store import Partition, Store, arrow_schema
+
+EVERY = 15
+"""Seconds between two scrapes."""
+A_DAY = 86_400 // EVERY
+FIRST = date(2026, 3, 2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    """Applications and how many operators each has."""
+
+    operators: Sequence[int]
+
+    @property
+    def series(self) -> int:
+        """How many counters there are."""
+        return sum(self.operators)
+
+
+def even(operators: int, *, apps: int = 20) -> Fleet:
+    """Return a fleet whose applications are equally large."""
+    return Fleet(operators=[operators // apps] * apps)
+
+
+def skewed(operators: int, *, apps: int = 20) -> Fleet:
+    """Return a fleet of which one application has half of the operators."""
+    rest, others = operators - operators // 2, apps - 1
+    return Fleet(
+        operators=[operators // 2] + [rest // others + (n < rest % others) for n in range(others)]
+    )
+
+
+def write_history(store: Store, fleet: Fleet, *, days: int) -> tuple[Partition, ...]:
+    """Write days of samples; return the partitions."""
+    rng = np.random.default_rng(15)
+    written = []
+    for index, operators in enumerate(fleet.operators):
+        app = f"app-{index}"
+        rows = [_labels(app, n) for n in range(operators)]
+        numbers = np.array([row["series"] for row in rows])
+        levels = rng.uniform(20, 2000, operators)
+        totals = np.zeros(operators)
+        for offset in range(days):
+            partition = Partition(app, FIRST + timedelta(days=offset))
+            samples, totals = _a_day(partition.day, numbers, levels, totals, rng)
+            with store.staging() as folder:
+                folder.mkdir(parents=True)
+                series = pa.Table.from_pylist(rows, schema=arrow_schema(SERIES))
+                place(store, partition, folder, series, [samples])
+            written.append(partition)
+    return tuple(written)
+
+
+def _labels(app: str, n: int) -> dict[str, str | int]:
+    labels = {
+        "metric": RECORDS_IN,
+        "operator": f"operator-{n}",
+        "pool": "small",
+        "replica": f"replica-{n}",
+        "job_id": "job",
+        "attempt": "0",
+        "task": f"operator-{n}",
+        "function": "",
+        "subtask": "0",
+    }
+    return {"series": number_of(app, list(labels.values())), **labels}
+
+
+def _a_day(
+    day: date,
+    numbers: np.ndarray,
+    levels: np.ndarray,
+    totals: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[pa.Table, np.ndarray]:
+    """Return a day's samples and where the counters stand after it; scrapes jitter by 10 ms."""
+    times = np.arange(A_DAY) * EVERY
+    weekend = 0.6 if day.weekday() >= 5 else 1.0
+    curve = weekend * (1 + 0.5 * np.sin(2 * np.pi * (times / 86_400 - 0.3)))
+    rises = rng.poisson(np.outer(levels, curve * EVERY))  # operators x scrapes
+    values = totals[:, None] + np.cumsum(rises, axis=1)
+    count = len(numbers)
+    jitter = rng.integers(0, 10, size=(count, A_DAY))
+    milliseconds = 1000 * (int(begin_of(day)) + times)[None, :] + jitter
+    columns = [
+        np.repeat(numbers, A_DAY),
+        milliseconds.ravel(),
+        values.ravel().astype(np.float64),
+        pa.nulls(count * A_DAY, pa.int64()),
+    ]
+    return pa.table(columns, schema=arrow_schema(SAMPLES)), values[:, -1]

@@ -1,0 +1,100 @@
+"""The CronJob of the pipelines says what the command knows, and executors what Spark needs."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.helm.samples import SAMPLES, of_kind
+from weir_cli.main import load_command
+
+WITH_EXECUTORS = "pipelines with executors"
+
+
+def pod_of(objects):
+    [job] = of_kind(objects, "CronJob")
+    return job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def flags_of(objects):
+    [container] = pod_of(objects)["containers"]
+    return container["args"]
+
+
+def test_there_is_none_unless_it_is_asked_for(render):
+    assert of_kind(render(SAMPLES["everything"]), "CronJob") == []
+
+
+@pytest.mark.parametrize("sample", ["pipelines", WITH_EXECUTORS])
+def test_the_command_knows_every_flag_that_it_is_given(render, sample):
+    run = load_command("pipelines").commands["run"]
+    known = {option for each in run.params for option in each.opts}
+
+    group, command, *flags = flags_of(render(SAMPLES[sample]))
+
+    assert (group, command) == ("pipelines", "run")
+    assert {flag.partition("=")[0] for flag in flags} <= known
+
+
+def test_a_night_exports_what_the_values_say(render):
+    flags = flags_of(render(SAMPLES["pipelines"]))
+
+    assert [each for each in flags if not each.startswith("--conf")][2:] == [
+        "--tables=/var/lib/weir-history",
+        "--days=2",
+        "--app=streams_trips",
+        "--prometheus=https://prometheus.example:9091/north",
+        "--token-file=/etc/weir/token/token",
+        "--ca-file=/etc/weir/ca/ca.crt",
+        "--match=cluster=north",
+    ]
+
+
+def test_without_executors_the_pod_has_no_right_to_anything(render):
+    objects = render(SAMPLES["pipelines"])
+
+    assert pod_of(objects)["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod_of(objects)
+
+
+def test_executors_are_made_as_pods_of_the_chart_are(render):
+    objects = render(SAMPLES[WITH_EXECUTORS])
+    [template] = [
+        yaml.safe_load(each["data"]["pod.yaml"])
+        for each in of_kind(objects, "ConfigMap")
+        if "pod.yaml" in each["data"]
+    ]
+
+    driver, executor = pod_of(objects), template["spec"]
+    claims = [
+        [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] == "tables"]
+        for pod in (driver, executor)
+    ]
+    assert claims[0] == claims[1]
+    assert executor["securityContext"] == driver["securityContext"]
+    assert executor["nodeSelector"] == {"team": "streams"}
+    assert executor["automountServiceAccountToken"] is False
+
+
+def test_the_driver_may_make_pods_where_it_runs_and_nothing_elsewhere(render):
+    objects = render(SAMPLES[WITH_EXECUTORS])
+    account = pod_of(objects)["serviceAccountName"]
+
+    [binding] = [
+        each
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for each in of_kind(objects, kind)
+        if any(subject["name"] == account for subject in each["subjects"])
+    ]
+    [role] = [
+        each
+        for each in of_kind(objects, "Role")
+        if each["metadata"]["name"] == binding["roleRef"]["name"]
+    ]
+
+    assert binding["kind"] == "RoleBinding"
+    assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
+        "pods",
+        "configmaps",
+        "persistentvolumeclaims",
+    }

@@ -1,0 +1,85 @@
+"""Whatever was scraped: Spark's minutes are those of a plain, slow way to compute them.
+
+Hypothesis draws histories of many series; each goes through Spark once, because a run costs seconds
+whatever it holds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weir_pipelines.schemas import SAMPLES
+from weir_pipelines.settings import ArrivalSettings
+from weir_pipelines.steps import measure_series
+
+GAP_AFTER = ArrivalSettings().gap_after
+
+
+def one_minute_at_a_time(samples):
+    """Compute, series by series and second by second, what `measure_series` returns.
+
+    Each of a step's milliseconds gets its share of the rise; a minute sums its milliseconds.
+    """
+    found = {}
+    frame = pd.DataFrame(samples, columns=["series", "time_ms", "value", "received_ms"])
+    usable = frame[np.isfinite(frame["value"]) & (frame["value"] >= 0)]
+    for number, rows in usable.groupby("series"):
+        rows = rows.sort_values(["time_ms", "value"])
+        lengths = rows["time_ms"].diff()
+        # Spark takes the lower of two middle ones.
+        usual = lengths[lengths > 0].quantile(0.5, interpolation="lower")
+        rises = rows["value"].diff()
+        for time, length, rise in zip(rows["time_ms"], lengths, rises, strict=True):
+            if math.isnan(length) or length == 0 or rise < 0 or length > GAP_AFTER * usual:
+                continue
+            moments = np.arange(time - length, time)
+            for minute, count in pd.Series(moments // 60_000).value_counts().items():
+                key = (number, int(minute) * 60)
+                rise_before, covered_before = found.get(key, (0.0, 0.0))
+                found[key] = (rise_before + rise * count / length, covered_before + count)
+    return found
+
+
+@st.composite
+def counters(draw):
+    """Draw the samples of one counter: jitter, missing and doubled scrapes, falls, no numbers."""
+    every = draw(st.sampled_from([5_000, 15_000, 45_000]))
+    time, value, rows = draw(st.integers(600_000, 700_000)), 0.0, []
+    for _ in range(draw(st.integers(1, 25))):
+        time += draw(st.sampled_from([every] * 6 + [every + 700, 2 * every, 7 * every, 0]))
+        value = draw(st.sampled_from([value + 10.0 * every / 1000] * 6 + [value, 3.0, math.nan]))
+        rows.append((time, value))
+        value = 0.0 if math.isnan(value) else value
+    return rows
+
+
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@given(drawn=st.lists(counters(), min_size=20, max_size=40))
+def test_sparks_minutes_are_those_of_a_plain_computation(spark, drawn):
+    samples = [
+        (number, time, value, None) for number, rows in enumerate(drawn) for time, value in rows
+    ]
+    expected = one_minute_at_a_time(samples)
+    ddl = ", ".join(f"{each.name} {each.type}" for each in SAMPLES.columns)
+
+    rows = measure_series(spark.createDataFrame(samples, ddl), ArrivalSettings()).collect()
+
+    covered = {(r.series, r.minute): (r.rise, r.rise_ms) for r in rows if r.rise_ms > 0}
+    assert covered.keys() == expected.keys()
+    for key, pair in expected.items():
+        assert covered[key] == pytest.approx(pair)
+
+
+def test_the_plain_computation_counts_what_rose():
+    samples = [(1, 1000 * second, 20.0 * second, None) for second in range(0, 125, 5)]
+
+    assert one_minute_at_a_time(samples) == {
+        (1, 0): pytest.approx((1200.0, 60_000)),
+        (1, 60): pytest.approx((1200.0, 60_000)),
+    }

@@ -1,0 +1,96 @@
+"""`weir pipelines`: from a file of samples to a trace, and what is said of wrong input."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from weir_cli import main
+from weir_pipelines import session as session_module
+from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
+from weir_simulator.trace_files import read_trace
+
+DAY = "2026-03-02"
+START = datetime.datetime(2026, 3, 2, 10, tzinfo=datetime.UTC).timestamp()
+
+
+def run(*arguments):
+    return CliRunner().invoke(main.app, ["pipelines", *map(str, arguments)])
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Ten minutes of a source that reads 20 records/s, as OpenMetrics text."""
+    labels = 'weir_app="streams_trips",weir_operator="read",task_name="Source",job_id="j"'
+    lines = [
+        f"{METRICS[role]}{{{labels}}} {rate * second} {START + second}"
+        for role, rate in ((RECORDS_IN, 0), (RECORDS_OUT, 20))
+        for second in range(0, 605, 5)
+    ]
+    file = tmp_path / "dump.txt"
+    file.write_text("\n".join([*lines, "# EOF", ""]))
+    return file
+
+
+@pytest.fixture
+def lasting_session(spark, monkeypatch):
+    """Have the command work in the session of all tests, and leave it open."""
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr(session_module, "open_session", lambda **settings: spark)
+
+
+@pytest.mark.usefixtures("lasting_session")
+def test_samples_become_tables_and_a_trace(dump, tmp_path):
+    tables, trace = tmp_path / "tables", tmp_path / "trace.txt"
+
+    imported = run("import", dump, "--tables", tables)
+    worked = run("run", "arrivals", "quality", "--tables", tables, "--from", DAY)
+    traced = run("trace", trace, "--app", "streams_trips", "--operator", "read", "--tables", tables)
+
+    assert imported.output.splitlines()[-1] == f"streams_trips {DAY}: imported"
+    assert worked.output.splitlines()[-2:] == [
+        f"streams_trips {DAY}: arrivals",
+        f"streams_trips {DAY}: quality",
+    ]
+    assert traced.exit_code == 0, traced.output
+    assert read_trace(trace) == pytest.approx([20.0] * 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    {
+        "an unknown job": (["run", "weather"], "JOB: expected some of arrivals"),
+        "no samples": (["run", "--from", DAY], "expected samples of 2026-03-02"),
+        "no day": (["run", "--from", "Monday"], "--from: expected a day such as"),
+        "days backwards": (
+            ["run", "--from", DAY, "--to", "2026-03-01"], "--to: expected 2026-03-02 or later"
+        ),
+        "two ways to say days": (
+            ["run", "--from", DAY, "--days", "2"], "--days: expected no --from"
+        ),
+        "no pair": (["run", "--from", DAY, "--conf", "a"], "--conf: expected KEY=VALUE"),
+    }.values(),
+    ids=[
+        "an unknown job", "no samples", "no day", "days backwards", "two ways to say days",
+        "no pair",
+    ],
+)  # fmt: skip
+def test_wrong_input_is_refused_before_spark_is_started(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr(session_module, "open_session", None)
+
+    refused = run(*arguments, "--tables", tmp_path / "tables")
+
+    assert refused.exit_code == 1
+    assert sentence in refused.output
+
+
+def test_a_file_without_metrics_of_flink_is_refused(tmp_path):
+    file = tmp_path / "dump.txt"
+    file.write_text('up{job="x"} 1 1772445605\n')
+
+    refused = run("import", file, "--tables", tmp_path / "tables")
+
+    assert refused.exit_code == 1
+    assert "expected samples of Flink's metrics with the label weir_app" in refused.output
