@@ -237,7 +237,7 @@ def _found(
     began: float,
 ) -> Figure:
     """Spoil what was exported and count the faults that are flagged, and only then."""
-    begin = (int(began) // 60 + 3) * 60  # a quiet minute before the change
+    begin = (int(began) // 60 + 2) * 60  # two quiet minutes before the change
     cases = injections(begin, SOURCE, INSIDE)
     nothing = Injected(fault=next(iter(cases.values())).fault, operator="", spoil=_as_it_is)
     rows: list[tuple[int, int, float, int | None]] = []

@@ -26,7 +26,7 @@ def one_minute_at_a_time(samples):
 
     Each of a step's milliseconds gets its share of the rise; a minute sums its milliseconds.
     """
-    found = {}
+    found: dict[tuple[int, int], tuple[float, float]] = {}
     frame = pd.DataFrame(samples, columns=["series", "time_ms", "value", "received_ms"])
     usable = frame[np.isfinite(frame["value"]) & (frame["value"] >= 0)]
     for number, rows in usable.groupby("series"):

@@ -1,0 +1,153 @@
+"""How a Prometheus server is asked: in bounded pieces, again where it fails, and with rests."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from weir_pipelines.errors import SourceError
+from weir_pipelines.metrics import METRICS, RECORDS_IN
+from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
+
+NAME = METRICS[RECORDS_IN]
+
+
+class FakeServer(ThreadingHTTPServer):
+    """A counter that is scraped every 5 s; refuses pieces that are longer than `most` seconds."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[tuple[str, float, float]] = []
+        self.headers: dict[str, str] = {}
+        self.most = 1e9
+        self.failures = 0
+        self.error = "query processing would load too many samples into memory"
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FakeServer
+
+    def do_GET(self):
+        server = self.server
+        server.headers = dict(self.headers)
+        if server.failures:
+            server.failures -= 1
+            self.connection.close()
+            return
+        parameters = parse_qs(urlsplit(self.path).query)
+        query, end = parameters["query"][0], float(parameters["time"][0])
+        [milliseconds] = re.findall(r"\[(\d+)ms\]", query)
+        length = int(milliseconds) / 1000
+        server.asked.append((query, end - length, end))
+        if length > server.most:
+            self.answer(422, {"status": "error", "error": server.error})
+            return
+        # As Prometheus 2 does: both ends belong to the range.
+        values = [[t, str(t)] for t in range(0, 2000, 5) if end - length <= t <= end]
+        metric = {"__name__": NAME, "weir_app": "shop_trips", "weir_operator": "match"}
+        result = [{"metric": metric, "values": values}]
+        self.answer(200, {"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+    def answer(self, status, document):
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        """Keep quiet."""
+
+
+@pytest.fixture
+def server():
+    server = FakeServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def times(history, start=100.0, end=700.0):
+    return [t for each in history.samples("shop_trips", start, end) for t in each.times_ms]
+
+
+def a_history(server, pauses=None, **settings):
+    sleep = (lambda seconds: None) if pauses is None else pauses.append
+    return PrometheusHistory(PrometheusSettings(url=server.url, **settings), sleep=sleep)
+
+
+def test_the_samples_of_a_piece_come_as_they_were_scraped_its_end_left_out(server):
+    assert times(a_history(server)) == [1000 * t for t in range(100, 700, 5)]
+
+
+def test_only_the_apps_series_of_the_history_are_asked_for(server):
+    times(a_history(server, matchers={"cluster": 'n"1'}))
+
+    [(query, _, _)] = server.asked
+    assert 'weir_app="shop_trips"' in query
+    assert 'cluster="n\\"1"' in query
+    assert NAME in query
+
+
+def test_a_piece_that_is_too_large_is_halved_until_the_server_grants_it(server):
+    server.most = 160.0
+
+    found = times(a_history(server))
+
+    granted = [(low, high) for _, low, high in server.asked if high - low <= server.most]
+    assert granted == [(100, 250), (250, 400), (400, 550), (550, 700)]
+    assert found == [1000 * t for t in range(100, 700, 5)]
+
+
+def test_a_server_that_refuses_for_another_reason_is_not_asked_for_less(server):
+    server.most, server.error = 0.0, "no such tenant"
+
+    with pytest.raises(SourceError, match="no such tenant"):
+        times(a_history(server))
+
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_fails_is_asked_again_with_growing_pauses(server):
+    server.failures = 2
+    pauses: list[float] = []
+
+    found = times(a_history(server, pauses, attempts=3, rest=0.0))
+
+    assert len(found) == 120
+    assert pauses[:2] == sorted(pauses[:2])
+    assert pauses[0] > 0
+
+
+def test_a_server_that_never_answers_is_named(server):
+    server.failures = 3
+
+    with pytest.raises(SourceError, match=f"{server.url} did not answer 3 times"):
+        times(a_history(server, attempts=3))
+
+
+def test_the_server_rests_as_long_as_an_answer_took_it(server):
+    pauses: list[float] = []
+
+    times(a_history(server, pauses, rest=1000.0))
+
+    [pause] = pauses
+    assert pause > 0
+
+
+def test_headers_are_sent_with_every_question(server):
+    times(a_history(server, headers={"Authorization": "Bearer secret"}))
+
+    assert server.headers["Authorization"] == "Bearer secret"
