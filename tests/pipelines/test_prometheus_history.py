@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -34,10 +35,8 @@ class FakeServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: FakeServer
-
     def do_GET(self):
-        server = self.server
+        server = cast(FakeServer, self.server)
         server.headers = dict(self.headers)
         if server.failures:
             server.failures -= 1
@@ -64,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *arguments):
+    def log_message(self, format, *args):  # noqa: A002  (the library's name)
         """Keep quiet."""
 
 
