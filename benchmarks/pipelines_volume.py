@@ -57,15 +57,15 @@ class Run:
 def run() -> list[Figure]:
     """Make histories up and work them up."""
     fleet = even(OPERATORS)
+    middle = max(1, DAYS // 3)
     runs = {}
     with _history(fleet, DAYS) as tables:
-        lengths = sorted({1, max(1, DAYS // 3), DAYS})
-        for days in lengths:
+        for days in sorted({1, middle, DAYS}):
             runs[days] = _run_spark(tables, fleet, days)
         _check(tables, fleet)
         polars = _run_polars(tables, fleet, DAYS)
-    with _history(skewed(OPERATORS), lengths[1]) as tables:
-        uneven = _run_spark(tables, skewed(OPERATORS), lengths[1])
+    with _history(skewed(OPERATORS), middle) as tables:
+        uneven = _run_spark(tables, skewed(OPERATORS), middle)
     whole, start = runs[DAYS], _start_up()
     per_day = {days: (each.seconds - start) / days for days, each in runs.items()}
     return [
@@ -80,14 +80,14 @@ def run() -> list[Figure]:
         ),
         Figure(figure="time to start and end Spark", value=start, unit="s"),
         at_most(
-            figure=f"time per day over {DAYS} days beside that over {lengths[1]}",
-            value=per_day[DAYS] / per_day[lengths[1]],
+            figure=f"time per day over {DAYS} days beside that over {middle}",
+            value=per_day[DAYS] / per_day[middle],
             unit="",
             limit=1.2,
         ),
         at_most(
             figure="one application with half of the data beside equal ones",
-            value=uneven.seconds / runs[lengths[1]].seconds,
+            value=uneven.seconds / runs[middle].seconds,
             unit="times",
             limit=2,
         ),
