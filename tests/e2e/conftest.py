@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,35 +21,48 @@ PATIENCE = {
     "heartbeat.rpc-failure-threshold": "-1",
     "taskmanager.slot.timeout": "120 s",
 }
+BY_SAVEPOINT = {
+    # However long one takes: a checkpoint lets a plain sink see records again.
+    "via": "Savepoint",
+    "savepointDeadline": "2m",
+    "startDeadline": "3m",
+    "submitDeadline": "2m",
+}
 
 
 @pytest.fixture
 def run_locally(tmp_path: Path) -> Callable[..., Run]:
-    """Run a StreamApp by `weir local` until its job ends, or for a time; return what it told."""
+    """Run a StreamApp by `weir local` and return what it told.
 
-    def run(manifest: dict[str, Any], *options: str, duration: str = "10m") -> Run:
+    It ends with its job, or, as by Ctrl-C, at the first interval at which `enough` says so of what
+    it has told until then.
+    """
+
+    def run(
+        manifest: dict[str, Any], *options: str, enough: Callable[[Run], bool] = lambda run: False
+    ) -> Run:
         flink = manifest["spec"]["flink"]
         flink["config"] = PATIENCE | flink.get("config", {})
-        # By savepoint, however long one takes: a checkpoint lets a plain sink see records again.
-        manifest["spec"]["rescale"] = {
-            "via": "Savepoint",
-            "savepointDeadline": "2m",
-            "startDeadline": "3m",
-            "submitDeadline": "2m",
-        }
+        manifest["spec"]["rescale"] = BY_SAVEPOINT
         path = tmp_path / "app.yaml"
         path.write_text(yaml.safe_dump(manifest))
-        weir = subprocess.run(
-            [
-                *(sys.executable, "-m", "weir_cli.main", "local", str(path), "--json"),
-                *("--state", str(tmp_path / "state"), "--duration", duration, *options),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        assert weir.returncode == 0, weir.stderr
-        return read_run(weir.stdout.splitlines())
+        command = [sys.executable, "-m", "weir_cli.main", "local", str(path), "--json"]
+        state = ["--state", str(tmp_path / "state"), "--duration", "10m"]
+        weir = subprocess.Popen([*command, *state, *options], stdout=subprocess.PIPE, text=True)
+        assert weir.stdout is not None
+        lines, ends_by_itself = [], False
+        try:
+            for line in weir.stdout:
+                lines.append(line)
+                if '"type":"tick"' in line and enough(read_run(lines)):
+                    break
+            else:
+                ends_by_itself = True
+        finally:
+            if not ends_by_itself:
+                weir.send_signal(signal.SIGINT)  # it ends what it has started
+            rest, _ = weir.communicate(timeout=300)
+        assert weir.returncode == 0
+        return read_run([*lines, *rest.splitlines()])
 
     return run
