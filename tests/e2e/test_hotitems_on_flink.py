@@ -74,6 +74,7 @@ def last_end(lines):
 
 
 @pytest.mark.flink
+@pytest.mark.timeout(900)  # many JVMs start, which takes minutes on a busy machine
 def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_locally):
     manifest = yaml.safe_load((EXAMPLE / "streamapp.yaml").read_text())
     job = manifest["spec"]["flink"]["job"]
