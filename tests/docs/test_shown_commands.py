@@ -6,8 +6,10 @@ they meet.
 
 from __future__ import annotations
 
+import json
 import re
 
+import jsonschema
 import pytest
 import yaml
 
@@ -17,6 +19,8 @@ from weir_simulator.experiment_files import load_experiment
 
 BLOCKS = read_blocks()
 COMMANDS = [block for block in BLOCKS if block.language == "bash"]
+VALUES = json.loads((ROOT / "helm/weir/values.schema.json").read_text())
+"""Schema of the chart's values."""
 OTHERS = {"yaml", "yml", "diff", "text", "python"}
 """Languages of blocks that hold no commands."""
 
@@ -91,6 +95,8 @@ def test_a_file_that_a_page_shows_is_accepted(block, document, tmp_path):
         (tmp_path / "taxi.txt").write_text("1\n" * 100)
         (tmp_path / "shown.yaml").write_text(yaml.safe_dump(document))
         assert load_experiment(tmp_path / "shown.yaml").operators
+    elif set(document) <= set(VALUES["properties"]):
+        jsonschema.validate(document, VALUES)
     else:
         reference = (ROOT / "docs/reference/streamapp.md").read_text()
         assert set(document) <= {"metadata", "spec"}
