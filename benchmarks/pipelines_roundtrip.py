@@ -45,7 +45,7 @@ from weir_pipelines.store import Store
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
 DURATION = "12 min"
 
-RATES = (30.0, 45.0, 80.0, 120.0, 60.0, 40.0)
+RATES = (22.0, 40.0, 80.0, 120.0, 60.0, 30.0)
 """Records/s, two minutes each; the first two minutes are the job's start."""
 MINUTES = 9.5
 """How long the job runs, its change in the middle included."""
