@@ -39,7 +39,7 @@ from weir_pipelines.intake import Intake
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.session import open_session
-from weir_pipelines.settings import ArrivalSettings
+from weir_pipelines.settings import WHOLE, ArrivalSettings
 from weir_pipelines.store import Store
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
@@ -55,7 +55,6 @@ SOURCE, INSIDE = "source", "match"
 APP = "default.roundtrip"
 LABEL = "default_roundtrip"
 ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
-COMPLETE = 0.999
 LEAST_RATE = 20.0
 """Records/s from which on a minute is judged."""
 
@@ -209,7 +208,7 @@ def _errors(
     errors = {}
     for row in rows:
         judged = row.operator == SOURCE and row.minute >= began + 30 and truth.get(row.minute)
-        if judged and row.completeness >= COMPLETE and row.arrived is not None:
+        if judged and row.completeness >= WHOLE and row.arrived is not None:
             due = truth[row.minute] / 60
             if due >= LEAST_RATE:
                 errors[row.minute] = abs(row.arrived / due - 1)

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines_history import A_DAY, FIRST, Fleet, even, skewed, write_history
 from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Store
 
 ABOUT = "a month of metrics of 1,000 operators: samples/s and memory, beside polars"
@@ -171,6 +172,6 @@ def _check(tables: Path, fleet: Fleet) -> None:
     rows = sum(
         pq.read_metadata(store.path(ARRIVALS, each)).num_rows for each in store.partitions(ARRIVALS)
     )
-    expected = fleet.series * 1440 * DAYS
+    expected = fleet.series * DAY_MINUTES * DAYS
     if rows < 0.999 * expected:
         raise RuntimeError(f"Expected about {expected} minutes, got {rows}")

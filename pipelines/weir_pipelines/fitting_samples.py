@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import Fault
-from weir_pipelines.quality import WHOLE
 from weir_pipelines.schemas import ARRIVALS, WORK, Table
+from weir_pipelines.settings import WHOLE
 from weir_pipelines.store import Partition, Store
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.promise import ChangeKind

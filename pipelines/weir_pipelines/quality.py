@@ -5,10 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-MINUTES = 1440
-"""Of a day."""
-WHOLE = 0.999
-"""Completeness from which on a minute is complete; rounding makes it a little less than 1."""
+from weir_pipelines.settings import DAY_MINUTES, WHOLE
+
 BUSY = 0.5
 """Utilisation from which on an operator cannot be without records."""
 
@@ -46,12 +44,12 @@ def find_problems(arrivals: DataFrame) -> DataFrame:
     seen = arrivals.groupBy("app", "day", "operator").agg(
         F.count("*").alias("there"), F.min("minute").alias("first"), F.max("minute").alias("last")
     )
-    unseen = seen.where(F.col("there") < MINUTES).select(
+    unseen = seen.where(F.col("there") < DAY_MINUTES).select(
         "app",
         "day",
         "operator",
         F.lit(UNSEEN).alias("problem"),
-        (F.lit(MINUTES) - F.col("there")).alias("minutes"),
+        (F.lit(DAY_MINUTES) - F.col("there")).alias("minutes"),
         "first",
         "last",
     )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines.clipping import at_least
 from weir_pipelines.intervals import Z, ratio, ratio_error
-from weir_pipelines.quality import WHOLE
+from weir_pipelines.settings import WHOLE
 
 
 def summarise_service(work: DataFrame) -> DataFrame:

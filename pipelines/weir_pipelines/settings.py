@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+DAY_MINUTES = DAY_MS // MINUTE_MS
+
+WHOLE = 0.999
+"""Completeness from which on a minute is complete; rounding makes it a little less than 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own convention)
 
-from weir_pipelines.settings import DAY_MS, MINUTE_MS, ArrivalSettings
+from weir_pipelines.settings import DAY_MINUTES, DAY_MS, MINUTE_MS, ArrivalSettings
 
 
 def measure_series(samples: DataFrame, settings: ArrivalSettings) -> DataFrame:
@@ -122,7 +122,7 @@ def _sum_by_minute(parts: DataFrame) -> DataFrame:
     )
     minute = (F.col("touched") * 60).alias("minute")
     # The margin has served: its minutes are the neighbouring days'.
-    own = F.floor(F.col("touched") / (DAY_MS // MINUTE_MS)) == F.col("day")
+    own = F.floor(F.col("touched") / DAY_MINUTES) == F.col("day")
     kept = [name for name in minutes.columns if name != "touched"]
     return minutes.where(own).select(*kept, minute)
 

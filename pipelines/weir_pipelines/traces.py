@@ -16,11 +16,9 @@ import pyarrow.parquet as pq
 from weir_pipelines.errors import InputError
 from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Partition, Store
 from weir_simulator.traces import Trace, as_trace
-
-MINUTES = 1440
-"""Of a day."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +52,7 @@ def read_arrival_trace(
         InputError: There is no such operator, or too much would have to be filled in.
     """
     days = sorted({each.day for each in partitions})
-    rates = np.full(len(days) * MINUTES, np.nan)
+    rates = np.full(len(days) * DAY_MINUTES, np.nan)
     known: set[str] = set()
     start = begin_of(days[0])
     for file in store.paths(ARRIVALS, partitions):

@@ -6,6 +6,7 @@ stand in for the heavy ones, so that an import would succeed here and be seen.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -16,6 +17,9 @@ LIGHT_WORK = {
     "a tabular policy": (
         "import numpy, weir_policies.registry as registry\n"
         "registry.build('queueing', rng=numpy.random.default_rng(7))"
+    ),
+    "what a fit and a trace take from the tables": (
+        "import weir_pipelines.fitting_samples, weir_pipelines.traces"
     ),
     "weir --help": (
         "import contextlib, io, weir_cli.main\n"
@@ -36,7 +40,7 @@ def test_light_work_loads_nothing_heavy(run, tmp_path, script):
 
     asked = run(
         [sys.executable, "-c", f"import sys\n{script}\n{seen}\n{could_be_seen}\n{seen}"],
-        PYTHONPATH=str(tmp_path),
+        PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]),
     )
 
     assert asked.stdout.splitlines() == ["[]", str(list(HEAVY))], asked.stderr
