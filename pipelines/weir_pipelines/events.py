@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType, NumericType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import NumericType, StringType, TimestampNTZType, TimestampType
 
 from weir_pipelines.errors import InputError
 
@@ -100,7 +100,7 @@ def _seconds(rows: DataFrame, column: str, time_format: str | None) -> Column:
     value = F.col(column)
     if isinstance(kind, TimestampType | TimestampNTZType):
         return value.cast("timestamp").cast("double")
-    if isinstance(kind, LongType | NumericType):
+    if isinstance(kind, NumericType):
         return value.cast("double")
     if not isinstance(kind, StringType):
         raise InputError(f"Column {column}: expected a time, text or number, got {kind.typeName()}")

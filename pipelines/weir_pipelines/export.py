@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
 from pathlib import Path
 from typing import Protocol
 
@@ -119,8 +118,3 @@ def _join(store: Store, partition: Partition, folder: Path) -> None:
         staging.mkdir(parents=True)
         place(store, partition, staging, series, (pq.read_table(file) for file in files))
     shutil.rmtree(folder)
-
-
-def over(day: date, now: float) -> bool:
-    """Tell whether a day can be exported."""
-    return now >= begin_of(day) + 86_400 + SETTLED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -53,11 +53,6 @@ def with_neighbours(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
         for each in partitions
         for offset in (-1, 0, 1)
     )
-
-
-def days_between(app: str, first: date, last: date) -> tuple[Partition, ...]:
-    """Return an application's partitions from one day to another, both included."""
-    return tuple(Partition(app, first + timedelta(days=n)) for n in range((last - first).days + 1))
 
 
 def keep_partitions(rows: DataFrame, partitions: Iterable[Partition]) -> DataFrame:

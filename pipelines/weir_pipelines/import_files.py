@@ -88,7 +88,7 @@ def read_written_parquet(file: Path) -> Iterator[Scraped]:
         raise InputError(f"{file}: expected a Parquet file, got {error}") from error
     with opened:
         present = opened.schema_arrow
-        wanted = {**_COLUMNS}
+        wanted = dict(_COLUMNS)
         if present.get_field_index("received_ms") >= 0:
             wanted["received_ms"] = pa.int64()
         for name, kind in wanted.items():
