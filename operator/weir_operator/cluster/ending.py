@@ -13,7 +13,7 @@ import shutil
 
 import structlog
 
-from weir_operator.cluster.last_right_spec import recall
+from weir_operator.cluster.last_right_spec import recall_spec
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
@@ -52,7 +52,7 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
         app = parse_manifest(resource.manifest)
     except InvalidStreamAppError as mistake:
         folder = state_directory(office.state, str(resource.key))
-        last = await asyncio.to_thread(recall, folder, resource)
+        last = await asyncio.to_thread(recall_spec, folder, resource)
         if last is None:
             # Nothing was ever put together for it, or nothing is known of it any more; what ran
             # for it is its dependent and goes with it.

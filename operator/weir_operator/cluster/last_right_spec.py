@@ -22,7 +22,7 @@ log = structlog.get_logger()
 _FILE = "last-right-spec.json"
 
 
-def keep(folder: Path, resource: Resource) -> None:
+def keep_spec(folder: Path, resource: Resource) -> None:
     """Remember the spec of `resource`, which is right; the same again writes nothing.
 
     A disk that is full for a moment keeps no job from being steered, so it is only told.
@@ -38,7 +38,7 @@ def keep(folder: Path, resource: Resource) -> None:
         log.warning("the right spec is not kept", reason=str(error))
 
 
-def recall(folder: Path, resource: Resource) -> StreamApp | None:
+def recall_spec(folder: Path, resource: Resource) -> StreamApp | None:
     """Return the last right spec of this very object, not of a namesake before it."""
     path = folder / _FILE
     if not path.exists():
@@ -49,5 +49,5 @@ def recall(folder: Path, resource: Resource) -> StreamApp | None:
     try:
         return parse_manifest(kept["manifest"])
     except InvalidStreamAppError as mistake:  # another version of Weir thought it right
-        log.warning("the last right spec is none any more", mistake=str(mistake))
+        log.warning("the last right spec is not right any more", mistake=str(mistake))
         return None

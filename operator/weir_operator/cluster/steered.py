@@ -20,7 +20,7 @@ import structlog
 
 from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
 from weir_operator.cluster.home import ManagedElsewhereError
-from weir_operator.cluster.last_right_spec import keep, recall
+from weir_operator.cluster.last_right_spec import keep_spec, recall_spec
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
@@ -183,9 +183,9 @@ class SteeredApp:
         """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
         folder = state_directory(self._office.state, str(self.resource.key))
         if self._app is not None and self._mistake is None:
-            await asyncio.to_thread(keep, folder, self.resource)
+            await asyncio.to_thread(keep_spec, folder, self.resource)
         elif self._app is None:
-            self._app = await asyncio.to_thread(recall, folder, self.resource)
+            self._app = await asyncio.to_thread(recall_spec, folder, self.resource)
             if self._app is not None:
                 self._asked = directives_of(self._app, refused=self._refused)
 
