@@ -177,8 +177,8 @@ def _sections_of(command: Any, name: str) -> Iterator[str]:  # Any: Typer's own 
     if records:
         yield "| | what |\n|---|---|"
         for term, what in records:
-            name = term.replace("|", r"\|")
-            yield f"| `{name}` | {_cell(what)} |"
+            shown = term.replace("|", r"\|")
+            yield f"| `{shown}` | {_cell(what)} |"
         yield ""
     for each_name, each in inner.items():
         yield from _sections_of(each, f"{name} {each_name}")
