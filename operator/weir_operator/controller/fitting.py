@@ -18,9 +18,10 @@ from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.fitting.structure import Structure
 
 UNKNOWN = ModelState(
-    fitted=None, reason="Fitting", sentence="Nothing was fitted to the job yet; it is shared out "
-    "without tuning until then",
-)  # fmt: skip
+    fitted=None,
+    reason="Fitting",
+    sentence="Nothing was fitted to the job yet; its objective is shared without tuning until then",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +61,11 @@ class Fitter:
         try:
             fitted = await asyncio.to_thread(self._fit, structure, since)
         except TooFewSamplesError as error:
-            return Fitted(state=ModelState(
-                fitted=None, reason="TooFewSamples", sentence=str(error)), fit=None)  # fmt: skip
+            state = ModelState(fitted=None, reason="TooFewSamples", sentence=str(error))
+            return Fitted(state=state, fit=None)
         except FitError as error:
-            return Fitted(state=ModelState(
-                fitted=False, reason="CannotFit", sentence=str(error)), fit=None)  # fmt: skip
+            state = ModelState(fitted=False, reason="CannotFit", sentence=str(error))
+            return Fitted(state=state, fit=None)
         quality = fitted.quality
         if not quality.good:
             state = ModelState(fitted=False, reason="BadFit", sentence=quality.sentence)

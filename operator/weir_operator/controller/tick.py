@@ -18,7 +18,7 @@ from weir_policies.model.dataflow import Dataflow
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
-    """Everything that one tick saw, decided and began: what the faces show."""
+    """One tick, as the faces show it."""
 
     now: float
     sight: Sight
