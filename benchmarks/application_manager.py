@@ -12,8 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.demo_policies import REPOSITORY, demo_manifest, run_night
+from benchmarks.demo_policies import demo_manifest, run_night
 from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.rows import RESULTS
 from weir_operator.controller.steering import state_directory
 from weir_operator.controller.tuning_store import Standing, Version, read_tunings
 from weir_operator.faces.run_record import Run
@@ -22,7 +23,7 @@ from weir_operator.faces.tunings_view import describe_standing, describe_weights
 ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, trial and its end"
 DURATION = "15 min"
 
-FOLDER = REPOSITORY / "build" / "benchmarks" / "application-manager"
+FOLDER = RESULTS / "application-manager"
 NAME = "tuned-beside"
 SECONDS = 640.0
 INTERVAL = "2m"

@@ -2,9 +2,9 @@
 
 A real controller watches a real API server and steers real Flink processes; a real Prometheus
 server scrapes the controller as the chart's PodMonitor has it. Only nodes are missing: Flink runs
-on this machine. The load rises within a minute, so that there is something to
-decide. One replica is held up for some seconds, so that there is a measurement which cannot be
-trusted, and a second StreamApp names a jar that is not there.
+on this machine. The load rises within a minute, so that there is something to decide. One replica
+is held up for some seconds, so that there is a measurement which cannot be trusted, and a second
+StreamApp names a jar that is not there.
 
 An answer counts when it holds a number; a variable's choice and a mark are queries too.
 `WEIR_DASHBOARDS_LOG=FILE` keeps what the controller said.
