@@ -54,13 +54,11 @@ def measure_tasks(minutes: DataFrame, series: DataFrame, settings: ArrivalSettin
     is_clock = F.abs(F.col("clock_difference")) > settings.clock_tolerance
     told = tasks.withColumn("is_clock", F.coalesce(is_clock, F.lit(False)))
     # How long a minute was whose clock was set, nobody knows: it covers nothing.
-    return (
-        told.withColumn("in_ms", F.when(F.col("is_clock"), F.lit(0.0)).otherwise(F.col("in_ms")))
-        .withColumn("out_ms", F.when(F.col("is_clock"), F.lit(0.0)).otherwise(F.col("out_ms")))
-        .withColumn("in_rise", F.when(F.col("is_clock"), F.lit(0.0)).otherwise(F.col("in_rise")))
-        .withColumn("out_rise", F.when(F.col("is_clock"), F.lit(0.0)).otherwise(F.col("out_rise")))
-        .drop("clock_difference")
-    )
+    covering = {
+        name: F.when(F.col("is_clock"), F.lit(0.0)).otherwise(F.col(name))
+        for name in ("in_ms", "out_ms", "in_rise", "out_rise")
+    }
+    return told.withColumns(covering).drop("clock_difference")
 
 
 def _clock_difference() -> Column:
