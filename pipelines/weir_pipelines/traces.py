@@ -43,7 +43,7 @@ def read_arrival_trace(
 
     Args:
         store: Where the tables are.
-        partitions: Days of one application, one after the other.
+        partitions: Days of one application; one that is missing between them is not covered.
         operator: Whose arrivals.
         completeness: Of a minute, from which on its rate is used.
         most_filled: Share of minutes that may be filled in.
@@ -52,7 +52,8 @@ def read_arrival_trace(
         InputError: There is no such operator, or too much would have to be filled in.
     """
     days = sorted({each.day for each in partitions})
-    rates = np.full(len(days) * DAY_MINUTES, np.nan)
+    # From the first day to the last: a day between them may be missing.
+    rates = np.full(((days[-1] - days[0]).days + 1) * DAY_MINUTES, np.nan)
     known: set[str] = set()
     start = begin_of(days[0])
     for file in store.paths(ARRIVALS, partitions):
