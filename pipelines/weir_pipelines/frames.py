@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines.schemas import Table
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Store, arrow_schema
 
 
 def read_table(
@@ -27,8 +28,17 @@ def read_table(
     return reader.parquet(*paths)
 
 
-def write_table(store: Store, table: Table, rows: DataFrame) -> tuple[Partition, ...]:
-    """Replace the partitions that the rows belong to, each at once; return them.
+def write_table(
+    store: Store, table: Table, rows: DataFrame, *, replaced: Iterable[Partition] = ()
+) -> tuple[Partition, ...]:
+    """Replace the partitions that the rows belong to, each at once; return those that have rows.
+
+    Args:
+        store: Where the table is.
+        table: Which one.
+        rows: Its columns, `app` and `day`.
+        replaced: Partitions that become empty where no row belongs to them, so that none keeps the
+            rows of an earlier run.
 
     Raises:
         StoreError: The file system refuses.
@@ -43,7 +53,12 @@ def write_table(store: Store, table: Table, rows: DataFrame) -> tuple[Partition,
             .write.partitionBy("app", "day")
             .parquet(str(folder))
         )
-        return store.commit(table, folder)
+        written = store.commit(table, folder)
+        for partition in sorted({*replaced} - {*written}):
+            empty = folder / "empty.parquet"
+            pq.write_table(arrow_schema(table).empty_table(), empty)
+            store.place(table, partition, empty)
+    return written
 
 
 def with_neighbours(partitions: Iterable[Partition]) -> tuple[Partition, ...]:

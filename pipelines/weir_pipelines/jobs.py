@@ -52,8 +52,12 @@ class Work:
         return read_table(self.session, self.store, table, wanted)
 
     def write(self, table: Table, rows: DataFrame) -> tuple[Partition, ...]:
-        """Replace the partitions that are worked out by these rows; drop those of others."""
-        return write_table(self.store, table, keep_partitions(rows, self.partitions))
+        """Replace the partitions that are worked out by these rows; drop those of others.
+
+        A day of which there are no rows becomes empty: what was known of it no longer holds.
+        """
+        own = keep_partitions(rows, self.partitions)
+        return write_table(self.store, table, own, replaced=self.partitions)
 
 
 def run_arrivals(work: Work) -> tuple[Partition, ...]:

@@ -13,7 +13,9 @@ import pytest
 
 from weir_pipelines.errors import InputError, StoreError
 from weir_pipelines.frames import read_table, write_table
+from weir_pipelines.jobs import Work
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, TABLES
+from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import FORGOTTEN_AFTER, STAGING, Partition, Store, arrow_schema
 
 MONDAY = Partition("shop/trips", datetime.date(2026, 3, 2))
@@ -57,6 +59,20 @@ def test_other_days_stay_when_one_is_written_anew(spark, tmp_path):
 
     rows = read_table(spark, store, SAMPLES, [MONDAY, TUESDAY]).collect()
     assert {(row.day, row.value) for row in rows} == {(MONDAY.day, 1.0), (TUESDAY.day, 2.0)}
+
+
+def test_a_job_that_yields_no_rows_leaves_none_of_an_earlier_run(spark, tmp_path):
+    store = Store(tmp_path)
+    write_table(store, SAMPLES, some_samples(spark, MONDAY, TUESDAY))
+    work = Work(
+        session=spark, store=store, partitions=[MONDAY, TUESDAY], settings=ArrivalSettings()
+    )
+
+    written = work.write(SAMPLES, some_samples(spark, TUESDAY, value=2.0))
+
+    rows = read_table(spark, store, SAMPLES, [MONDAY, TUESDAY]).collect()
+    assert written == (TUESDAY,)
+    assert {(row.day, row.value) for row in rows} == {(TUESDAY.day, 2.0)}
 
 
 def test_a_job_that_ends_half_way_shows_nothing_of_its_day(spark, tmp_path, monkeypatch):
