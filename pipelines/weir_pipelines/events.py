@@ -1,15 +1,18 @@
 """Raw event logs to arrival traces: a file of events with a time each, such as taxi trips.
 
 What a log holds is complete by definition: a minute inside it without an event is a minute without
-arrivals. Each row must have a time; one that has none is refused with file, row and column.
+arrivals. Each row must have a time; one that has none, or one that cannot be, is refused with file,
+row and column.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,6 +22,11 @@ from weir_pipelines.errors import InputError
 
 OPERATOR = "events"
 """The operator that events are said to arrive at."""
+FIRST, LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""Times of events: beyond them a number is no Unix seconds but a date or milliseconds."""
+LONGEST_HOLE = timedelta(days=400)
+"""More than a year, as long as a log of something yearly may have nothing."""
+_DATE = r"^\s*\d{4}-\d{1,2}-\d{1,2}"
 
 
 def count_events(times: DataFrame, app: str) -> DataFrame:
@@ -63,41 +71,64 @@ def read_events(
 
     Args:
         session: Spark.
-        files: CSV with a header, or Parquet; all of one kind.
+        files: CSV with a header each, or Parquet; all of one kind.
         column: Where the time stands: text, a timestamp, or Unix seconds as a number.
         time_format: How a text is read, in Spark's letters; `None` takes ISO 8601. A time without
             a zone is UTC.
 
     Raises:
-        InputError: A file cannot be read, has no such column, or a row no time.
+        InputError: A file cannot be read, has no such column, or a row no time; or there is nothing
+            for longer than a log may have nothing.
     """
-    is_parquet = {file.suffix == ".parquet" for file in files}
-    if len(is_parquet) != 1:
+    if len({file.suffix == ".parquet" for file in files}) != 1:
         raise InputError("Expected files that are all .parquet or all CSV, got both; do one kind")
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: expected a file, got none")
-    paths = [str(file) for file in files]
-    if is_parquet == {True}:
-        rows = session.read.parquet(*paths)
-    else:
-        # As text: what Spark would guess of a column depends on the rows that it looks at.
-        rows = session.read.option("header", True).option("escape", '"').csv(paths)
-    if column not in rows.columns:
-        raise InputError(f"{files[0]}, column {column}: expected one of {', '.join(rows.columns)}")
-    times = rows.select(
-        _seconds(rows, column, time_format).alias("seconds"),
-        F.col(column).cast("string").alias("text"),
-        F.col("_metadata.file_path").alias("file"),
-        *([F.col("_metadata.row_index").alias("row")] if is_parquet == {True} else []),
-    )
+    # One by one: Spark takes the columns of several CSV for those of the first, by their position.
+    read = [_read_file(session, file, column, time_format) for file in files]
+    times = reduce(DataFrame.union, read)
     _refuse_wrong(times, column)
+    _refuse_holes(times)
     return times.select("seconds")
+
+
+def _read_file(
+    session: SparkSession, file: Path, column: str, time_format: str | None
+) -> DataFrame:
+    """Return `seconds`, and to name a wrong row its `text`, `file`, `place` and `row`.
+
+    `place` is the column's position, `row` counts from 0 and is null where Spark does not tell it.
+    """
+    if file.suffix == ".parquet":
+        rows = session.read.parquet(str(file))
+        row = F.col("_metadata.row_index")
+    else:
+        # As text: what Spark would guess of a column depends on the rows that it looks at. A quoted
+        # text may have several lines.
+        reader = session.read.option("header", True).option("escape", '"').option("multiLine", True)
+        rows = reader.csv(str(file))
+        row = F.lit(None)
+    if column not in rows.columns:
+        raise InputError(f"{file}, column {column}: expected one of {', '.join(rows.columns)}")
+    return rows.select(
+        _seconds(rows, column, time_format).alias("seconds"),
+        _column(column).cast("string").alias("text"),
+        F.lit(str(file)).alias("file"),
+        F.lit(rows.columns.index(column)).alias("place"),
+        row.cast("bigint").alias("row"),
+    )
+
+
+def _column(name: str) -> Column:
+    """Return the column of this very name, which may have dots."""
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`")
 
 
 def _seconds(rows: DataFrame, column: str, time_format: str | None) -> Column:
     kind = rows.schema[column].dataType
-    value = F.col(column)
+    value = _column(column)
     if isinstance(kind, TimestampType | TimestampNTZType):
         return value.cast("timestamp").cast("double")
     if isinstance(kind, NumericType):
@@ -106,34 +137,58 @@ def _seconds(rows: DataFrame, column: str, time_format: str | None) -> Column:
         raise InputError(f"Column {column}: expected a time, text or number, got {kind.typeName()}")
     if time_format is not None:
         return F.try_to_timestamp(value, F.lit(time_format)).cast("double")
-    number = F.expr(f"try_cast(`{column}` AS DOUBLE)")
-    return F.coalesce(number, F.try_to_timestamp(value).cast("double"))
+    # Spark takes a time of day for today's.
+    dated = F.when(value.rlike(_DATE), F.try_to_timestamp(value))
+    return F.coalesce(value.try_cast("double"), dated.cast("double"))
 
 
 def _refuse_wrong(times: DataFrame, column: str) -> None:
-    """Look for a row without a time.
+    """Look for a row without a time, or with one that can be none.
 
     Raises:
         InputError: There is one; it names the first of its file.
     """
-    wrong = times.where(F.col("seconds").isNull() | F.isnan("seconds")).limit(1).collect()
+    seconds = F.col("seconds")
+    sound = (seconds >= FIRST.timestamp()) & (seconds < LAST.timestamp())
+    wrong = times.where(~F.coalesce(sound, F.lit(False))).limit(1).collect()
     if not wrong:
         return
     [found] = wrong
-    file = Path(unquote(urlsplit(found["file"]).path))
+    file = Path(found["file"])
     # Parquet's rows are counted from 0; of a CSV Spark does not tell the row.
-    row = found["row"] + 1 if "row" in found else _row_of(file, column, found["text"])
+    row = _row_of(file, found["place"], found["text"]) if found["row"] is None else found["row"] + 1
     got = "none" if found["text"] is None else repr(found["text"][:40])
     raise InputError(
-        f"{file}, row {row}, column {column}: expected a time, got {got}; mend or remove the row, "
-        "or say with --format how it is written"
+        f"{file}, row {row}, column {column}: expected a time with its date, or Unix seconds, from "
+        f"{FIRST.year} up to {LAST.year}, got {got}; mend or remove the row, or say with --format "
+        "how it is written"
     )
 
 
-def _row_of(file: Path, column: str, text: str | None) -> int:
+def _row_of(file: Path, place: int, text: str | None) -> int:
     """Return the first row of a CSV file, its header being row 1, that holds this text."""
-    with file.open(encoding="utf-8", newline="") as lines:
-        for number, record in enumerate(csv.DictReader(lines), start=2):
-            if (record[column] or None) == text:
+    # Spark skips the mark that some programs put before a text.
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        records = csv.reader(lines)
+        next(records)
+        for number, record in enumerate(records, start=2):
+            if record and "".join(record[place : place + 1]) == (text or ""):
                 return number
     raise InputError(f"{file} has changed while it was read; try again")
+
+
+def _refuse_holes(times: DataFrame) -> None:
+    """Look for a stray time, which would make years of minutes without arrivals.
+
+    Raises:
+        InputError: There are no events for more than `LONGEST_HOLE`.
+    """
+    days = times.select(F.to_date(F.timestamp_seconds("seconds")).alias("day")).distinct()
+    found = sorted(row.day for row in days.collect())
+    for before, after in itertools.pairwise(found):
+        if after - before > LONGEST_HOLE:
+            raise InputError(
+                f"Expected events without holes of more than {LONGEST_HOLE.days} days, got none "
+                f"between {before} and {after}; remove the rows whose time is wrong, or read the "
+                "files before and after apart"
+            )

@@ -21,6 +21,9 @@ TRIPS = """id,pickup,fare
 3,2026-03-02T10:02:10,"1,000.0"
 """
 
+MONDAY = 1772409600.0
+"""2026-03-02, Unix seconds."""
+
 
 def a_log(tmp_path, text=TRIPS, name="trips.csv"):
     file = tmp_path / name
@@ -96,6 +99,47 @@ def test_a_row_of_parquet_without_a_time_is_named(spark, tmp_path):
 def test_a_column_that_is_not_there_is_answered_with_those_that_are(spark, tmp_path):
     with pytest.raises(InputError, match=r"column when: expected one of id, pickup, fare"):
         read_events(spark, [a_log(tmp_path)], column="when")
+
+
+def test_each_file_is_read_by_its_own_header(spark, tmp_path):
+    files = [
+        a_log(tmp_path, "pickup,dropoff\n2026-03-02,2026-03-09\n", "a.csv"),
+        a_log(tmp_path, "dropoff,pickup\n2026-03-09,2026-03-03\n", "b.csv"),
+    ]
+
+    rows = read_events(spark, files, column="pickup").collect()
+
+    assert sorted(row.seconds for row in rows) == [MONDAY, MONDAY + 86_400]
+
+
+def test_a_later_file_without_the_column_is_named(spark, tmp_path):
+    files = [a_log(tmp_path), a_log(tmp_path, "at\n2026-03-02\n", "b.csv")]
+
+    with pytest.raises(InputError, match=r"b.csv, column pickup: expected one of at"):
+        read_events(spark, files, column="pickup")
+
+
+def test_a_column_may_have_a_dot_and_a_text_several_lines(spark, tmp_path):
+    file = a_log(tmp_path, 'trip.pickup,note\n2026-03-02,"two\nlines"\n2026-03-03,one\n')
+
+    rows = read_events(spark, [file], column="trip.pickup").collect()
+
+    assert [row.seconds for row in rows] == [MONDAY, MONDAY + 86_400]
+
+
+@pytest.mark.parametrize("text", ["10:00:00", "20240101", "1700000000000", "Infinity"])
+def test_a_text_that_tells_no_day_is_refused_by_row(spark, tmp_path, text):
+    file = a_log(tmp_path, f"\ufeffpickup\n2026-03-02\n{text}\n")
+
+    with pytest.raises(InputError, match=f"row 3, column pickup: .* 2100, got '{text}'"):
+        read_events(spark, [file], column="pickup")
+
+
+def test_a_stray_date_makes_no_years_of_empty_minutes(spark, tmp_path):
+    file = a_log(tmp_path, "pickup\n2002-12-31\n2026-03-02\n2026-03-03\n")
+
+    with pytest.raises(InputError, match=r"400 days, got none between 2002-12-31 and 2026-03-02"):
+        read_events(spark, [file], column="pickup")
 
 
 def test_a_file_that_is_not_there_is_named(spark, tmp_path):
