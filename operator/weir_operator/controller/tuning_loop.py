@@ -276,13 +276,18 @@ class TuningLoop:
     # -- what is in force, and whether it keeps what it promised ----------------------------------
 
     def _watch(self, sample: IntervalSample) -> None:
-        """Have the next fit made of what came since the job has drifted."""
+        """Have the next fit made of what came since the job has drifted.
+
+        Raises:
+            TemporaryError: The disk is full; what a later save writes knows of the drift.
+        """
         drift = self._fitter.watch(sample)
         if drift is None:
             return
         self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
         self._state = self._state.model_copy(update={"fit_since": drift.since})
         self._notices.tell("ModelDrifted", f"{drift.sentence}; it is fitted anew")
+        self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
 
     def _judge(self, tick: Tick, sample: IntervalSample) -> None:
         present = self._state.present
