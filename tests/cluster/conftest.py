@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.api import KubernetesApi, NotFoundError
 from weir_operator.cluster.flink_pods import STATE_MOUNT
 
@@ -137,6 +138,13 @@ async def _make(api: KubernetesApi, name: str, folder: Path) -> str:
         f"{namespace}/configmaps",
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}},
     )
+
+    async def is_bound() -> bool | None:
+        claim = await api.get(f"{namespace}/persistentvolumeclaims/{CLAIM}")
+        return True if claim.get("status", {}).get("phase") == "Bound" else None
+
+    # A cluster that has just begun binds late, and pods that need the claim are not placed before.
+    assert await wait_until(is_bound, clock=SystemClock(), timeout=120.0, period=0.5)
     return str(made["metadata"]["uid"])
 
 
