@@ -38,7 +38,7 @@ def find_experiment(name: str, state: Path) -> Path:
         raise ExperimentError(
             (f"{name}: expected an experiment file, or a StreamApp in {state} that a simulator was "
              "fitted to, found neither; correct the name or --state, or wait until the condition "
-             "ModelFitted is true",)
+             "ModelFitted is true with the reason Fitted",)
         )  # fmt: skip
     return fitted
 

@@ -84,7 +84,8 @@ def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
             "ServiceTimeUnknown",
             f"No service time is known of {', '.join(unknown)}",
         )
-    return Aspect("ModelFitted", "True", "Fitted", "Every operator's service time is known")
+    sentence = "Every operator's service time is known; without a tuner no simulator is fitted"
+    return Aspect("ModelFitted", "True", "ServiceTimesKnown", sentence)
 
 
 def judge_progress(change: RescaleJournal | None) -> Aspect:
