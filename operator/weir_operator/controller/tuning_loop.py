@@ -174,7 +174,11 @@ class TuningLoop:
         last, asked = self._last, self._directives()
         if last is None or last.dataflow is None or asked.suspended or asked.mode is Mode.OFF:
             return
-        fitted = await self._fitter.fit(last.dataflow, since=self._state.fit_since)
+        since = self._state.fit_since
+        fitted = await self._fitter.fit(last.dataflow, since=since)
+        if self._has_changed(since):
+            self._fitter.forget()  # it would watch for a drift from what the job was
+            return
         self._model = fitted.state
         refused = fitted.state.fitted is False
         self._notices.tell_while("ModelUnfitted", fitted.state.sentence if refused else "")
@@ -202,10 +206,24 @@ class TuningLoop:
         if on_trial or not (followed or training):
             return
         answer = await self._ask(work)
+        asked = self._directives()  # minutes have passed
+        if self._has_changed(since):
+            why = "the job has drifted, or was to be learned anew, since it was begun"
+        elif asked.suspended or asked.mode is Mode.OFF or not (asked.mode is Mode.AUTO or training):
+            why = "the job is not tuned any more"
+        else:
+            why = ""
+        if why:
+            self._notices.tell("TuningDropped", f"An answer comes too late: {why}")
+            return
         if training:
             self._graduate(answer)
-        if followed:
+        if followed and asked.mode is Mode.AUTO:
             self._take(answer, fitted.fit)
+
+    def _has_changed(self, since: float) -> bool:
+        """Return whether what was measured `since` is of another job than the present one."""
+        return self._state.fit_since != since
 
     async def _ask(self, work: TuningWork) -> TuningAnswer:
         """Return the tuner's answer; a lost one is asked for again.

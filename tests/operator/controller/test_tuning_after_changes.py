@@ -1,12 +1,17 @@
 """The slow loop while its job changes: a drift, a reset, another mode, more traffic than before."""
 
+import asyncio
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
 
-from tests.operator.controller.tuning_setting import HOURS, TRUTHS, Setting, plans
+from tests.operator.controller.tuning_setting import BUDGETS, HOURS, TRUTHS, Setting, plans
+from weir_operator.controller.directives import Directives
+from weir_operator.controller.tuned import UNTUNED
+from weir_operator.streamapp.models import Mode, State
+from weir_operator.tuning.testing import an_answer
 from weir_simulator.fitting.testing import run_job
 
 
@@ -36,6 +41,66 @@ async def test_a_restarted_controller_does_not_fit_to_what_was_before_a_drift(se
 
     assert setting.state.fit_since >= HOURS[-1].time
     assert setting.loop.view.model.reason == "TooFewSamples"
+
+
+async def test_an_answer_from_before_a_drift_is_dropped_and_told(setting_of):
+    setting = setting_of(tuner=SlowTuner())
+
+    tuning = await setting.tuner.begin(setting.loop)
+    let_drift(setting)
+    await setting.tuner.finish(tuning)
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons == ["ModelDrifted", "TuningDropped"]
+
+
+async def test_an_answer_from_before_a_reset_is_dropped_and_told(setting_of):
+    setting = setting_of(tuner=SlowTuner())
+    setting.clock.time = HOURS[-1].time
+
+    tuning = await setting.tuner.begin(setting.loop)
+    setting.loop.forget()
+    await setting.tuner.finish(tuning)
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons == ["TuningDropped"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"mode": Mode.ADVISE}, {"mode": Mode.OFF}, {"state": State.SUSPENDED}]
+)
+async def test_an_answer_is_dropped_where_the_job_is_not_tuned_any_more(setting_of, asked):
+    setting = setting_of(tuner=SlowTuner())
+
+    tuning = await setting.tuner.begin(setting.loop)
+    setting.directives = Directives(**asked)
+    await setting.tuner.finish(tuning)
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons == ["TuningDropped"]
+
+
+class SlowTuner:
+    """Answers when a test lets it."""
+
+    def __init__(self):
+        self._asked, self._let = asyncio.Event(), asyncio.Event()
+
+    async def tune(self, work, *, name):
+        self._asked.set()
+        await self._let.wait()
+        return an_answer(BUDGETS)
+
+    async def begin(self, loop):
+        """Return a tuning that waits for its answer."""
+        tuning = asyncio.create_task(loop.attempt())
+        await self._asked.wait()
+        return tuning
+
+    async def finish(self, tuning):
+        """Answer, and wait for what comes of it."""
+        self._let.set()
+        await tuning
 
 
 def let_drift(setting):
