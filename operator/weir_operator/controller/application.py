@@ -140,7 +140,7 @@ class ApplicationController:
             self._reset_nonce = directives.reset_nonce
             await self._memory.forget(self._reset_nonce)
             if self._tuning is not None:
-                self._tuning.forget()
+                self._tuning.forget(self._reset_nonce)
             self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
         try:
             view = await self._watcher.look(start, now)

@@ -81,11 +81,16 @@ class Memory:
         return ""
 
     async def forget(self, nonce: int) -> None:
-        """Begin anew: nothing learned, no failed deployment, no full pool, no bill."""
+        """Begin anew: nothing learned or measured, no failed deployment, no full pool, no bill.
+
+        Raises:
+            TemporaryError: The disk is full.
+        """
         for manager in self._managers.values():
             manager.forget()
         self._learned.begin_anew(nonce)
         self._learned.save(self._managers)
+        self._records.forget_intervals()
         self.advisor.forget(nonce)
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))

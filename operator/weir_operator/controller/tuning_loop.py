@@ -119,12 +119,16 @@ class TuningLoop:
         self._state = self._store.load()
         self._sharing.tuned = self._state.tuned
 
-    def forget(self) -> None:
+    def forget(self, reset_nonce: int) -> None:
         """Begin anew: nothing tuned, nothing fitted.
+
+        Args:
+            reset_nonce: The manifest's from now on; the next start asks for it.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
         """
+        self._store.begin_anew(reset_nonce)
         fresh = self._store.fresh()
         self._state = fresh.model_copy(update={"fit_since": self._clock.now()})
         self._fitter.forget()

@@ -135,6 +135,10 @@ class TuningStore:
         self._path = path
         self._key = dict(key)
 
+    def begin_anew(self, reset_nonce: int) -> None:
+        """Take what was tuned before for another's, from now on."""
+        self._key["resetNonce"] = reset_nonce
+
     def load(self) -> TuningState:
         """Return what was saved last for the same key, or a fresh state."""
         state = read_tunings(self._path)

@@ -160,6 +160,7 @@ async def test_another_reset_nonce_forgets_what_was_learned(stage_of):
     untaught = {name: manager.state_dict() for name, manager in stage.managers.items()}
     await stage.ticks(3)
     taught = {name: manager.state_dict() for name, manager in stage.managers.items()}
+    measured = stage.records.intervals()
     stage.poison = without_samples
     stage.ask(reset_nonce=1)
 
@@ -168,6 +169,8 @@ async def test_another_reset_nonce_forgets_what_was_learned(stage_of):
     assert taught["match"]["belief"] != untaught["match"]["belief"]
     for name, manager in stage.managers.items():
         assert manager.state_dict()["belief"]["services"] == {}, name
+    assert measured != ()
+    assert stage.records.intervals() == ()
     assert "LearnedForgotten" in stage.reasons
 
 

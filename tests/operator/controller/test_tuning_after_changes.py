@@ -59,7 +59,7 @@ async def test_an_answer_from_before_a_reset_is_dropped_and_told(setting_of):
     setting.clock.time = HOURS[-1].time
 
     tuning = await setting.tuner.begin(setting.loop)
-    setting.loop.forget()
+    setting.loop.forget(1)
     await setting.tuner.finish(tuning)
 
     assert setting.sharing.tuned == UNTUNED
@@ -78,6 +78,19 @@ async def test_an_answer_is_dropped_where_the_job_is_not_tuned_any_more(setting_
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.reasons == ["TuningDropped"]
+
+
+async def test_a_restarted_controller_goes_on_with_what_a_reset_has_left(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    setting.clock.time = HOURS[-1].time
+    setting.loop.forget(1)
+
+    setting.open(reset_nonce=1)
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.loop.view.model.reason == "TooFewSamples"
 
 
 class SlowTuner:

@@ -214,7 +214,7 @@ async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
     await setting.loop.attempt()
     setting.clock.time = HOURS[-1].time
 
-    setting.loop.forget()
+    setting.loop.forget(1)
     await setting.loop.attempt()
 
     assert setting.sharing.tuned == UNTUNED

@@ -16,7 +16,7 @@ from weir_operator.controller.sharing import BudgetSharing
 from weir_operator.controller.tick import Tick
 from weir_operator.controller.tuning_loop import TuningLoop, TuningSettings
 from weir_operator.controller.tuning_orders import Terms
-from weir_operator.controller.tuning_store import TuningStore
+from weir_operator.controller.tuning_store import TuningStore, read_tunings
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.tuning.testing import FakeTuner, an_answer
 from weir_policies import registry
@@ -79,7 +79,7 @@ class Setting:
         self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
         self.open()
 
-    def open(self, *, key="trips"):
+    def open(self, *, key="trips", reset_nonce=0):
         """Begin a loop as a controller does that has just been started."""
         self.sharing = BudgetSharing(bound=self.bound, statistic="mean", sink_bounds={})
         self.loop = TuningLoop(
@@ -94,7 +94,9 @@ class Setting:
             managers=self.managers,
             sharing=self.sharing,
             folder=self.folder,
-            store=TuningStore(self.folder / "tuning.json", key={"app": key}),
+            store=TuningStore(
+                self.folder / "tuning.json", key={"app": key, "resetNonce": reset_nonce}
+            ),
             directives=lambda: self.directives,
             clock=self.clock,
             notices=Notices(self.events.append, self.clock),
@@ -119,7 +121,10 @@ class Setting:
 
     @property
     def state(self):
-        return TuningStore(self.folder / "tuning.json", key={"app": "trips"}).load()
+        """What is on disk."""
+        state = read_tunings(self.folder / "tuning.json")
+        assert state is not None
+        return state
 
     def version(self, number):
         """Return a version as it is on disk."""
