@@ -45,6 +45,9 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="KEY=VALUE of Spark's own configuration.")
 ]
 Again = Annotated[bool, typer.Option("--again", help="Also days that are there already.")]
+Replace = Annotated[
+    bool, typer.Option("--again", help="Replace days that are there from other input.")
+]
 Url = Annotated[str, typer.Option("--prometheus", help="Address of the Prometheus server.")]
 Matchers = Annotated[
     list[str] | None,
@@ -100,8 +103,9 @@ def import_files(
     name: Annotated[
         str | None, typer.Option("--app", help="Application. Default: by the label weir_app.")
     ] = None,
+    again: Replace = False,
 ) -> None:
-    """Import samples from files; the days that are in them replace those of the tables."""
+    """Import samples from files, which together must hold each of their days whole."""
     from weir_pipelines.import_files import read_openmetrics, read_written_parquet
     from weir_pipelines.intake import Intake
     from weir_pipelines.store import Store
@@ -116,7 +120,7 @@ def import_files(
                 "name the application with --app where the label is missing"
             )
         typer.echo(f"{file}: {taken:,} samples")
-    _tell("imported", intake.write(Store(tables)))
+    _tell("imported", intake.write(Store(tables), may_replace=again))
 
 
 @app.command("run")
@@ -198,6 +202,7 @@ def events(
         typer.Option("--format", help="How a time is written, in Spark's letters. Default: ISO."),
     ] = None,
     tables: Tables = DEFAULT_TABLES,
+    again: Replace = False,
     master: Master = LOCAL,
     conf: Conf = None,
 ) -> None:
@@ -211,7 +216,8 @@ def events(
     session = open_session(master=master, options=_pairs("--conf", conf))
     try:
         times = read_events(session, files, column=column, time_format=time_format)
-        _tell("events", write_table(Store(tables), ARRIVALS, count_events(times, name)))
+        rows = count_events(times, name)
+        _tell("events", write_table(Store(tables), ARRIVALS, rows, may_replace=again))
     finally:
         session.stop()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import SourceError
-from weir_pipelines.intake import Intake, Scraped, begin_of, place
+from weir_pipelines.intake import Intake, Scraped, begin_of, place_day, write_day
 from weir_pipelines.schemas import SAMPLES
 from weir_pipelines.store import Partition, Store
 
@@ -115,6 +115,6 @@ def _join(store: Store, partition: Partition, folder: Path) -> None:
     rows = {row["series"]: row for row in labels.to_pylist()}
     series = pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=labels.schema)
     with store.staging() as staging:
-        staging.mkdir(parents=True)
-        place(store, partition, staging, series, (pq.read_table(file) for file in files))
+        write_day(staging, series, (pq.read_table(file) for file in files))
+        place_day(store, partition, staging)
     shutil.rmtree(folder)

@@ -29,7 +29,12 @@ def read_table(
 
 
 def write_table(
-    store: Store, table: Table, rows: DataFrame, *, replaced: Iterable[Partition] = ()
+    store: Store,
+    table: Table,
+    rows: DataFrame,
+    *,
+    replaced: Iterable[Partition] = (),
+    may_replace: bool = True,
 ) -> tuple[Partition, ...]:
     """Replace the partitions that the rows belong to, each at once; return those that have rows.
 
@@ -39,8 +44,10 @@ def write_table(
         rows: Its columns, `app` and `day`.
         replaced: Partitions that become empty where no row belongs to them, so that none keeps the
             rows of an earlier run.
+        may_replace: Whether a partition may be there with other rows.
 
     Raises:
+        InputError: A partition is there with other rows, and may not.
         StoreError: The file system refuses.
     """
     columns = [F.col(each.name).cast(each.type).alias(each.name) for each in table.columns]
@@ -53,7 +60,7 @@ def write_table(
             .write.partitionBy("app", "day")
             .parquet(str(folder))
         )
-        written = store.commit(table, folder)
+        written = store.commit(table, folder, may_replace=may_replace)
         for partition in sorted({*replaced} - {*written}):
             empty = folder / "empty.parquet"
             pq.write_table(arrow_schema(table).empty_table(), empty)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.metrics import ROLES
-from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.schemas import SAMPLES, SERIES, Table
 from weir_pipelines.settings import DAY_MS
 from weir_pipelines.store import Partition, Store, arrow_schema
 
@@ -108,38 +108,57 @@ class Intake:
         samples = pa.table(columns, schema=arrow_schema(SAMPLES))
         return series, samples.sort_by([(name, "ascending") for name in SAMPLES.order])
 
-    def write(self, store: Store) -> tuple[Partition, ...]:
-        """Replace the partitions of which there is something; return them.
+    def write(self, store: Store, *, may_replace: bool = True) -> tuple[Partition, ...]:
+        """Write the partitions of which there is something, whole; return them.
+
+        Args:
+            store: Where they go.
+            may_replace: Whether a partition may be there with other samples.
 
         Raises:
+            InputError: One is there, and may not; none was written.
             StoreError: The file system refuses.
         """
-        for partition in self.partitions:
-            with store.staging() as folder:
-                folder.mkdir(parents=True)
+        with store.staging() as folder:
+            staged: dict[Partition, Path] = {}
+            for partition in self.partitions:
+                staged[partition] = folder / partition.folder
                 series, samples = self.tables(partition)
-                place(store, partition, folder, series, [samples])
+                write_day(staged[partition], series, [samples])
+            if not may_replace:
+                for table in (SERIES, SAMPLES):
+                    files = {each: _file(table, within) for each, within in staged.items()}
+                    store.refuse_others(table, files)
+            for partition, within in staged.items():
+                place_day(store, partition, within)
         return self.partitions
 
 
-def place(
-    store: Store, partition: Partition, folder: Path, series: pa.Table, samples: Iterable[pa.Table]
-) -> None:
-    """Write a partition of both tables in a folder and move them into their places.
+def write_day(folder: Path, series: pa.Table, samples: Iterable[pa.Table]) -> None:
+    """Write a partition of both tables into a folder, which is made."""
+    folder.mkdir(parents=True)
+    pq.write_table(series, _file(SERIES, folder), compression="zstd")
+    with pq.ParquetWriter(
+        _file(SAMPLES, folder), arrow_schema(SAMPLES), compression="zstd"
+    ) as writer:
+        for part in samples:
+            writer.write_table(part)
+
+
+def place_day(store: Store, partition: Partition, folder: Path) -> None:
+    """Move what `write_day` wrote into its places.
 
     Labels come first: samples without them could not be read, labels without samples are idle.
 
     Raises:
         StoreError: The file system refuses.
     """
-    pq.write_table(series, folder / "series.parquet", compression="zstd")
-    with pq.ParquetWriter(
-        folder / "samples.parquet", arrow_schema(SAMPLES), compression="zstd"
-    ) as writer:
-        for part in samples:
-            writer.write_table(part)
-    store.place(SERIES, partition, folder / "series.parquet")
-    store.place(SAMPLES, partition, folder / "samples.parquet")
+    for table in (SERIES, SAMPLES):
+        store.place(table, partition, _file(table, folder))
+
+
+def _file(table: Table, folder: Path) -> Path:
+    return folder / f"{table.name}.parquet"
 
 
 def describe(name: str, labels: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -11,11 +11,12 @@ refused with its name and its column rather than somewhere inside a job.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -104,21 +105,46 @@ class Store:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def commit(self, table: Table, written: Path) -> tuple[Partition, ...]:
+    def commit(
+        self, table: Table, written: Path, *, may_replace: bool = True
+    ) -> tuple[Partition, ...]:
         """Move the partitions that lie in a staging folder into the table; return them.
 
+        Args:
+            table: Where they belong.
+            written: The staging folder.
+            may_replace: Whether a partition may be there with other rows.
+
         Raises:
+            InputError: One is there, and may not.
             StoreError: A partition consists of several files, or cannot be moved.
         """
-        moved = []
+        staged: dict[Partition, Path] = {}
         for folder in sorted(written.glob("app=*/day=*")):
             files = sorted(folder.glob("*.parquet"))
             if len(files) != 1:
                 raise StoreError(f"Expected one file in {folder}, got {len(files)}")
-            partition = _partition_of(files[0])
-            self.place(table, partition, files[0])
-            moved.append(partition)
-        return tuple(moved)
+            staged[_partition_of(files[0])] = files[0]
+        if not may_replace:
+            self.refuse_others(table, staged)
+        for partition, file in staged.items():
+            self.place(table, partition, file)
+        return tuple(staged)
+
+    def refuse_others(self, table: Table, files: Mapping[Partition, Path]) -> None:
+        """Refuse files that would replace the rows of another input; equal rows are equal bytes.
+
+        Raises:
+            InputError: A partition is there, and is not what its file holds.
+        """
+        for partition, file in sorted(files.items()):
+            present = self.path(table, partition)
+            if present.exists() and not filecmp.cmp(present, file, shallow=False):
+                raise InputError(
+                    f"{partition.app} {partition.day}: expected a day that is not in {table.name} "
+                    "yet, got one from other input; name all files of the day in one command, with "
+                    "--again to replace it"
+                )
 
     def place(self, table: Table, partition: Partition, file: Path) -> None:
         """Move one file to where the partition's belongs, in one step.

@@ -47,6 +47,26 @@ def test_events_of_a_csv_are_counted_minute_by_minute(spark, tmp_path):
     }
 
 
+def test_a_day_that_is_there_from_another_file_is_replaced_only_if_asked(spark, tmp_path):
+    store = Store(tmp_path / "tables")
+    first, second = (
+        count_events(read_events(spark, [a_log(tmp_path, text, name)], column="pickup"), "taxi")
+        for name, text in {"a.csv": TRIPS, "b.csv": "pickup\n2026-03-02T23:59:59\n"}.items()
+    )
+    write_table(store, ARRIVALS, first, may_replace=False)
+    file = store.path(ARRIVALS, Partition("taxi", datetime.date(2026, 3, 2)))
+    before = file.read_bytes()
+
+    write_table(store, ARRIVALS, first, may_replace=False)
+    with pytest.raises(InputError, match=r"taxi 2026-03-02: .* from other input; .* --again"):
+        write_table(store, ARRIVALS, second, may_replace=False)
+    kept = file.read_bytes()
+    write_table(store, ARRIVALS, second)
+
+    assert kept == before
+    assert pq.read_table(file).num_rows == 1
+
+
 def test_events_become_a_trace_that_the_simulator_takes(spark, tmp_path):
     store = Store(tmp_path / "tables")
     times = read_events(spark, [a_log(tmp_path)], column="pickup")

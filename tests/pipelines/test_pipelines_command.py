@@ -86,6 +86,21 @@ def test_wrong_input_is_refused_before_spark_is_started(tmp_path, monkeypatch, a
     assert sentence in refused.output
 
 
+def test_a_day_that_is_there_from_another_file_is_imported_only_with_again(dump, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text(dump.read_text().replace('job_id="j"', 'job_id="k"'))
+    tables = tmp_path / "tables"
+    run("import", dump, "--tables", tables)
+
+    same = run("import", dump, "--tables", tables)
+    refused = run("import", other, "--tables", tables)
+    replaced = run("import", other, "--tables", tables, "--again")
+
+    assert (same.exit_code, refused.exit_code, replaced.exit_code) == (0, 1, 0)
+    assert f"streams_trips {DAY}: expected a day that is not in series yet" in refused.output
+    assert "--again" in refused.output
+
+
 def test_a_file_without_metrics_of_flink_is_refused(tmp_path):
     file = tmp_path / "dump.txt"
     file.write_text('up{job="x"} 1 1772445605\n')

@@ -79,7 +79,7 @@ def test_a_job_that_ends_half_way_shows_nothing_of_its_day(spark, tmp_path, monk
     store = Store(tmp_path)
     write_table(store, SAMPLES, some_samples(spark, MONDAY))
 
-    def fall(table, written):
+    def fall(table, written, *, may_replace):
         assert list(written.glob("app=*/day=*/*.parquet"))  # all is written, nothing is moved
         raise KeyboardInterrupt
 
