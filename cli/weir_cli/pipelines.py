@@ -272,7 +272,7 @@ def _export_day(history: History, store: Store, name: str, day: date, again: boo
             again=again,
             tell=lambda share: progress.update(task, completed=share),
         )
-    typer.echo(f"{name} {day}: {'exported' if done else 'there already'}")
+    typer.echo(f"{name} {day}: {done}")
 
 
 def _tell(what: str, partitions: Sequence[Partition]) -> None:

@@ -2,7 +2,8 @@
 
 Each piece that was fetched lies under `.export` until its day is complete; then the pieces become
 the day's partition at once. A day that is not over yet is not exported: it would be another one the
-next time.
+next time. Nor is one without any sample put among the tables: a name that was mistyped would look
+as if it were done.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -29,8 +31,21 @@ SETTLED = 300.0
 """Seconds after midnight from which on a day is over: late samples have come."""
 
 
+class Export(StrEnum):
+    """What became of a day, in words for people."""
+
+    DONE = "exported"
+    PRESENT = "there already"
+    NOTHING = "no samples, so left out; see --app and --match, or how long the server keeps them"
+
+
 class History(Protocol):
     """Where samples come from."""
+
+    @property
+    def key(self) -> str:
+        """What tells the source from others, fit for a folder's name."""
+        ...
 
     def samples(self, app: str, start: float, end: float) -> Iterable[Scraped]:
         """Return an application's samples in [start, end), Unix seconds."""
@@ -46,7 +61,7 @@ def export_day(
     piece: float = PIECE,
     again: bool = False,
     tell: Callable[[float], None] = lambda share: None,
-) -> bool:
+) -> Export:
     """Export one day, unless it is there.
 
     Args:
@@ -59,22 +74,22 @@ def export_day(
         tell: Called with the share of the day that is done.
 
     Returns:
-        Whether anything was exported.
+        What became of it.
 
     Raises:
         SourceError: The day is not over, or the source does not give it; what was fetched is kept.
         StoreError: The file system refuses.
     """
     if not again and store.path(SAMPLES, partition).exists():
-        return False
+        return Export.PRESENT
     start = begin_of(partition.day)
     if now < start + 86_400 + SETTLED:
         raise SourceError(
             f"Expected a day that is over, got {partition.day}; export it tomorrow, "
             f"{SETTLED:g} s after midnight UTC"
         )
-    # Pieces of another length are others: none of them may be taken for one of these.
-    folder = store.root / EXPORT / f"{piece:g}s" / partition.folder
+    # Pieces of another length or source are others: none of them may be taken for one of these.
+    folder = store.root / EXPORT / history.key / f"{piece:g}s" / partition.folder
     if again:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,8 +99,9 @@ def export_day(
         if not file.exists():
             _fetch(history, partition, low, high, file)
         tell(done / len(pieces))
-    _join(store, partition, folder)
-    return True
+    found = _join(store, partition, folder)
+    shutil.rmtree(folder)
+    return Export.DONE if found else Export.NOTHING
 
 
 def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
@@ -108,13 +124,15 @@ def _fetch(history: History, partition: Partition, low: float, high: float, file
     os.replace(partial, file)
 
 
-def _join(store: Store, partition: Partition, folder: Path) -> None:
-    """Make the day of its pieces."""
+def _join(store: Store, partition: Partition, folder: Path) -> bool:
+    """Make the day of its pieces; return whether there is anything in them."""
     files = sorted(folder.glob("*.parquet"))
     labels = pa.concat_tables(pq.read_table(file.with_suffix(".series")) for file in files)
     rows = {row["series"]: row for row in labels.to_pylist()}
+    if not rows:
+        return False
     series = pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=labels.schema)
     with store.staging() as staging:
         write_day(staging, series, (pq.read_table(file) for file in files))
         place_day(store, partition, staging)
-    shutil.rmtree(folder)
+    return True

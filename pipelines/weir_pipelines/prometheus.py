@@ -9,6 +9,7 @@ points.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -30,11 +31,13 @@ T = TypeVar("T")
 
 SMALLEST = 15.0
 """Seconds; a server that refuses even this little refuses for another reason."""
+_BUSY = (429, 502, 503, 504)
+"""HTTP status of a server, or of a proxy before it, that cannot answer at the moment."""
 _TOO_LARGE = ("too many samples", "exceeded", "too large", "maximum")
 
 
 class _UnreachableError(Exception):
-    """The server did not answer; asking again may help."""
+    """The server did not answer, or not wholly; asking again may help."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +78,7 @@ class PrometheusHistory:
         session = requests.Session()
         session.headers.update(settings.headers)
         session.verify = settings.verify
+        session.hooks["response"].append(_refuse_partial)
         self._prometheus = PrometheusConnect(
             url=settings.url.rstrip("/"),
             session=session,
@@ -93,13 +97,21 @@ class PrometheusHistory:
         found = self._ask(lambda: self._prometheus.get_label_values(self._settings.label))
         return tuple(sorted(map(str, found)))
 
+    @property
+    def key(self) -> str:
+        """What tells this server's series from those of others: a digest of how it is asked."""
+        asked = self._settings
+        parts = [asked.url.rstrip("/"), asked.label, sorted(asked.matchers.items())]
+        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
     def samples(self, app: str, start: float, end: float) -> Iterator[Scraped]:
         """Yield the samples in [start, end), Unix seconds.
 
         Raises:
             SourceError: The server refuses, or does not answer though it was asked repeatedly.
         """
-        milliseconds = math.ceil((end - start) * 1000)
+        # From version 3 on, Prometheus leaves a range's first instant out.
+        milliseconds = math.ceil((end - start) * 1000) + 1
         query = f"{self._selector(app)}[{milliseconds}ms]"
         began = time.monotonic()
         try:
@@ -145,6 +157,20 @@ class PrometheusHistory:
             raise _RefusedError(str(error)[:300]) from error
         except requests.RequestException as error:
             raise _UnreachableError(type(error).__name__) from error
+
+
+def _refuse_partial(response: requests.Response, **_: object) -> None:
+    """Take an answer for none that comes from a busy server, or says that something is missing.
+
+    Prometheus, Thanos and Mimir warn where a store behind them did not answer and they gave the
+    rest.
+    """
+    if response.status_code in _BUSY:
+        raise _UnreachableError(f"HTTP status {response.status_code}")
+    if response.ok and b'"warnings"' in response.content:
+        warnings = response.json().get("warnings")
+        if warnings:
+            raise _UnreachableError(f"only a part: {'; '.join(map(str, warnings))[:300]}")
 
 
 class _RefusedError(Exception):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir_pipelines.errors import SourceError
-from weir_pipelines.export import export_day
+from weir_pipelines.export import Export, export_day
 from weir_pipelines.intake import Scraped, begin_of
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
@@ -23,8 +23,9 @@ HOUR = 3600.0
 class FakeHistory:
     """A counter that is scraped every ten minutes; falls over at some hours."""
 
-    def __init__(self, falls_at=()):
+    def __init__(self, falls_at=(), key="server"):
         self.asked = []
+        self.key = key
         self.falls_at = set(falls_at)
 
     def samples(self, app, start, end):
@@ -41,6 +42,15 @@ class FakeHistory:
         yield Scraped(name="up", labels={}, times_ms=[int(1000 * start)], values=[1.0])
 
 
+class SilentHistory:
+    """The same server before it knew of anything."""
+
+    key = "server"
+
+    def samples(self, app, start, end):
+        return []
+
+
 def exported(store):
     samples = pq.read_table(store.path(SAMPLES, MONDAY)).to_pydict()
     return samples["time_ms"], samples["value"]
@@ -52,7 +62,7 @@ def test_a_day_is_exported_in_pieces_and_comes_out_whole(tmp_path):
     done = export_day(history, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
 
     times, values = exported(store)
-    assert done
+    assert done is Export.DONE
     assert history.asked == list(range(24))
     assert times == [1000 * (int(START) + 600 * n) for n in range(144)]
     assert values == [time / 1000 for time in times]
@@ -80,6 +90,29 @@ def test_an_export_that_broke_off_goes_on_where_it_was(tmp_path):
     assert len(exported(store)[0]) == 144
 
 
+def test_pieces_of_another_server_are_not_taken_for_those_of_this(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(SourceError, match="gone"):
+        export_day(FakeHistory(falls_at=[20]), store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+    other = FakeHistory(key="another")
+
+    export_day(other, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    assert other.asked == list(range(24))
+
+
+def test_a_day_without_samples_is_left_out_and_asked_for_again(tmp_path):
+    store, history = Store(tmp_path), FakeHistory()
+    silent = SilentHistory()
+
+    first = export_day(silent, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+    left_out = store.partitions(SAMPLES)
+    second = export_day(history, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
+
+    assert (first, left_out, second) == (Export.NOTHING, (), Export.DONE)
+    assert len(exported(store)[0]) == 144
+
+
 def test_nothing_is_seen_of_a_day_that_is_not_whole(tmp_path):
     store = Store(tmp_path)
 
@@ -96,7 +129,7 @@ def test_a_day_that_is_there_is_not_asked_for_again(tmp_path):
 
     done = export_day(again, store, MONDAY, now=TUESDAY_NOON, piece=HOUR)
 
-    assert (done, again.asked) == (False, [])
+    assert (done, again.asked) == (Export.PRESENT, [])
 
 
 def test_a_day_that_is_asked_for_again_is_the_same_to_the_byte(tmp_path):

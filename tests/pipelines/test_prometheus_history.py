@@ -27,6 +27,8 @@ class FakeServer(ThreadingHTTPServer):
         self.headers: dict[str, str] = {}
         self.most = 1e9
         self.failures = 0
+        self.answers: list[tuple[int, dict[str, object]]] = []
+        self.is_left_open = False
         self.error = "query processing would load too many samples into memory"
 
     @property
@@ -42,6 +44,9 @@ class Handler(BaseHTTPRequestHandler):
             server.failures -= 1
             self.connection.close()
             return
+        if server.answers:
+            self.answer(*server.answers.pop(0))
+            return
         parameters = parse_qs(urlsplit(self.path).query)
         query, end = parameters["query"][0], float(parameters["time"][0])
         [milliseconds] = re.findall(r"\[(\d+)ms\]", query)
@@ -50,8 +55,13 @@ class Handler(BaseHTTPRequestHandler):
         if length > server.most:
             self.answer(422, {"status": "error", "error": server.error})
             return
-        # As Prometheus 2 does: both ends belong to the range.
-        values = [[t, str(t)] for t in range(0, 2000, 5) if end - length <= t <= end]
+        # To Prometheus 2 both ends belong to the range, to 3 only the last.
+        low = end - length
+        values = [
+            [t, str(t)]
+            for t in range(0, 2000, 5)
+            if (low < t or (low == t and not server.is_left_open)) and t <= end
+        ]
         metric = {"__name__": NAME, "weir_app": "shop_trips", "weir_operator": "match"}
         result = [{"metric": metric, "values": values}]
         self.answer(200, {"status": "success", "data": {"resultType": "matrix", "result": result}})
@@ -91,6 +101,12 @@ def test_the_samples_of_a_piece_come_as_they_were_scraped_its_end_left_out(serve
     assert times(a_history(server)) == [1000 * t for t in range(100, 700, 5)]
 
 
+def test_a_server_that_leaves_a_ranges_begin_out_gives_the_same_samples(server):
+    server.is_left_open = True
+
+    assert times(a_history(server)) == [1000 * t for t in range(100, 700, 5)]
+
+
 def test_only_the_apps_series_of_the_history_are_asked_for(server):
     times(a_history(server, matchers={"cluster": 'n"1'}))
 
@@ -106,7 +122,12 @@ def test_a_piece_that_is_too_large_is_halved_until_the_server_grants_it(server):
     found = times(a_history(server))
 
     granted = [(low, high) for _, low, high in server.asked if high - low <= server.most]
-    assert granted == [(100, 250), (250, 400), (400, 550), (550, 700)]
+    assert [(round(low), high) for low, high in granted] == [
+        (100, 250),
+        (250, 400),
+        (400, 550),
+        (550, 700),
+    ]
     assert found == [1000 * t for t in range(100, 700, 5)]
 
 
@@ -127,6 +148,34 @@ def test_a_server_that_fails_is_asked_again_with_growing_pauses(server):
 
     assert len(found) == 120
     assert 0 < pauses[0] < pauses[1]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_server_that_is_busy_is_asked_again(server, status):
+    server.answers = [(status, {"status": "error", "error": "later"})]
+
+    found = times(a_history(server, attempts=2))
+
+    assert len(found) == 120
+
+
+def test_an_answer_in_which_something_is_missing_is_not_taken(server):
+    partial = {"status": "success", "warnings": ["store 2 is gone"], "data": {"result": []}}
+    server.answers = [(200, partial)]
+
+    found = times(a_history(server, attempts=2))
+    server.answers = [(200, partial)] * 2
+
+    assert len(found) == 120
+    with pytest.raises(SourceError, match=r"did not answer 2 times: .*store 2 is gone"):
+        times(a_history(server, attempts=2))
+
+
+def test_servers_are_told_apart_by_address_and_labels(server):
+    one = a_history(server)
+
+    assert one.key == a_history(server).key
+    assert one.key != a_history(server, matchers={"cluster": "eu"}).key
 
 
 def test_a_server_that_never_answers_is_named(server):
