@@ -47,25 +47,47 @@ def rebuild_arrivals(samples: DataFrame, series: DataFrame, settings: ArrivalSet
 
 
 def _know_parallelism(tasks: DataFrame) -> DataFrame:
-    """Add how many parallel tasks a run has, whether it begins or ends, and what is a source."""
+    """Add how many parallel tasks there are, whether one begins anew or ends, and what is a source.
+
+    One run may be rescaled in place, with an attempt after the other: parallel to an attempt are
+    those that live while it does, even where they are not sampled for a while.
+    """
+    one = Window.partitionBy(*_OPERATOR, "task", "job_id", "subtask", "attempt")
     run = Window.partitionBy(*_OPERATOR, "task", "job_id")
     whole = Window.partitionBy(*_OPERATOR)
     task = Window.partitionBy(*_OPERATOR, "task")
+    subtask = F.col("subtask").cast("int")
     told = (
-        tasks.withColumn("parallelism", F.max(F.col("subtask").cast("int")).over(run) + 1)
-        .withColumn("run_first", F.min("first_ms").over(run))
-        .withColumn("run_last", F.max("last_ms").over(run))
-        .withColumn("first", F.min("first_ms").over(whole))
-        .withColumn("last", F.max("last_ms").over(whole))
+        tasks.withColumn("begun", F.min("first_ms").over(one))
+        .withColumn("ended", F.max("last_ms").over(one))
+        .withColumn(
+            "lives",
+            F.collect_set(F.struct(subtask.alias("subtask"), F.col("begun"), F.col("ended"))).over(
+                run
+            ),
+        )
+        # At once, because a row must not carry the lives any further.
+        .withColumn("parallelism", F.greatest(_highest_beside("lives"), subtask) + 1)
+        .drop("lives")
+        .withColumn("first_end", F.min("ended").over(whole))
+        .withColumn("last_begin", F.max("begun").over(whole))
         .withColumn("was_fed", F.coalesce(F.sum("in_rise").over(task), F.lit(0.0)) > 0)
         .withColumn("gave", F.coalesce(F.sum("out_rise").over(task), F.lit(0.0)) > 0)
     )
     end = (F.col("minute") + 60) * 1000
-    begins = (F.col("run_first") > F.col("first")) & _within(F.col("run_first"), end)
-    ends = (F.col("run_last") < F.col("last")) & _within(F.col("run_last"), end)
+    begins = (F.col("begun") > F.col("first_end")) & _within(F.col("begun"), end)
+    ends = (F.col("ended") < F.col("last_begin")) & _within(F.col("ended"), end)
     return told.withColumn("is_source", ~F.col("was_fed") & F.col("gave")).withColumn(
         "is_restart", F.coalesce(begins | ends, F.lit(False))
     )
+
+
+def _highest_beside(lives: str) -> Column:
+    """Return the highest subtask whose life overlaps the row's; null where there is none."""
+    beside = F.filter(
+        lives, lambda life: (life["begun"] < F.col("ended")) & (F.col("begun") < life["ended"])
+    )
+    return F.array_max(F.transform(beside, lambda life: life["subtask"]))
 
 
 def _within(time_ms: Column, end_ms: Column) -> Column:
@@ -104,9 +126,9 @@ def _sum_operators(tasks: DataFrame) -> DataFrame:
     flags = [name for name in tasks.columns if name.startswith("is_")]
     runs = tasks.groupBy(*_OPERATOR, "minute", "task", "job_id").agg(
         F.sum("taken_rise").alias("taken_rise"),
-        (F.sum("taken_ms") / F.max("parallelism") / 1000).alias("taken_s"),
+        (F.sum(F.col("taken_ms") / F.col("parallelism")) / 1000).alias("taken_s"),
         F.sum("given_rise").alias("given_rise"),
-        (F.sum("given_ms") / F.max("parallelism") / 1000).alias("given_s"),
+        (F.sum(F.col("given_ms") / F.col("parallelism")) / 1000).alias("given_s"),
         F.avg("busy").alias("busy"),
         F.avg("blocked").alias("blocked"),
         F.sum("pending").alias("pending"),

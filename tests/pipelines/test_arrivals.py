@@ -75,6 +75,29 @@ def from_zero(since):
     return spoil
 
 
+def a_rescaled_run(app):
+    """Return an operator that goes from four tasks to two at 300 s, in one run of its job."""
+
+    def counted(per_second, since):
+        return lambda time: per_second * (time - since)
+
+    return build_history(
+        KnownSeries(
+            app=app,
+            metric=metrics.RECORDS_IN,
+            operator="match",
+            subtask=subtask,
+            attempt=attempt,
+            start=start,
+            end=start + 297.5,
+            every=2.5,
+            curve=counted(20.0 / parallel, start),
+        )
+        for attempt, parallel, start in (("0", 4, 0.0), ("1", 2, 302.5))
+        for subtask in range(parallel)
+    )
+
+
 def stories():
     plain = a_job("plain")
     restarted = a_job("restarted", end=200.0) + a_job(
@@ -100,6 +123,7 @@ def stories():
         "set back": a_job("set back").spoilt(
             lambda row: shifted(200.0, -60)(row) if not 200_000 <= row[1] <= 260_000 else []
         ),
+        "rescaled": a_rescaled_run("rescaled"),
         "reset": build_history(
             [
                 KnownSeries(
@@ -215,6 +239,15 @@ def test_a_new_run_of_the_job_covers_what_it_ran_of_the_minute(rebuilt):
     assert row.completeness == pytest.approx(45 / 60)
     assert row.faults == ["restart"]
     assert rebuilt["restarted", "match", 240].faults == []
+
+
+def test_a_run_that_is_rescaled_in_place_has_as_many_tasks_as_are_alive(rebuilt):
+    rows = [rebuilt["rescaled", "match", 60 * n] for n in (2, 4, 5, 7)]
+
+    assert [row.replicas for row in rows] == [4, 4, 2, 2]
+    assert [row.arrived for row in rows] == pytest.approx([20.0] * 4)
+    assert [row.completeness for row in rows] == pytest.approx([1, 57.5 / 60, 57.5 / 60, 1])
+    assert [row.faults for row in rows] == [[], ["restart"], ["restart"], []]
 
 
 def test_what_is_no_number_is_left_out_and_told(rebuilt):
