@@ -16,6 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812  (Spark's own convention)
 
 from weir_pipelines.settings import DAY_MINUTES, DAY_MS, MINUTE_MS, ArrivalSettings
 
+AROUND = 10
+"""Steps before and after one whose median is the usual distance: scrape intervals may change within
+a day, and a step is to be held against its own time's."""
+
 
 def measure_series(samples: DataFrame, settings: ArrivalSettings) -> DataFrame:
     """Return what each series did in each minute.
@@ -73,7 +77,12 @@ def _find_steps(samples: DataFrame, settings: ArrivalSettings) -> DataFrame:
         F.lag("value").over(ordered).alias("before"),
     ).withColumn("length_ms", F.col("time_ms") - F.col("begin_ms"))
     # Two samples at one time are no distance.
-    usual = F.percentile_approx(F.nullif(F.col("length_ms"), F.lit(0)), 0.5, 1000).over(whole)
+    around = F.sort_array(
+        F.collect_list(F.nullif(F.col("length_ms"), F.lit(0))).over(
+            ordered.rowsBetween(-AROUND, AROUND)
+        )
+    )
+    usual = F.get(around, F.floor((F.size(around) - 1) / 2).cast("int"))  # of two, the lower
     length = F.col("length_ms")
     gap = length > settings.gap_after * F.col("usual_ms")
     return (

@@ -124,6 +124,9 @@ def stories():
             lambda row: shifted(200.0, -60)(row) if not 200_000 <= row[1] <= 260_000 else []
         ),
         "rescaled": a_rescaled_run("rescaled"),
+        "scraped less": a_job("scraped less").spoilt(
+            lambda row: [] if row[1] > 420_000 and row[1] % 15_000 else [row]
+        ),
         "reset": build_history(
             [
                 KnownSeries(
@@ -248,6 +251,14 @@ def test_a_run_that_is_rescaled_in_place_has_as_many_tasks_as_are_alive(rebuilt)
     assert [row.arrived for row in rows] == pytest.approx([20.0] * 4)
     assert [row.completeness for row in rows] == pytest.approx([1, 57.5 / 60, 57.5 / 60, 1])
     assert [row.faults for row in rows] == [[], ["restart"], ["restart"], []]
+
+
+def test_a_scrape_interval_that_changes_within_the_day_is_no_gap(rebuilt):
+    rows = [rebuilt["scraped less", "match", 60 * n] for n in (5, 7, 8)]
+
+    assert [row.arrived for row in rows] == pytest.approx([20.0] * 3)
+    assert [row.completeness for row in rows] == pytest.approx([1.0] * 3)
+    assert {tuple(row.faults) for row in rows} == {()}
 
 
 def test_what_is_no_number_is_left_out_and_told(rebuilt):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from weir_pipelines.schemas import SAMPLES
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.steps import measure_series
+from weir_pipelines.steps import AROUND, measure_series
 
 GAP_AFTER = ArrivalSettings().gap_after
 
@@ -35,10 +35,12 @@ def one_minute_at_a_time(samples):
         rows = rows.sort_values(["time_ms", "value"])
         lengths = rows["time_ms"].diff()
         # Spark takes the lower of two middle ones.
-        usual = lengths[lengths > 0].quantile(0.5, interpolation="lower")
+        around = lengths.where(lengths > 0).rolling(2 * AROUND + 1, center=True, min_periods=1)
+        usual = around.quantile(0.5, interpolation="lower")
         rises = rows["value"].diff()
-        for time, length, rise in zip(rows["time_ms"], lengths, rises, strict=True):
-            if math.isnan(length) or length == 0 or rise < 0 or length > GAP_AFTER * usual:
+        steps = zip(rows["time_ms"], lengths, rises, usual, strict=True)
+        for time, length, rise, most in steps:
+            if math.isnan(length) or length == 0 or rise < 0 or length > GAP_AFTER * most:
                 continue
             moments = np.arange(time - length, time)
             counts: Any = pd.Series(moments // 60_000).value_counts()
@@ -54,7 +56,7 @@ def counters(draw):
     """Draw the samples of one counter: jitter, missing and doubled scrapes, falls, no numbers."""
     every = draw(st.sampled_from([5_000, 15_000, 45_000]))
     time, value, rows = draw(st.integers(600_000, 700_000)), 0.0, []
-    for _ in range(draw(st.integers(1, 25))):
+    for _ in range(draw(st.integers(1, 40))):
         time += draw(st.sampled_from([every] * 6 + [every + 700, 2 * every, 7 * every, 0]))
         value = draw(st.sampled_from([value + 10.0 * every / 1000] * 6 + [value, 3.0, math.nan]))
         rows.append((time, value))
