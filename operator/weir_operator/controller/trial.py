@@ -4,7 +4,8 @@ A tuning is on trial for as many intervals as its forecast's stretches have. It 
 more of them violated the objective, or they cost more, than one stretch in a hundred of the
 simulated ones; violations as soon as they are too many, costs at the end. One violation beyond the
 forecast is borne, for the least that a short trial can have is one. Intervals in which more arrived
-than the tuning has ever seen count for nothing: they are no fault of its.
+than the tuning has ever seen count for nothing: they are no fault of its. Where they are many, the
+trial ends without a verdict: traffic has grown, and only another tuning can see it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from weir_operator.tuning.work import Forecast
 
 BORNE = 1
 """Violations beyond the forecast."""
+MOST_BEYOND = 0.5
+"""Times the intervals of a trial that may be beyond what the tuning has seen."""
 MODEL_ERROR = 1.1
 """How many times the forecast cost is borne: a good fit errs by as much."""
 
@@ -30,10 +33,32 @@ class Trial(BaseModel):
     """Of them, the ones that violated the objective."""
     money: float = 0.0
     """Sum over them of the currency per hour that the scaled operators cost."""
+    beyond: int = 0
+    """Intervals beside them, in which more arrived than the tuning has ever seen."""
 
     def with_interval(self, *, late: bool, money: float) -> Trial:
         """Return the trial with one more interval."""
-        return Trial(intervals=self.intervals + 1, late=self.late + late, money=self.money + money)
+        return self.model_copy(
+            update={
+                "intervals": self.intervals + 1,
+                "late": self.late + late,
+                "money": self.money + money,
+            }
+        )
+
+    def with_interval_beyond(self) -> Trial:
+        """Return the trial with one more interval that counts for nothing."""
+        return self.model_copy(update={"beyond": self.beyond + 1})
+
+
+def find_overgrown(trial: Trial, forecast: Forecast) -> str:
+    """Return why a trial ends without a verdict, one sentence; empty where it goes on."""
+    if trial.beyond < MOST_BEYOND * forecast.intervals:
+        return ""
+    return (
+        f"more arrived in {trial.beyond} intervals than the tuning has ever seen, "
+        f"{trial.intervals} of {forecast.intervals} could be judged"
+    )
 
 
 def judge_trial(trial: Trial, forecast: Forecast) -> tuple[Verdict, str]:

@@ -27,7 +27,7 @@ from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.sharing import BudgetSharing
 from weir_operator.controller.tick import Tick
-from weir_operator.controller.trial import judge_trial
+from weir_operator.controller.trial import find_overgrown, judge_trial
 from weir_operator.controller.tuned import ModelState, TuningView
 from weir_operator.controller.tuning_orders import Terms, make_work, resembles, unfold
 from weir_operator.controller.tuning_store import Standing, TuningStore, Version
@@ -323,6 +323,7 @@ class TuningLoop:
             if name in sample.operators
         )
         if rate > MORE_THAN_SEEN * present.most_rate:
+            self._leave_unjudged(present)
             return
         trial = present.trial.with_interval(late=tick.violated, money=self._money(tick, present))
         verdict, reason = judge_trial(trial, present.forecast)
@@ -348,6 +349,17 @@ class TuningLoop:
             "TuningRolledBack", f"Version {present.number} gives way to {back}: {reason}"
         )
 
+    def _leave_unjudged(self, present: Version) -> None:
+        """Count an interval that judges nothing; many of them end the trial, lest it never ends."""
+        trial = present.trial.with_interval_beyond()
+        left = present.model_copy(update={"trial": trial})
+        reason = find_overgrown(trial, present.forecast)
+        if reason:
+            left = left.model_copy(update={"standing": Standing.OVERGROWN, "reason": reason})
+        self._state = self._state.with_version(left)
+        if reason or trial.beyond % SAVED_EVERY == 0:
+            self._store.save(self._state)
+
     def _put_in_force(self) -> None:
         """Let the managers work with the present version, and remember it."""
         self._sharing.tuned = self._state.tuned
@@ -363,4 +375,4 @@ class TuningLoop:
 
 
 def _is_worth_a_try(version: Version) -> bool:
-    return version.standing in (Standing.KEPT, Standing.REPLACED)
+    return version.standing in (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)

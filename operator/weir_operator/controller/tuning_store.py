@@ -33,6 +33,8 @@ class Standing(StrEnum):
     KEPT = "kept"
     TAKEN_BACK = "takenBack"
     REPLACED = "replaced"
+    OVERGROWN = "overgrown"
+    """In force without a verdict: the traffic is not that which it was made for any more."""
 
 
 class Version(BaseModel):

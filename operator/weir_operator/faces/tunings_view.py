@@ -56,5 +56,6 @@ def describe_standing(version: Version) -> str:
         Standing.KEPT: "kept",
         Standing.TAKEN_BACK: "taken back",
         Standing.REPLACED: "replaced by a later one",
+        Standing.OVERGROWN: "kept without a verdict",
     }
     return words[version.standing] + (f": {version.reason}" if version.reason else "")

@@ -7,12 +7,13 @@ from itertools import count
 import numpy as np
 import pytest
 
-from tests.operator.controller.tuning_setting import BUDGETS, HOURS, TRUTHS, Setting, plans
+from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, Setting, plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.tuned import UNTUNED
+from weir_operator.controller.tuning_store import Standing
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.testing import an_answer
-from weir_simulator.fitting.testing import run_job
+from weir_simulator.fitting.testing import Plan, run_job
 
 
 @pytest.fixture
@@ -91,6 +92,42 @@ async def test_a_restarted_controller_goes_on_with_what_a_reset_has_left(setting
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.loop.view.model.reason == "TooFewSamples"
+
+
+async def test_traffic_that_has_grown_ends_a_trial_and_the_next_tuning_sees_it(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    seen = setting.version(1).most_rate
+
+    for sample in grow():
+        setting.see(late=True, sample=sample)
+        setting.records.note_interval(sample)
+    ended = setting.version(1)
+    await setting.loop.attempt()
+
+    assert ended.standing is Standing.OVERGROWN
+    assert "more arrived in 2 intervals" in ended.reason
+    assert setting.sharing.tuned.version == 2
+    assert setting.version(2).most_rate > 1.1 * seen
+
+
+async def test_a_rush_in_a_trial_does_not_end_it(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    setting.see(late=True, sample=grow()[0])
+    setting.see(late=False)
+
+    assert setting.loop.view.tuned.version == 1
+    await setting.loop.attempt()
+    assert len(setting.tuner.calls) == 1
+
+
+def grow():
+    """Return intervals of a job to which twice as much comes as ever did."""
+    busy = Plan(deployment={"small/1": 6}, rate=90.0)
+    after = run_job(TRUTHS, [dict.fromkeys(RUNS, busy)] * 40, rng=np.random.default_rng(5))
+    return [replace(each, time=HOURS[-1].time + each.time) for each in after.intervals]
 
 
 class SlowTuner:
