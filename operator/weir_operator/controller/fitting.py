@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weir_operator.controller.operator_manager import OperatorManager
@@ -14,7 +15,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.drift import Drift, DriftDetector
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
-from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.structure import Structure
 
 UNKNOWN = ModelState(
@@ -22,6 +23,10 @@ UNKNOWN = ModelState(
     reason="Fitting",
     sentence="Nothing was fitted to the job yet; its objective is shared without tuning until then",
 )
+
+_FITS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fit")
+"""One fit at a time in a process: each takes tens of MiB and a whole core, and none is in a hurry.
+A thread of its own rather than a lock: who waits holds up no thread that others need."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +64,9 @@ class Fitter:
         """
         structure = self._structure(flow)
         try:
-            fitted = await asyncio.to_thread(self._fit, structure, since)
+            fitted = await asyncio.get_running_loop().run_in_executor(
+                _FITS, self._fit, structure, since
+            )
         except TooFewSamplesError as error:
             state = ModelState(fitted=None, reason="TooFewSamples", sentence=str(error))
             return Fitted(state=state, fit=None)
@@ -87,7 +94,10 @@ class Fitter:
         self._detector = None
 
     def _fit(self, structure: Structure, since: float) -> Fit:
-        return fit(read_samples(self._records, since=since), structure, slot=self._slot)
+        fitted = fit(read_samples(self._records, since=since), structure, slot=self._slot)
+        # A fit is held for as long as its tuning takes; what it was made of is most of it.
+        emptied = replace(fitted.cleaned, samples=Samples(intervals=(), changes=()))
+        return replace(fitted, cleaned=emptied)
 
     def _structure(self, flow: Dataflow) -> Structure:
         """Return the job as its manifest and its plan have it."""

@@ -30,6 +30,10 @@ _INTERVAL = TypeAdapter(IntervalSample)
 INTERVALS_KEPT = 8 * 86_400.0
 """Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
 
+MOST_INTERVALS = 12_000
+"""Measured intervals that are read at once: all that is kept of minutes, 17 hours of 5 seconds.
+Each is a KiB or two of objects per operator, and a controller has many jobs and little memory."""
+
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
 a file. SQLite would take 2,000."""
@@ -189,12 +193,19 @@ class RecordStore:
         except sqlite3.OperationalError as error:
             raise TemporaryError(f"Could not write {self._path}: {error}; free the disk") from error
 
-    def intervals(self, *, since: float = 0.0) -> tuple[IntervalSample, ...]:
-        """Return what was measured in the intervals that ended after a Unix time, oldest first."""
+    def intervals(
+        self, *, since: float = 0.0, most: int = MOST_INTERVALS
+    ) -> tuple[IntervalSample, ...]:
+        """Return what was measured in the intervals that ended after a Unix time, oldest first.
+
+        Of more than `most`, the newest: with intervals left out in between, neither the traffic nor
+        what hangs over from one interval to the next could be followed.
+        """
         rows = self._connection.execute(
-            "SELECT sample FROM intervals WHERE time > ? ORDER BY time", (since,)
+            "SELECT sample FROM intervals WHERE time > ? ORDER BY time DESC LIMIT ?", (since, most)
         )
-        return tuple(_INTERVAL.validate_python(json.loads(row[0])) for row in rows)
+        newest_first = [_INTERVAL.validate_python(json.loads(row[0])) for row in rows]
+        return tuple(reversed(newest_first))
 
     def decisions(
         self, *, until: float | None = None, operator: str | None = None, limit: int = 1

@@ -104,6 +104,17 @@ def test_a_resize_has_no_gap_and_what_was_given_up_is_no_change():
     assert [(each.kind, each.downtime) for each in samples] == [(ChangeKind.RESIZE, 0.0)]
 
 
+def test_of_more_than_are_read_at_once_the_newest_are_read_in_order(tmp_path):
+    records = RecordStore(tmp_path / "records.sqlite")
+    for time in (3.0, 1.0, 4.0, 2.0):
+        records.note_interval(IntervalSample(time=time, seconds=1.0, operators={}))
+
+    newest = records.intervals(since=1.0, most=2)
+
+    assert [each.time for each in newest] == [3.0, 4.0]
+    records.close()
+
+
 def test_what_was_measured_can_be_forgotten(tmp_path):
     records = RecordStore(tmp_path / "records.sqlite")
     records.note_interval(IntervalSample(time=1.0, seconds=60.0, operators={}, response_time=0.1))
