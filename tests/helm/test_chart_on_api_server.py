@@ -18,6 +18,7 @@ PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "CustomResourceDefinition": CRDS,
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "Pod": "/api/v1/namespaces/{}/pods",
