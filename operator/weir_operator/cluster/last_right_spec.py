@@ -13,7 +13,7 @@ import structlog
 
 from weir_operator.cluster.objects import Resource
 from weir_operator.errors import InvalidStreamAppError, WeirError
-from weir_operator.runtime.files import storing, write_atomically
+from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 
@@ -32,22 +32,31 @@ def keep_spec(folder: Path, resource: Resource) -> None:
     try:
         with storing(path):
             folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            kept = path.read_bytes() if path.exists() else b""  # torn bytes are no text
+        if kept != text.encode():
             write_atomically(path, text)
     except WeirError as error:
         log.warning("the right spec is not kept", reason=str(error))
 
 
 def recall_spec(folder: Path, resource: Resource) -> StreamApp | None:
-    """Return the last right spec of this very object, not of a namesake before it."""
-    path = folder / _FILE
-    if not path.exists():
-        return None
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if kept["uid"] != resource.uid:
+    """Return the last right spec of this very object, not of a namesake before it.
+
+    A file that cannot be read is none: it is told, and the next right spec replaces it.
+    """
+    try:
+        text = read_if_present(folder / _FILE)
+        kept = None if text is None else json.loads(text)
+        if kept is None or kept["uid"] != resource.uid:
+            return None
+        manifest = kept["manifest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning(
+            "the last right spec cannot be read", failure=f"{type(error).__name__}: {error}"
+        )
         return None
     try:
-        return parse_manifest(kept["manifest"])
+        return parse_manifest(manifest)
     except InvalidStreamAppError as mistake:  # another version of Weir thought it right
         log.warning("the last right spec is not right any more", mistake=str(mistake))
         return None

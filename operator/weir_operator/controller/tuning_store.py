@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from weir_operator.controller.trial import Trial
 from weir_operator.controller.tuned import UNTUNED, Tuned
-from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.tuning.work import Forecast
 from weir_policies.promise import CostWeights
 from weir_simulator.tuning.order import Point, Prediction
@@ -157,8 +157,10 @@ class TuningStore:
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
+            PermanentError: The folder cannot be written.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with storing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path, state.model_dump_json(indent=1))
 
 

@@ -10,7 +10,8 @@ import pytest
 from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, Setting, plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.tuned import UNTUNED
-from weir_operator.controller.tuning_store import Standing
+from weir_operator.controller.tuning_store import Standing, TuningStore
+from weir_operator.errors import PermanentError
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.testing import an_answer
 from weir_simulator.fitting.testing import Plan, run_job
@@ -159,3 +160,11 @@ def let_drift(setting):
     for sample in slower:
         setting.see(late=False, sample=replace(sample, time=HOURS[-1].time + sample.time))
     assert setting.loop.view.model.reason == "Drift"
+
+
+def test_a_folder_of_tunings_that_cannot_be_made_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "state").write_text("a file where the folder should be")
+    store = TuningStore(tmp_path / "state" / "tuning.json", key={})
+
+    with pytest.raises(PermanentError, match=r"Expected .*tuning\.json to be writable"):
+        store.save(store.fresh())
