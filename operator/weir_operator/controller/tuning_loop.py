@@ -29,7 +29,13 @@ from weir_operator.controller.sharing import BudgetSharing
 from weir_operator.controller.tick import Tick
 from weir_operator.controller.trial import find_overgrown, judge_trial
 from weir_operator.controller.tuned import ModelState, TuningView
-from weir_operator.controller.tuning_orders import Terms, make_work, resembles, unfold
+from weir_operator.controller.tuning_orders import (
+    Terms,
+    find_shortness,
+    make_work,
+    resembles,
+    unfold,
+)
 from weir_operator.controller.tuning_store import Standing, TuningStore, Version
 from weir_operator.controller.verdict import Verdict
 from weir_operator.errors import WeirError
@@ -207,6 +213,9 @@ class TuningLoop:
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
+        short = find_shortness(work, slot=self._settings.tick)
+        self._notices.tell_while("TuningWaits", short if followed else "")
+        followed = followed and not short
         if on_trial or not (followed or training):
             return
         answer = await self._ask(work)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from weir_operator.controller.records import INTERVALS_KEPT, MOST_INTERVALS
 from weir_operator.controller.tuned import Tuned
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
@@ -29,6 +30,12 @@ WARM_STARTS = 3
 """Former versions that a search begins with."""
 ALIKE = 0.05
 """Difference of a weight, and relative one of a budget, that reality does not tell apart."""
+RESTARTS_SHOWN = 10
+"""Restarts for which a trace must have room: of fewer, one more or less is most of what is allowed,
+and a tuning on it promises what it cannot know."""
+LONGEST_WAIT = 0.5
+"""Times all that is ever fitted to, the longest that a tuning waits for such a trace: where hardly
+a restart is allowed, it would never be there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +116,24 @@ def make_work(
         rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
         watch=min(terms.watch, len(fit.rates)),
         train=terms.train if training else 0,
+    )
+
+
+def find_shortness(work: TuningWork, *, slot: float) -> str:
+    """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
+
+    Args:
+        work: Its order's constraints say how many restarts are allowed.
+        slot: Seconds between two decisions.
+    """
+    allowed, slots = work.order.constraints.max_reconfigurations, len(work.rates)
+    fitted_to = min(MOST_INTERVALS, INTERVALS_KEPT / slot)
+    least = math.ceil(min(RESTARTS_SHOWN / allowed, LONGEST_WAIT * fitted_to)) if allowed else 0
+    if slots >= least:
+        return ""
+    return (
+        f"The job was measured for {slots} intervals, and whether a tuning keeps so few restarts a "
+        f"day shows after {least}; what is in force stays until then"
     )
 
 

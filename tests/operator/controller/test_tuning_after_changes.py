@@ -10,11 +10,14 @@ import pytest
 from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, Setting, plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.tuned import UNTUNED
+from weir_operator.controller.tuning_orders import Terms, find_shortness
 from weir_operator.controller.tuning_store import Standing, TuningStore
 from weir_operator.errors import PermanentError
 from weir_operator.streamapp.models import Mode, State
-from weir_operator.tuning.testing import an_answer
+from weir_operator.tuning.testing import a_work, an_answer
+from weir_policies import registry
 from weir_simulator.fitting.testing import Plan, run_job
+from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 
 @pytest.fixture
@@ -122,6 +125,55 @@ async def test_a_rush_in_a_trial_does_not_end_it(setting_of):
     assert setting.loop.view.tuned.version == 1
     await setting.loop.attempt()
     assert len(setting.tuner.calls) == 1
+
+
+async def test_a_trace_too_short_to_show_few_restarts_is_not_tuned_on_yet(setting_of):
+    a_day = share_of_restarts(24, 60.0)
+    setting = setting_of(terms=terms_of(a_day))
+
+    await setting.loop.attempt()
+
+    assert setting.loop.view.model.reason == "Fitted"
+    assert setting.tuner.calls == []
+    assert setting.reasons == ["TuningWaits"]
+    assert "150 intervals" in setting.events[0].message
+    assert "after 600" in setting.events[0].message
+
+
+@pytest.mark.parametrize("share", [1.0, 10 / 150, 0.0])
+async def test_a_trace_with_room_for_ten_restarts_or_for_none_is_tuned_on(setting_of, share):
+    setting = setting_of(terms=terms_of(share))
+
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned.version == 1
+
+
+async def test_policies_are_trained_before_a_trace_is_long_enough_to_tune_on(setting_of):
+    state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
+    trained = an_answer(BUDGETS).model_copy(update={"trained": {"match": state, "count": state}})
+    setting = setting_of(trained, stand_in=True, terms=terms_of(0.01))
+
+    await setting.loop.attempt()
+
+    assert setting.loop.view.in_training == ()
+    assert setting.sharing.tuned == UNTUNED
+
+
+@pytest.mark.parametrize(("slot", "least"), [(60.0, 5760), (5.0, 6000)])
+def test_where_hardly_a_restart_is_allowed_half_of_what_is_fitted_to_suffices(slot, least):
+    work = a_work(slots=least)
+    rare = Constraints(max_reconfigurations=share_of_restarts(1, slot))
+    work = work.model_copy(update={"order": work.order.model_copy(update={"constraints": rare})})
+    shorter = work.model_copy(update={"rates": work.rates[1:]})
+
+    assert find_shortness(work, slot=slot) == ""
+    assert f"after {least}" in find_shortness(shorter, slot=slot)
+
+
+def terms_of(share):
+    """Return terms that allow a restart in a share of the slots."""
+    return Terms(policy="hold", constraints=Constraints(max_reconfigurations=share))
 
 
 def grow():
