@@ -45,6 +45,16 @@ class LearnedStore:
         """Take what was learned before for another's, from now on."""
         self._key["resetNonce"] = reset_nonce
 
+    def is_of_before_reset(self) -> bool:
+        """Return whether the file was written under another `resetNonce`."""
+        text = read_if_present(self._path)
+        if text is None:
+            return False
+        try:
+            return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
+        except (ValueError, KeyError, TypeError):
+            return False  # `load` tells what is wrong with it
+
     def save(self, managers: Mapping[str, OperatorManager]) -> None:
         """Replace the file in one step.
 

@@ -60,7 +60,13 @@ class Memory:
         self._saved_at = -math.inf
 
     def restore(self) -> None:
-        """Give the managers what they had learned."""
+        """Give the managers what they had learned; a reset that came meanwhile is carried out.
+
+        Raises:
+            TemporaryError: The disk is full.
+        """
+        if self._learned.is_of_before_reset():
+            self._records.forget_intervals()
         self._learned.restore(self._managers)
 
     def save(self, now: float) -> None:

@@ -98,6 +98,17 @@ async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
     assert set(stage.learned.load()) == set(CHAIN)
 
 
+@pytest.mark.parametrize(("nonce", "left"), [(0, True), (1, False)])
+async def test_a_reset_while_nothing_ran_forgets_what_was_measured_too(stage_of, nonce, left):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    stage.learned.begin_anew(nonce)
+
+    stage.memory.restore()
+
+    assert (stage.records.intervals() != ()) is left
+
+
 async def test_other_settings_begin_anew_because_tables_hold_those_they_were_learned_under(
     stage_of,
 ):
