@@ -14,7 +14,7 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 
-from weir_pipelines.intake import begin_of, number_of, place
+from weir_pipelines.intake import begin_of, number_of, place_day, write_day
 from weir_pipelines.metrics import RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Partition, Store, arrow_schema
@@ -64,9 +64,9 @@ def write_history(store: Store, fleet: Fleet, *, days: int) -> tuple[Partition, 
             partition = Partition(app, FIRST + timedelta(days=offset))
             samples, totals = _a_day(partition.day, numbers, levels, totals, rng)
             with store.staging() as folder:
-                folder.mkdir(parents=True)
                 series = pa.Table.from_pylist(rows, schema=arrow_schema(SERIES))
-                place(store, partition, folder, series, [samples])
+                write_day(folder, series, [samples])
+                place_day(store, partition, folder)
             written.append(partition)
     return tuple(written)
 
