@@ -68,6 +68,13 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"prometheus": {"url": "http://p", "tokenFile": "/t", "tokenSecret": {"name": "s"}}},
         "prometheus.tokenFile: expected one token",
     ),
+    "the controller's token for other pods": (
+        {
+            "prometheus": {"url": "http://p", "tokenFile": "/t"},
+            "pipelines": {"enabled": True},
+        },
+        "prometheus.tokenFile: the pods of pipelines",
+    ),
     "a token for no server": (
         {"prometheus": {"tokenSecret": {"name": "s"}}},
         "prometheus.url: expected the server",

@@ -124,6 +124,9 @@ capabilities: {drop: [ALL]}
 {{- if and .pipelines.enabled (not .prometheus.url) -}}
 {{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
 {{- end -}}
+{{- if and .pipelines.enabled .prometheus.tokenFile -}}
+{{- fail "prometheus.tokenFile: the pods of pipelines do not have the controller's token: give prometheus.tokenSecret in its place" -}}
+{{- end -}}
 {{- if and .pipelines.enabled (gt (int .pipelines.executors.count) 0) (not .pipelines.tables.existingClaim) (not (has "ReadWriteMany" .pipelines.tables.accessModes)) -}}
 {{- fail (printf "pipelines.executors.count: %d executors cannot share tables that one node mounts: set pipelines.tables.accessModes to [ReadWriteMany]" (int .pipelines.executors.count)) -}}
 {{- end -}}
