@@ -211,7 +211,10 @@ class _Tuning:
         """Evaluate a batch and tell the search; return whether all of it was evaluated."""
         first = len(self._evaluations)
         points = [self._point_of(trial) for trial in trials]
-        known = [None if study is None else study.read(first + b) for b in range(len(trials))]
+        known = [
+            None if study is None else _same(study.read(first + b), point, trial)
+            for b, (point, trial) in enumerate(zip(points, trials, strict=True))
+        ]
         missing = [b for b in range(len(trials)) if known[b] is None]
         began = time.monotonic()
         measured = self._workers.evaluate(
@@ -274,6 +277,15 @@ class _Tuning:
             if time.monotonic() - self._began + reserve > self._order.deadline:
                 self._ended = "deadline"
         return self._ended != "finished"
+
+
+def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | None:
+    """Return what a study knows if it is of this point: with more evaluations to make, a search
+    may plan otherwise from some evaluation on.
+    """
+    if known is None or known.point != point or known.fidelity != trial.fidelity:
+        return None
+    return known
 
 
 def _outcome_of(evaluation: Evaluation) -> Outcome:

@@ -171,6 +171,14 @@ def test_a_study_is_resumed_where_it_was_left(tmp_path):
     assert read_result(tmp_path / "result.json") == resumed
 
 
+def test_a_longer_search_that_plans_otherwise_takes_no_outcome_of_another_point(tmp_path):
+    tune(an_order(algorithm="joint", evaluations=8), study=tmp_path)
+
+    resumed = tune(an_order(algorithm="joint", evaluations=16), study=tmp_path)
+
+    assert resumed.evaluations == tune(an_order(algorithm="joint", evaluations=16)).evaluations
+
+
 def test_a_study_of_another_order_is_refused(tmp_path):
     tune(an_order(evaluations=1), study=tmp_path)
 
