@@ -280,8 +280,9 @@ class _Tuning:
 
 
 def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | None:
-    """Return what a study knows if it is of this point: with more evaluations to make, a search
-    may plan otherwise from some evaluation on.
+    """Return what a study knows, if it is of this very point.
+
+    With more evaluations to make, a search may plan otherwise from some evaluation on.
     """
     if known is None or known.point != point or known.fidelity != trial.fidelity:
         return None
