@@ -2,11 +2,12 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import cast
 
 import pytest
 
+from tests.operator.controller.tuning_setting import Setting
 from weir_operator.controller import assembly
 from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
@@ -232,3 +233,19 @@ def stage_of(tmp_path):
     yield build
     for stage in stages:
         stage.records.close()
+
+
+@pytest.fixture
+def setting_of(tmp_path):
+    settings = []
+    number = count()
+
+    def build(*answers, **fields):
+        folder = tmp_path / str(next(number))
+        folder.mkdir()
+        settings.append(Setting(folder, *answers, **fields))
+        return settings[-1]
+
+    yield build
+    for setting in settings:
+        setting.records.close()

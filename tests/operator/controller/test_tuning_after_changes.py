@@ -2,12 +2,11 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import pytest
 
-from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, Setting, plans
+from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, plans
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.tuned import UNTUNED
 from weir_operator.controller.tuning_orders import Terms, find_shortness
@@ -18,22 +17,6 @@ from weir_operator.tuning.testing import a_work, an_answer
 from weir_policies import registry
 from weir_simulator.fitting.testing import Plan, run_job
 from weir_simulator.tuning.order import Constraints, share_of_restarts
-
-
-@pytest.fixture
-def setting_of(tmp_path):
-    settings = []
-    number = count()
-
-    def build(*answers, **fields):
-        folder = tmp_path / str(next(number))
-        folder.mkdir()
-        settings.append(Setting(folder, *answers, **fields))
-        return settings[-1]
-
-    yield build
-    for setting in settings:
-        setting.records.close()
 
 
 async def test_a_restarted_controller_does_not_fit_to_what_was_before_a_drift(setting_of):

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from tests.operator.controller.tuning_setting import (
     HOURS,
     RUNS,
     TRUTHS,
-    Setting,
     plans,
 )
 from weir_operator.controller.directives import Directives
@@ -27,22 +25,6 @@ from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import Plan, run_job
-
-
-@pytest.fixture
-def setting_of(tmp_path):
-    settings = []
-    number = count()
-
-    def build(*answers, **fields):
-        folder = tmp_path / str(next(number))
-        folder.mkdir()
-        settings.append(Setting(folder, *answers, **fields))
-        return settings[-1]
-
-    yield build
-    for setting in settings:
-        setting.records.close()
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
