@@ -29,6 +29,8 @@ LINES = 34
 """Of a trace: 16 hours in three minutes, at whose end Weir would begin to tune by itself."""
 LEARNED_LINES = 90
 """The 42 hours before them, from which Weir learns, and tunes."""
+LEARNING_LOOP = "2m"
+"""Interval of the slow loop meanwhile: three fits and tunings, after 35, 59 and 83 lines."""
 MINUTES = 28
 """Real ones that a line stands for."""
 FASTER = MINUTES * 60 / INTERVAL
@@ -128,7 +130,9 @@ def make_trace(kind: str) -> tuple[Trace, Trace]:
     return rates[:LEARNED_LINES], rates[LEARNED_LINES:]
 
 
-def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[str, Any]:
+def describe(
+    app: App, arm: Arm, *, trace: Path, out: Path, seed: int, slow_loop: str = "1h"
+) -> dict[str, Any]:
     """Return the StreamApp of a run.
 
     Args:
@@ -137,6 +141,7 @@ def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[s
         trace: File of the rates, scaled to the peak 1.
         out: Folder of the job's own files.
         seed: Of arrivals and service times.
+        slow_loop: Interval of the Application Manager.
     """
     scaled = [
         {"name": name, "maxReplicas": 6, "initial": {LARGE: replicas_at_peak(app, name)}}
@@ -168,6 +173,7 @@ def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[s
     for pool in spec["nodePools"]:
         pool["memory"] = app.memory
     spec["operators"] = operators
+    spec["applicationManager"]["interval"] = slow_loop
     # Arms are not compared on how soon a busy machine starts a JVM.
     spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
     spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": _policy(arm)}

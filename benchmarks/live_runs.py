@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.demo_policies import intervals_judged, share_over_bound
-from benchmarks.live_apps import INTERVAL, App, Arm, describe, make_trace
+from benchmarks.live_apps import INTERVAL, LEARNING_LOOP, App, Arm, describe, make_trace
 from benchmarks.live_quotas import Quotas
 from benchmarks.rows import RESULTS
 from benchmarks.weir_local import run_weir_local
@@ -95,7 +95,15 @@ def learn(app: App, trace: str) -> Path:
     folder = FOLDER / "learned" / f"{app.name}-{trace}"
     if not (folder / "finished").exists():
         before, _ = make_trace(trace)
-        run_rates(app, Arm.TUNED, rates=before, seed=0, folder=folder, learned=None)
+        run_rates(
+            app,
+            Arm.TUNED,
+            rates=before,
+            seed=0,
+            folder=folder,
+            learned=None,
+            slow_loop=LEARNING_LOOP,
+        )
         (folder / "finished").touch()
     return folder / "state" / f"default.{app.name}"
 
@@ -107,7 +115,14 @@ def is_tuned(learned: Path) -> bool:
 
 
 def run_rates(
-    app: App, arm: Arm, *, rates: Trace, seed: int, folder: Path, learned: Path | None
+    app: App,
+    arm: Arm,
+    *,
+    rates: Trace,
+    seed: int,
+    folder: Path,
+    learned: Path | None,
+    slow_loop: str = "1h",
 ) -> Run:
     """Run a job on rates under quotas; everything of it goes to `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -115,9 +130,8 @@ def run_rates(
     trace = folder / "trace.txt"
     write_trace(trace, rates)
     path, out, state = folder / "streamapp.yaml", folder / "out", folder / "state"
-    path.write_text(
-        yaml.safe_dump(describe(app, arm, trace=trace, out=out, seed=seed), sort_keys=False)
-    )
+    manifest = describe(app, arm, trace=trace, out=out, seed=seed, slow_loop=slow_loop)
+    path.write_text(yaml.safe_dump(manifest, sort_keys=False))
     states = AppFolder(state / f"default.{app.name}")
     states.path.mkdir(parents=True)
     if learned is not None:

@@ -173,6 +173,30 @@ def test_a_regime_that_changes_for_good_is_followed():
     assert share_of_violations(observations[3500:]) < 0.002
 
 
+def test_the_records_of_a_usual_queue_do_not_keep_it_from_scaling_in():
+    policy, roomy = a_planner(), Deployment((0, 10))
+
+    for tick in range(6):
+        seen = observe(MODEL, roomy, 100.0, tick)
+        seen = replace(seen, backlog=seen.rate * seen.response_time)
+        decision = policy.decide(seen)
+        policy.learn(an_interval(seen, seen))
+
+    assert seen.backlog > 0
+    assert capacity(decision.target) < capacity(roomy)
+
+
+def test_more_than_a_usual_queue_keeps_it_from_scaling_in():
+    policy, roomy = a_planner(), Deployment((0, 10))
+
+    for tick in range(6):
+        seen = observe(MODEL, roomy, 100.0, tick, backlog=1.1 * 100.0 * BUDGET)
+        decision = policy.decide(seen)
+        policy.learn(an_interval(seen, seen))
+
+    assert decision.target == roomy
+
+
 def test_a_backlog_asks_for_more_than_the_rate_does():
     policy = a_planner()
     observations, _ = follow(policy, steady(300.0, 400))

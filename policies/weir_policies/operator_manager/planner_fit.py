@@ -2,8 +2,8 @@
 
 The planner is told a model and believes it, but for bounded factors: how fast each node type is,
 from measured utilisation, and how long records wait, from the measured response time. A node type
-that never ran is taken to be off by as much as the others are. Only calm intervals teach: no
-backlog, no change of the deployment, no saturation.
+that never ran is taken to be off by as much as the others are. Only calm intervals teach: nothing
+but a usual queue waits, no change of the deployment, no saturation.
 
 Where response times leave even the corrected prediction, the prediction is mistrusted: capacity is
 then limited to a fixed busy share, as utilisation-based scaling has it.
@@ -17,6 +17,7 @@ from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import predict_one, share_of, water_level
 from weir_policies.kernels.view import (
     BACKLOG,
+    BUDGET,
     BY_LOAD,
     RATE,
     RESPONSE_TIME,
@@ -28,6 +29,7 @@ from weir_policies.kernels.view import (
     Memory,
     View,
 )
+from weir_policies.model.arrays import Floats
 from weir_policies.operator_manager.planner_memory import (
     BLOCK,
     BLOCK_EXCEEDED,
@@ -98,13 +100,26 @@ def remove_corrections(o: int, view: View, memory: Memory) -> None:
 
 
 @compiled
+def is_behind(seen: Floats) -> bool:
+    """Return whether more waits than the queues of a deployment that keeps its budget.
+
+    Those hold rate x budget records on average (Little's law). A job that runs well always has some.
+
+    Args:
+        seen: A row of `View.seen` or `View.before`, shape `(9,)`.
+    """
+    return seen[BACKLOG] > seen[RATE] * seen[BUDGET]
+
+
+@compiled
 def _is_calm(o: int, view: View) -> bool:
     """Return whether the interval tells of the deployment in force, and of nothing else."""
     for place in range(view.counts.shape[1]):
         if view.counts[o, place] != view.counts_before[o, place]:
             return False
-    no_backlog = view.seen[o, BACKLOG] <= 0 and view.before[o, BACKLOG] <= 0
-    return no_backlog and view.seen[o, RATE] > 0
+    if is_behind(view.seen[o]) or is_behind(view.before[o]):
+        return False
+    return view.seen[o, RATE] > 0
 
 
 @compiled_apart

@@ -14,8 +14,9 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
-from weir_policies.kernels.view import BACKLOG, BUDGET, RATE, RESPONSE_TIME, Memory, View
+from weir_policies.kernels.view import BUDGET, RATE, RESPONSE_TIME, Memory, View
 from weir_policies.operator_manager.planner_choice import rate_to_carry
+from weir_policies.operator_manager.planner_fit import is_behind
 from weir_policies.operator_manager.planner_memory import (
     BLOCK_PEAK,
     BLOCKS,
@@ -96,7 +97,7 @@ def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
     least, most = np.inf, rate_to_carry(o, view, memory)
     for place in range(BRIEF_WINDOW):
         least, most = min(least, rates[place]), max(most, rates[place])
-    late = view.seen[o, RESPONSE_TIME] > view.seen[o, BUDGET] or view.seen[o, BACKLOG] > 0
+    late = view.seen[o, RESPONSE_TIME] > view.seen[o, BUDGET] or is_behind(view.seen[o])
     rises = view.seen[o, RATE] > least * (1 + HEADROOM)
     if late or rises or memory.ints[o, SEEN_INTERVALS] < BRIEF_WINDOW:
         return -1
