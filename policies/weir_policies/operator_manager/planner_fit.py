@@ -103,7 +103,7 @@ def remove_corrections(o: int, view: View, memory: Memory) -> None:
 def is_behind(seen: Floats) -> bool:
     """Return whether more waits than the queues of a deployment that keeps its budget.
 
-    Those hold rate x budget records on average (Little's law). A job that runs well always has some.
+    Those hold rate x budget records on average (Little's law); a job that runs well has some.
 
     Args:
         seen: A row of `View.seen` or `View.before`, shape `(9,)`.
