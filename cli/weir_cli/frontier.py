@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
 from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
 from weir_cli.reports import write_report
 from weir_cli.what_if import WhatIf, apply_all, read_what_ifs
@@ -70,12 +71,16 @@ def frontier(
     without: Annotated[
         list[str] | None, typer.Option(help="What if a pool were gone.", metavar="POOL")
     ] = None,
+    history: HistoryFolder = None,
+    history_app: HistoryApp = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Price objectives: cost against the response-time bound and against allowed violations."""
-    experiment = _shorten(load_experiment(find_experiment(source, state)), slots)
+    experiment = load_experiment(find_experiment(source, state))
+    experiment = fit_to_history(experiment, source, tables=history, app=history_app, out=out)
+    experiment = _shorten(experiment, slots)
     changes = read_what_ifs(
         prices=price or [], traffic=traffic, pools=pool or [], without=without or []
     )

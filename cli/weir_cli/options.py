@@ -30,9 +30,8 @@ def find_experiment(name: str, state: Path) -> Path:
     from weir_operator.controller.fitted_files import find_fitted
     from weir_operator.controller.steering import state_directory
 
-    file = Path(name)
-    if file.is_file() or file.suffix in (".yaml", ".yml", ".json"):
-        return file
+    if is_file(name):
+        return Path(name)
     fitted = find_fitted(state_directory(state, name))
     if not fitted.exists():
         raise ExperimentError(
@@ -41,6 +40,12 @@ def find_experiment(name: str, state: Path) -> Path:
              "ModelFitted is true with the reason Fitted",)
         )  # fmt: skip
     return fitted
+
+
+def is_file(name: str) -> bool:
+    """Return whether a `FILE|APP` names a file, though it may not be there."""
+    file = Path(name)
+    return file.is_file() or file.suffix in (".yaml", ".yml", ".json")
 
 
 def read_seconds(text: str, option: str) -> float:

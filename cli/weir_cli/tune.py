@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
 from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
 from weir_cli.reports import write_report
 from weir_operator.faces import tuning_words
@@ -70,6 +71,8 @@ def tune(
     study: Annotated[
         Path | None, typer.Option(help="Folder to keep every simulation in, and resume from.")
     ] = None,
+    history: HistoryFolder = None,
+    history_app: HistoryApp = None,
     out: Annotated[Path, typer.Option(help="Folder for the report and the result.")] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
@@ -79,6 +82,7 @@ def tune(
     Ctrl-C ends the search and keeps the best so far.
     """
     experiment = load_experiment(find_experiment(source, state))
+    experiment = fit_to_history(experiment, source, tables=history, app=history_app, out=out)
     order = TuningOrder(
         experiment=experiment,
         constraints=_constrain(experiment, violations, restarts),

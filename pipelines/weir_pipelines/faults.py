@@ -1,4 +1,4 @@
-"""What can be wrong with a minute, by name.
+"""What can be wrong with a minute or a day, by name.
 
 A fault says that something was seen and dealt with; how much of the minute is left is told by the
 completeness beside it.
@@ -31,3 +31,15 @@ class Fault(StrEnum):
     """A counter fell without a restart that its labels would tell."""
     RESTART = "restart"
     """The job, or a task of it, was started anew."""
+
+
+INCOMPLETE = "incomplete"
+"""Minutes of a day that samples cover in part; this and the next are problems of a day."""
+UNSEEN = "unseen"
+"""Minutes of which there is no sample at all."""
+FROM_NOTHING = "recordsFromNothing"
+"""Records came out and none went in."""
+WITH_NOTHING = "busyWithNothing"
+"""It was busy and took in nothing."""
+IMPOSSIBLE = frozenset({FROM_NOTHING, WITH_NOTHING})
+"""What no job can do: whatever says so is wrong."""

@@ -5,19 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from weir_pipelines.faults import FROM_NOTHING, INCOMPLETE, UNSEEN, WITH_NOTHING
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
 
 BUSY = 0.5
 """Utilisation from which on an operator cannot be without records."""
-
-INCOMPLETE = "incomplete"
-"""Minutes that samples cover in part."""
-UNSEEN = "unseen"
-"""Minutes of which there is no sample at all."""
-FROM_NOTHING = "recordsFromNothing"
-"""Records came out and none went in."""
-WITH_NOTHING = "busyWithNothing"
-"""It was busy and took in nothing."""
 
 
 def find_problems(arrivals: DataFrame) -> DataFrame:

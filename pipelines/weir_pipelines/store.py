@@ -56,20 +56,11 @@ class Partition:
         return Path(f"app={quote(self.app, safe='')}", f"day={self.day.isoformat()}")
 
 
-class Store:
-    """All tables under one folder.
-
-    Raises:
-        StoreError: The folder cannot be made.
-    """
+class Tables:
+    """All tables under one folder, to be read: nothing is made there."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        try:
-            (root / STAGING).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"Tables at {root} cannot be made: {error.strerror}") from error
-        self._sweep()
 
     def path(self, table: Table, partition: Partition) -> Path:
         """Return where a partition's file lies, whether or not it is there."""
@@ -95,6 +86,22 @@ class Store:
         for file in files:
             check_file(file, table)
         return files
+
+
+class Store(Tables):
+    """The same, to be written.
+
+    Raises:
+        StoreError: The folder cannot be made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        try:
+            (root / STAGING).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"Tables at {root} cannot be made: {error.strerror}") from error
+        self._sweep()
 
     @contextmanager
     def staging(self) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from weir_pipelines.errors import InputError
 from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import DAY_MINUTES
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Tables
 from weir_simulator.traces import Trace, as_trace
 
 
@@ -32,7 +32,7 @@ class RebuiltTrace:
 
 
 def read_arrival_trace(
-    store: Store,
+    store: Tables,
     partitions: Sequence[Partition],
     operator: str,
     *,

@@ -1,14 +1,19 @@
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from datetime import date
 
 import pytest
 from typer.testing import CliRunner
 
 from weir_cli.main import app
+from weir_pipelines.store import Partition
+from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 
 EXPERIMENT = """\
@@ -143,3 +148,40 @@ def _wait_for(path, process):
     while not path.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
+
+
+def test_it_is_tuned_in_a_simulator_that_is_fitted_to_history(experiment, tmp_path):
+    experiment.write_text(EXPERIMENT.replace("name: op,", "name: match,").replace("t1", "small"))
+    job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
+    write_day(tmp_path / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
+    out = tmp_path / "out"
+
+    result = weir(
+        *(experiment, "--history", tmp_path / "tables", "--app", "streams_trips"),
+        *("--evaluations", 2, "--slots", 200, "--out", out),
+    )
+
+    assert result.exit_code == 0, result.output
+    assert "Days of history used: 1, 2026-03-02" in result.stderr
+    fitted = load_experiment(out / "fitted.yaml")
+    assert fitted.operators[0].service_rate == pytest.approx(50, rel=0.01)
+    assert arrival_rates(fitted.trace).size == 1440
+    assert load_experiment(out / "tuned.yaml").trace.file == out / "trace.txt"
+
+
+def test_a_file_belongs_to_no_application_so_one_must_be_named(experiment, tmp_path):
+    result = weir(experiment, "--history", tmp_path)
+
+    assert result.exit_code == 1
+    assert "--app: expected the application whose history" in result.output
+
+
+def test_a_streamapp_without_history_is_refused_by_the_label_that_was_looked_for(tmp_path):
+    fitted = tmp_path / "state" / "streams.trips" / "fitted"
+    fitted.mkdir(parents=True)
+    (fitted / "experiment.yaml").write_text(EXPERIMENT)
+
+    result = weir("streams/trips", "--state", tmp_path / "state", "--history", tmp_path / "tables")
+
+    assert result.exit_code == 1
+    assert "expected arrivals of 'streams_trips', got none; run weir pipelines run" in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ from tests.helm.program import find_or_build_helm
 from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.flink.jars import JARS, build_example, build_jar
+from weir_pipelines.store import Partition
+from weir_pipelines.testing_tables import KnownJob, KnownOperator, write_day
 from weir_policies.model.node_types import Deployment
 from weir_policies.promise import Expectation
 from weir_policies.testing import a_decision, an_observation
@@ -71,6 +75,16 @@ kind: FlinkDeployment
 metadata: {name: trips, namespace: default}
 spec: {job: {state: running}}
 """
+
+HISTORY = KnownJob(
+    rate=lambda time: 60 + 20 * math.sin(time / 10_000),
+    operators=(
+        KnownOperator(name="parse", mean=1 / 700, given=0.5),
+        KnownOperator(name="match", mean=1 / 120, share=0.5, given=2.0),
+        KnownOperator(name="report", mean=1 / 500),
+    ),
+)
+"""The job of `dataflow.yaml`, as its metrics have kept it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -124,6 +138,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fitted = find_fitted(folder / state)
         fitted.parent.mkdir()
         shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
+    for app in ("default_trips", "streams_trips"):
+        write_day(folder / ".weir/history", Partition(app, date(2026, 3, 2)), HISTORY)
     _link_stand_ins(folder / ".venv/bin")
     return folder
 

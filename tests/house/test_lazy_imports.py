@@ -19,7 +19,7 @@ LIGHT_WORK = {
         "registry.build('queueing', rng=numpy.random.default_rng(7))"
     ),
     "what a fit and a trace take from the tables": (
-        "import weir_pipelines.fitting_samples, weir_pipelines.traces"
+        "import weir_pipelines.history, weir_pipelines.traces"
     ),
     "weir --help": (
         "import contextlib, io, weir_cli.main\n"

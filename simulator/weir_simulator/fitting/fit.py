@@ -21,6 +21,7 @@ from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
+from weir_simulator.fitting.elsewhere import fit_elsewhere
 from weir_simulator.fitting.estimate import Estimate, estimate_mean
 from weir_simulator.fitting.flow import ArrivalTrace, fit_selectivities, trace_arrivals
 from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_blocks
@@ -28,7 +29,7 @@ from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
 from weir_simulator.fitting.service import fit_services
 from weir_simulator.fitting.sharing import fit_sharing
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.fitting.waiting import fit_waiting, is_steady
+from weir_simulator.fitting.waiting import fit_waiting
 from weir_simulator.traces import Trace
 
 LEAST_INTERVALS = 30
@@ -195,16 +196,20 @@ def calibrate(
         )
     restarts = [change for change in changes if change.kind is ChangeKind.RESCALE]
     selectivities = fit_selectivities(calm, structure.dataflow)
-    return Calibration(
+    calibration = Calibration(
         structure=structure,
         operators=operators,
         selectivities=selectivities,
         speedups=services.speedups,
-        elsewhere=_fit_elsewhere(calm, structure),
+        elsewhere=Estimate(value=0.0),
         downtime=_mean_of([change.downtime for change in restarts]),
         provisioning=_mean_of([change.provisioning for change in changes]),
         services=services.measured,
         noise=services.noise,
+    )
+    return replace(
+        calibration,
+        elsewhere=fit_elsewhere(calm, structure.dataflow, calibration.models),
     )
 
 
@@ -216,27 +221,3 @@ def _assume_scv(specified: OperatorModel) -> Estimate:
 def _mean_of(seconds: Sequence[float]) -> Estimate:
     known = [each for each in seconds if not math.isnan(each)]
     return estimate_mean(known) if known else Estimate(value=0.0)
-
-
-def _fit_elsewhere(intervals: Sequence[IntervalSample], structure: Structure) -> Estimate:
-    """Return what the time from source to sink has more than the slowest path of scaled operators.
-
-    It is what fixed operators and the sources take, and what no operator owns.
-    """
-    rest = []
-    for interval in intervals:
-        observed = dict.fromkeys(structure.dataflow.operators, 0.0)
-        scaled = [name for name in observed if name not in structure.fixed]
-        samples = [interval.operators.get(name) for name in scaled]
-        if math.isnan(interval.response_time) or any(
-            sample is None or not is_steady(sample) for sample in samples
-        ):
-            continue
-        for name, sample in zip(scaled, samples, strict=True):
-            observed[name] = sample.response_time if sample is not None else math.nan
-        rest.append(interval.response_time - structure.dataflow.response_time(observed))
-    if not rest:
-        return Estimate(value=0.0)
-    mean = estimate_mean(rest)
-    # Several paths: the mean over records may well be below the slowest path.
-    return replace(mean, value=max(mean.value, 0.0), high=max(mean.high, 0.0))

@@ -15,10 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weir_policies.model.arrays import Floats
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_simulator.fitting.estimate import Estimate, estimate_ratio
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.traces import Trace
+
+NEGLIGIBLE = 1e-6
+"""Part of a slot that rounding may leave of a neighbour's stretch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,22 +53,33 @@ def trace_arrivals(
         for each in intervals
         if operator in each.operators and math.isfinite(each.operators[operator].arrived)
     ]
-    if not seen:
-        return None
-    begin = seen[0][0]
+    return trace_stretches(np.array(seen), slot=slot) if seen else None
+
+
+def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
+    """Return the arrivals that stretches of time had, slot by slot, as `trace_arrivals` does.
+
+    Args:
+        stretches: Begin and end, Unix seconds, and records/s between them, shape `(n, 3)`, n >= 1,
+            in order of time; what begins before the one before has ended counts from there on.
+        slot: Seconds.
+    """
+    start, end, rate = stretches.T
+    start = np.maximum(start, np.append(start[0], np.maximum.accumulate(end)[:-1]))
+    length = np.maximum(end - start, 0.0)
+    # What had arrived, and how long was measured, at each begin and end in turn.
+    times = np.column_stack([start, start + length]).ravel()
+    records = np.repeat(np.append(0.0, np.cumsum(rate * length)), 2)[1:-1]
+    measured = np.repeat(np.append(0.0, np.cumsum(length)), 2)[1:-1]
     # An interval that ends a little late begins no slot of its own.
-    slots = max(round((seen[-1][1] - begin) / slot), 1)
-    records, covered = np.zeros(slots), np.zeros(slots)
-    for start, end, rate in seen:
-        first = min(max(int((start - begin) / slot), 0), slots - 1)
-        last = min(max(math.ceil((end - begin) / slot), first + 1), slots)
-        edges = begin + slot * np.arange(first, last + 1)
-        overlap = np.diff(np.clip(edges, start, end))
-        records[first:last] += rate * overlap
-        covered[first:last] += overlap
-    known = covered > 0
+    slots = max(round((times[-1] - times[0]) / slot), 1)
+    edges = times[0] + slot * np.arange(slots + 1)
+    edges[-1] = max(edges[-1], times[-1])
+    arrived = np.diff(np.interp(edges, times, records))
+    covered = np.diff(np.interp(edges, times, measured))
+    known = covered > NEGLIGIBLE * slot
     places = np.arange(slots)
-    rates = np.interp(places, places[known], records[known] / covered[known])
+    rates = np.interp(places, places[known], arrived[known] / covered[known])
     return ArrivalTrace(rates=rates, filled=int(slots - known.sum()))
 
 

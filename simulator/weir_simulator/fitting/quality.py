@@ -22,7 +22,7 @@ from weir_policies.model.queueing import predict_means
 from weir_policies.promise import OperatorModel
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.samples import IntervalSample
-from weir_simulator.fitting.waiting import is_steady
+from weir_simulator.fitting.waiting import keeps_up
 
 BLOCK = 3600.0
 """Seconds that are held out together."""
@@ -173,19 +173,22 @@ def _compare(
     predicted = dict(observed)
     for name, model in models.items():
         sample = interval.operators.get(name)
-        if sample is None or not is_steady(sample):
+        if sample is None or not keeps_up(sample):
             return None
         deployment = Deployment.from_named(sample.deployment, model.node_types)
         observed[name] = sample.response_time
         # A source that counts no input has no rate to spread: take what was seen at the operator.
         rate = rates[name] if math.isfinite(rates[name]) else sample.arrived
         predicted[name] = float(predict_means(model, np.array([deployment.counts]), rate)[0][0])
+    known = [name for name in models if math.isfinite(observed[name])]
     whole = interval.response_time
     if math.isnan(whole):
+        if len(known) < len(models):
+            return None
         whole = dataflow.response_time(observed) + elsewhere
     return (
         (dataflow.response_time(predicted) + elsewhere, whole),
-        {name: (predicted[name], observed[name]) for name in models},
+        {name: (predicted[name], observed[name]) for name in known},
     )
 
 

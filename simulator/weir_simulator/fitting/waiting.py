@@ -56,9 +56,13 @@ class WaitingFit:
 
 def is_steady(sample: OperatorSample) -> bool:
     """Return whether an interval shows a steady state, by what was observed of it alone."""
+    return math.isfinite(sample.response_time) and keeps_up(sample)
+
+
+def keeps_up(sample: OperatorSample) -> bool:
+    """Return whether no backlog grows or is worked off, by what was observed; time aside."""
     return (
-        math.isfinite(sample.response_time)
-        and sample.arrived > 0
+        sample.arrived > 0
         and not sample.busiest >= FULL
         and not sample.taken > sample.arrived * DRAINING
     )

@@ -1,0 +1,97 @@
+"""The options by which a command fits its experiment to the history that the pipelines keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weir_cli.options import is_file
+from weir_operator.metrics.names import mangle
+from weir_policies.errors import MissingExtraError
+from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment import Experiment
+
+HistoryFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        help="Fit to all days that weir pipelines keeps in this folder of tables.",
+        metavar="DIR",
+    ),
+]
+HistoryApp = Annotated[
+    str | None,
+    typer.Option("--app", help="Application in the history. Default: the StreamApp's own."),
+]
+FITTED = "fitted.yaml"
+TRACE = "trace.txt"
+
+
+def fit_to_history(
+    experiment: Experiment, source: str, *, tables: Path | None, app: str | None, out: Path
+) -> Experiment:
+    """Return the experiment fitted to the history of its job; as it is without a folder of tables.
+
+    The fitted experiment and its trace are left in `out`, and which days were used goes to stderr.
+
+    Args:
+        experiment: What the file, or the StreamApp's, says.
+        source: The file, or the StreamApp's name.
+        tables: Folder of the tables; `None` fits nothing.
+        app: Application in the history; `None` is the StreamApp's own.
+        out: Folder of what is written.
+
+    Raises:
+        ExperimentError: It is not said which application is meant.
+        MissingExtraError: pyarrow is not installed.
+        InputError: Nothing that could be used is kept of it.
+        FitError: The simulator cannot be fitted to what is kept, or fits badly.
+    """
+    if tables is None:
+        if app is not None:
+            raise ExperimentError(("--app: expected --history beside it, got none; add --history",))
+        return experiment
+    name = app or _label_of(source)
+    # Imported here: a file with a mistake is refused before libraries are loaded.
+    try:
+        from weir_pipelines.history import read_history
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "Expected pyarrow for --history, and it is not installed: pip install 'weir[history]'"
+        ) from error
+    from weir_simulator.experiment_writing import write_experiment
+    from weir_simulator.fitting.history import fit_history
+    from weir_simulator.fitting.refit import refit, structure_of
+    from weir_simulator.trace_files import write_trace
+
+    structure = structure_of(experiment)
+    history = read_history(
+        tables,
+        name,
+        operators=structure.dataflow.operators,
+        node_types=[each.name for each in experiment.node_types],
+    )
+    typer.echo(history.sentence, err=True)
+    fit = fit_history(history, structure, slot=experiment.slot)
+    typer.echo(fit.quality.sentence, err=True)
+    fitted = refit(experiment, fit, trace=out / TRACE)
+    remark = f"{Path(source).name} fitted to the history of {name}."
+    write_experiment(fitted, out / FITTED, remarks=(remark,))
+    write_trace(out / TRACE, fit.rates)
+    return fitted
+
+
+def _label_of(source: str) -> str:
+    """Return the label `weir_app` of a StreamApp's series.
+
+    Raises:
+        ExperimentError: It is a file, which belongs to no application.
+    """
+    if is_file(source):
+        raise ExperimentError(
+            (f"--app: expected the application whose history {source} is fitted to, got none; "
+             "name it as the label weir_app has it, such as streams_trips",)
+        )  # fmt: skip
+    return mangle(source if "/" in source else f"default/{source}")

@@ -1,0 +1,150 @@
+"""What the tables hold of one job, as the simulator is fitted to it; needs no Spark.
+
+A day is used where the minutes of every operator that matters are covered, and is left out whole
+where they are not: half a day teaches that traffic ends at noon. Service times come of all days
+that are used. A trace must have neighbours, so it is made of the longest run of such days, the
+latest where several are as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weir_pipelines.errors import InputError
+from weir_pipelines.faults import IMPOSSIBLE
+from weir_pipelines.fitting_samples import read_fitting_samples
+from weir_pipelines.intake import begin_of
+from weir_pipelines.schemas import ARRIVALS, QUALITY, WORK
+from weir_pipelines.settings import DAY_MINUTES
+from weir_pipelines.store import Partition, Tables
+from weir_policies.model.arrays import Floats
+from weir_simulator.fitting.history import History
+
+LAST_DAYS = 28
+"""Days that are looked at, the last ones: four of each weekday. What was before is another job."""
+COVERED = 0.5
+"""Completeness from which on a minute tells its rate, as in `traces`."""
+LEAST_COVERED = 0.9
+"""Share of a day's minutes that must tell theirs."""
+
+
+def read_history(
+    root: Path, app: str, *, operators: Collection[str], node_types: Collection[str]
+) -> History:
+    """Return what is kept of an application.
+
+    Args:
+        root: Folder of the tables.
+        app: As the label `weir_app` has it.
+        operators: Whose minutes must be covered for a day to be used.
+        node_types: Names of the node types, `pool/size`.
+
+    Raises:
+        InputError: Nothing is kept of it, no day can be used, a table cannot be read, or a pool
+            has another number of sizes than one.
+    """
+    tables = Tables(root)
+    try:
+        listed = [each for each in tables.partitions(ARRIVALS) if each.app == app]
+        worked = set(tables.partitions(WORK))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{root}: expected tables of the pipelines, got {error}") from error
+    if not listed:
+        raise InputError(
+            f"{root}: expected arrivals of {app!r}, got none; run weir pipelines run for it, or "
+            "name another folder or application"
+        )
+    rates: dict[date, Mapping[str, Floats]] = {}
+    left_out: dict[date, str] = {}
+    for partition in listed:
+        if partition.day <= listed[-1].day - timedelta(days=LAST_DAYS):
+            left_out[partition.day] = f"more than {LAST_DAYS} days ago"
+            continue
+        seen = _read_rates(tables, partition)
+        reason = _find_fault(tables, partition, seen, operators, has_work=partition in worked)
+        if reason:
+            left_out[partition.day] = reason
+        else:
+            rates[partition.day] = seen
+    if not rates:
+        worst = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
+        raise InputError(f"{root}: expected a day of {app!r} that can be used, got {worst}")
+    run = _longest_run(sorted(rates))
+    return History(
+        samples=read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types),
+        begin=begin_of(run[0]),
+        rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
+        used=tuple(sorted(rates)),
+        left_out=left_out,
+    )
+
+
+def _read_rates(tables: Tables, partition: Partition) -> dict[str, Floats]:
+    """Return the day's rates by operator, one per minute, NaN where they are not known."""
+    columns = ["operator", "minute", "arrived", "completeness"]
+    rows = [_read(file, columns) for file in tables.paths(ARRIVALS, [partition])]
+    start = begin_of(partition.day)
+    rates: dict[str, Floats] = {}
+    for table in rows:
+        names = table["operator"].to_pylist()
+        minutes = ((table["minute"].to_numpy() - start) / 60).astype(np.int64)
+        known = table["completeness"].to_numpy() >= COVERED
+        arrived = np.where(known, table["arrived"].to_numpy(), np.nan)  # null becomes NaN
+        for name, minute, rate in zip(names, minutes, arrived, strict=True):
+            rates.setdefault(name, np.full(DAY_MINUTES, np.nan))[minute] = rate
+    return rates
+
+
+def _find_fault(
+    tables: Tables,
+    partition: Partition,
+    rates: Mapping[str, Floats],
+    operators: Collection[str],
+    *,
+    has_work: bool,
+) -> str:
+    """Return why a day cannot be used; empty where it can."""
+    if not has_work:
+        return "no service times, run the job service"
+    impossible = _count_impossible(tables, partition)
+    for name in sorted(operators):
+        if name not in rates:
+            return f"nothing of {name!r}"
+        told = int(np.isfinite(rates[name]).sum()) - impossible.get(name, 0)
+        if told < LEAST_COVERED * DAY_MINUTES:
+            return f"only {max(told, 0) / DAY_MINUTES:.0%} of the minutes of {name!r} are sound"
+    return ""
+
+
+def _count_impossible(tables: Tables, partition: Partition) -> dict[str, int]:
+    """Return minutes of the day that cannot be, by operator."""
+    counts: dict[str, int] = {}
+    for file in tables.paths(QUALITY, [partition]):
+        for row in _read(file, ["operator", "problem", "minutes"]).to_pylist():
+            if row["problem"] in IMPOSSIBLE:
+                counts[row["operator"]] = counts.get(row["operator"], 0) + row["minutes"]
+    return counts
+
+
+def _read(file: Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        return pq.read_table(file, columns=list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: expected a table that can be read, got {error}") from error
+
+
+def _longest_run(days: Iterable[date]) -> list[date]:
+    """Return the most days that follow each other, the latest of equally many."""
+    longest: list[date] = []
+    run: list[date] = []
+    for day in days:
+        run = [*run, day] if run and day - run[-1] == timedelta(days=1) else [day]
+        if len(run) >= len(longest):
+            longest = run
+    return longest

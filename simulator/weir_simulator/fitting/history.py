@@ -1,0 +1,113 @@
+"""Weeks of a job, as whoever keeps its history hands them over, and a simulator fitted to them.
+
+Pure. A history knows of service times and of source-to-sink times over minutes, never of what a
+single operator takes or how long a change took: `fit` lives with that. Its rates are finer than
+its samples and reach further back than what a controller remembers, so the trace is made of them,
+and goes on with what was measured since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+import numpy as np
+
+from weir_policies.model.arrays import Floats
+from weir_simulator.fitting.fit import Fit, fit
+from weir_simulator.fitting.flow import ArrivalTrace, trace_stretches
+from weir_simulator.fitting.samples import IntervalSample, Samples
+from weir_simulator.fitting.structure import Structure
+
+MINUTE, DAY = 60.0, 86_400.0
+EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """What is kept of one job."""
+
+    samples: Samples
+    """Of all days that are used."""
+    begin: float
+    """Unix seconds at which the rates begin, a midnight."""
+    rates: Mapping[str, Floats]
+    """Records/s that arrived at each operator, one per minute of neighbouring days, shape `(m,)`;
+    NaN where nobody knows."""
+    used: tuple[date, ...]
+    """Days, in order."""
+    left_out: Mapping[date, str]
+    """Days that are there and not used, with the reason in words for people."""
+
+    @property
+    def end(self) -> float:
+        """Unix seconds at which the rates end, and at most the samples."""
+        return self.begin + MINUTE * max(len(each) for each in self.rates.values())
+
+    @property
+    def sentence(self) -> str:
+        """Which days it holds and which it does not, for people."""
+        days, first = int((self.end - self.begin) / DAY), EPOCH + timedelta(seconds=self.begin)
+        said = f"Days of history used: {len(self.used)}, {self.used[0]} to {self.used[-1]}"
+        if days < len(self.used):
+            said += f"; days of traffic, without a hole between them: {days}, from {first} on"
+        if self.left_out:
+            listed = "; ".join(f"{day}: {why}" for day, why in sorted(self.left_out.items()))
+            said += f". Left out: {listed}"
+        return said
+
+
+def fit_history(
+    history: History, structure: Structure, *, slot: float, recent: Samples | None = None
+) -> Fit:
+    """Fit a job to its history, and to what was measured since.
+
+    Args:
+        history: What is kept of it.
+        structure: The job as specified.
+        slot: Seconds between two decisions in the experiment.
+        recent: What the controller itself has measured. It knows more of an interval, so the
+            history counts only up to where it begins.
+
+    Raises:
+        FitError: As of `fit`.
+    """
+    own = Samples(intervals=()) if recent is None else recent
+    fitted = fit(_join(history.samples, own), structure, slot=slot)
+    arrivals = {
+        name: _trace(history, name, own, slot=slot) or trace
+        for name, trace in fitted.arrivals.items()
+    }
+    return replace(fitted, arrivals=arrivals)
+
+
+def _join(earlier: Samples, own: Samples) -> Samples:
+    if not own.intervals:
+        return earlier
+    begin = min(_begin(each) for each in own.intervals)
+    return Samples(
+        intervals=(*(each for each in earlier.intervals if each.time <= begin), *own.intervals),
+        changes=(*(each for each in earlier.changes if each.time <= begin), *own.changes),
+    )
+
+
+def _trace(history: History, operator: str, own: Samples, *, slot: float) -> ArrivalTrace | None:
+    """Return the rates of the history, then those since; `None` where it has none."""
+    rates = history.rates.get(operator)
+    if rates is None:
+        return None
+    begins = history.begin + MINUTE * np.arange(rates.size)
+    past = np.column_stack([begins, begins + MINUTE, rates])
+    since = [
+        (_begin(each), each.time, each.operators[operator].arrived)
+        for each in own.intervals
+        if operator in each.operators and _begin(each) >= history.end
+    ]
+    both = np.vstack([past, np.array(since).reshape(-1, 3)])
+    known = both[np.isfinite(both[:, 2])]
+    return trace_stretches(known, slot=slot) if known.size else None
+
+
+def _begin(interval: IntervalSample) -> float:
+    return interval.time - interval.seconds

@@ -1,0 +1,59 @@
+"""An experiment that is there already, fitted anew to the history of its job.
+
+What history tells replaces what the file says: how fast, how irregular, how far, and when the
+records arrive. What it cannot tell stays: the objective, the policy, how long a change takes, what
+the world does besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from weir_simulator.beliefs import true_models
+from weir_simulator.experiment import Experiment, TraceSource
+from weir_simulator.fitting.fit import Fit
+from weir_simulator.fitting.structure import Structure
+
+
+def structure_of(experiment: Experiment) -> Structure:
+    """Return the job of an experiment as it is known before anything is measured.
+
+    Its network times are left out: those of a fitted experiment hold what was spent elsewhere,
+    which is measured anew.
+    """
+    return Structure(
+        operators=tuple(replace(each, network_time=0.0) for each in true_models(experiment)),
+        edges=tuple((edge.source, edge.target) for edge in experiment.edges),
+    )
+
+
+def refit(experiment: Experiment, fit: Fit, *, trace: Path) -> Experiment:
+    """Return the experiment with what was fitted.
+
+    Args:
+        experiment: Of the same job.
+        fit: Made with `structure_of` the experiment.
+        trace: Where the rates of the fit were written; it is not opened here.
+
+    Raises:
+        BadFitError: The fit is not good.
+        FitError: The simulator cannot have such a job.
+    """
+    fitted = fit.to_experiment(
+        response_time=experiment.objective.response_time, trace=trace, policy=experiment.policy
+    )
+    budgets = {each.name: each.budget for each in experiment.operators}
+    return experiment.model_copy(
+        update={
+            "operators": tuple(
+                each.model_copy(update={"budget": budgets[each.name]}) for each in fitted.operators
+            ),
+            "edges": fitted.edges,
+            "node_types": fitted.node_types,
+            "trace": TraceSource(file=trace),
+            "world": experiment.world.model_copy(
+                update={"queues": True, "noise": fitted.world.noise, "changes": ()}
+            ),
+        }
+    )

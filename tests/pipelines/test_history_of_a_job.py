@@ -1,0 +1,134 @@
+"""Days of the tables become what a simulator is fitted to, and bad ones are left out by name."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import numpy as np
+import pytest
+
+from weir_pipelines.errors import InputError
+from weir_pipelines.history import read_history
+from weir_pipelines.schemas import QUALITY
+from weir_pipelines.store import Partition, Store
+from weir_pipelines.testing_tables import KnownJob, write_day, write_rows
+
+APP = "streams_trips"
+OPERATOR = "match"
+NODE_TYPES = ("small/1",)
+
+
+def rate_of_day(time):
+    return 40 + 30 * math.sin(2 * math.pi * time / 86_400)
+
+
+JOB = KnownJob(rate=rate_of_day)
+
+
+def day(number):
+    return date(2026, 3, number)
+
+
+def write(root, number, **how):
+    write_day(root, Partition(APP, day(number)), JOB, **how)
+
+
+def read(root, app=APP):
+    return read_history(root, app, operators=[OPERATOR], node_types=NODE_TYPES)
+
+
+def test_all_days_become_samples_and_a_trace_of_minutes(tmp_path):
+    write(tmp_path, 2)
+    write(tmp_path, 3)
+
+    history = read(tmp_path)
+
+    assert history.used == (day(2), day(3))
+    assert len(history.samples.intervals) == 2 * 288
+    assert history.begin == 1_772_409_600.0  # Monday 2 March 2026, midnight
+    minutes = history.begin + 60.0 * np.arange(2 * 1440)
+    assert history.rates[OPERATOR] == pytest.approx([rate_of_day(each) for each in minutes])
+
+
+def test_a_day_that_is_half_covered_is_left_out_and_said_so(tmp_path):
+    write(tmp_path, 2)
+    write(tmp_path, 3, minutes=720)
+
+    history = read(tmp_path)
+
+    assert history.used == (day(2),)
+    assert history.sentence == (
+        "Days of history used: 1, 2026-03-02 to 2026-03-02. Left out: 2026-03-03: only 50% of the "
+        "minutes of 'match' are sound"
+    )
+
+
+def test_a_day_without_service_times_is_left_out(tmp_path):
+    write(tmp_path, 2)
+    write(tmp_path, 3, with_work=False)
+
+    history = read(tmp_path)
+
+    assert history.left_out == {day(3): "no service times, run the job service"}
+
+
+def test_minutes_that_cannot_be_count_as_not_covered(tmp_path):
+    write(tmp_path, 2)
+    write(tmp_path, 3)
+    wrong = {"operator": OPERATOR, "problem": "recordsFromNothing", "first": 0, "last": 0}
+    write_rows(Store(tmp_path), QUALITY, Partition(APP, day(3)), [{**wrong, "minutes": 288}])
+
+    history = read(tmp_path)
+
+    assert history.left_out == {day(3): "only 80% of the minutes of 'match' are sound"}
+
+
+def test_the_trace_is_the_longest_run_of_days_and_service_times_are_of_all(tmp_path):
+    for number in (2, 4, 5):
+        write(tmp_path, number)
+
+    history = read(tmp_path)
+
+    assert history.rates[OPERATOR].size == 2 * 1440
+    assert len(history.samples.intervals) == 3 * 288
+    assert "without a hole between them: 2, from 2026-03-04 on" in history.sentence
+
+
+def test_days_of_more_than_four_weeks_ago_are_left_out(tmp_path):
+    write(tmp_path, 1)
+    write(tmp_path, 29)
+
+    history = read(tmp_path)
+
+    assert history.left_out == {day(1): "more than 28 days ago"}
+
+
+def test_reading_makes_nothing_in_the_folder(tmp_path):
+    with pytest.raises(InputError):
+        read(tmp_path / "absent")
+
+    assert not (tmp_path / "absent").exists()
+
+
+def test_an_application_of_which_nothing_is_kept_is_refused_with_what_to_do(tmp_path):
+    write(tmp_path, 2)
+
+    with pytest.raises(InputError, match=r"expected arrivals of 'other', got none; run weir pip"):
+        read(tmp_path, app="other")
+
+
+def test_history_without_a_day_of_use_is_refused_with_the_reasons(tmp_path):
+    write(tmp_path, 2, minutes=720)
+
+    with pytest.raises(InputError, match="a day of 'streams_trips' that can be used, got 2026-03"):
+        read(tmp_path)
+
+
+def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
+    write(tmp_path, 2)
+    [file] = tmp_path.glob("arrivals/v1/*/*/arrivals.parquet")
+    file.write_text("no table")
+
+    with pytest.raises(InputError, match=r"arrivals\.parquet: expected a Parquet file"):
+        read(tmp_path)
