@@ -6,7 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines import metrics
-from weir_pipelines.clipping import at_least, at_most
+from weir_pipelines.clipping import share
+from weir_pipelines.roles import has_role, sum_of
 from weir_pipelines.settings import ArrivalSettings
 
 SUBTASK = ("app", "day", "operator", "task", "job_id", "subtask", "attempt", "minute")
@@ -32,23 +33,23 @@ def measure_tasks(minutes: DataFrame, series: DataFrame, settings: ArrivalSettin
     # one place: nothing moves any more.
     labelled = minutes.join(F.broadcast(series), "series").repartition("app", "day")
     tasks = labelled.groupBy(*SUBTASK).agg(
-        _of(metrics.RECORDS_IN, "rise").alias("in_rise"),
-        _of(metrics.RECORDS_IN, "rise_ms").alias("in_ms"),
-        _of(metrics.RECORDS_OUT, "rise").alias("out_rise"),
-        _of(metrics.RECORDS_OUT, "rise_ms").alias("out_ms"),
+        sum_of(metrics.RECORDS_IN, "rise").alias("in_rise"),
+        sum_of(metrics.RECORDS_IN, "rise_ms").alias("in_ms"),
+        sum_of(metrics.RECORDS_OUT, "rise").alias("out_rise"),
+        sum_of(metrics.RECORDS_OUT, "rise_ms").alias("out_ms"),
         _share_of_time(metrics.BUSY).alias("busy"),
         _share_of_time(metrics.BLOCKED).alias("blocked"),
-        F.sum(_if(metrics.PENDING, "last")).alias("pending"),
+        sum_of(metrics.PENDING, "last").alias("pending"),
         # Several functions may each have a backlog: their rates add up.
-        F.sum(_if(metrics.PENDING, _per_second("change", "change_ms"))).alias("growth"),
+        sum_of(metrics.PENDING, _per_second("change", "change_ms")).alias("growth"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
         F.bool_or("is_gap").alias("is_gap"),
-        F.bool_or(_is(*metrics.COUNTERS) & F.col("is_reset")).alias("is_reset"),
+        F.bool_or(has_role(*metrics.COUNTERS) & F.col("is_reset")).alias("is_reset"),
         F.bool_or("is_duplicate").alias("is_duplicate"),
         F.bool_or("is_late").alias("is_late"),
         # A source of the old kind reports NaN for its busy time all its life.
-        F.bool_or(~_is(*metrics.STATES) & F.col("is_nan")).alias("is_nan"),
+        F.bool_or(~has_role(*metrics.STATES) & F.col("is_nan")).alias("is_nan"),
         _clock_difference().alias("clock_difference"),
     )
     is_clock = F.abs(F.col("clock_difference")) > settings.clock_tolerance
@@ -69,8 +70,8 @@ def _clock_difference() -> Column:
 
     Source: Flink 2.3, `TaskIOMetricGroup.getAccumulatedBusyTime`.
     """
-    own = sum((_of(state, "moved") for state in metrics.STATES), F.lit(0.0))
-    elapsed = [_of(state, "elapsed_ms") for state in metrics.STATES]
+    own = sum((sum_of(state, "moved") for state in metrics.STATES), F.lit(0.0))
+    elapsed = [sum_of(state, "elapsed_ms") for state in metrics.STATES]
     together = (elapsed[0] == elapsed[1]) & (elapsed[1] == elapsed[2])
     return F.when(together, (own - elapsed[0]) / 1000)
 
@@ -81,23 +82,8 @@ def _share_of_time(state: str) -> Column:
     Flink books an idle stretch when it ends or after 5 s at the latest, so busy time may run ahead
     in one minute and be set back in the next: what is beyond the bounds is that, and no share.
     """
-    share = _of(state, "change") / F.nullif(_of(state, "change_ms"), F.lit(0.0))
-    return at_most(at_least(share, 0.0), 1.0)
+    return share(sum_of(state, "change"), sum_of(state, "change_ms"))
 
 
 def _per_second(amount: str, milliseconds: str) -> Column:
     return F.col(amount) / F.nullif(F.col(milliseconds), F.lit(0.0)) * 1000
-
-
-def _is(*roles: str) -> Column:
-    return F.col("metric").isin(*roles)
-
-
-def _if(role: str, column: str | Column) -> Column:
-    value = F.col(column) if isinstance(column, str) else column
-    return F.when(_is(role), value)
-
-
-def _of(role: str, column: str) -> Column:
-    """Sum a column over the series of one role; null where there is none."""
-    return F.sum(_if(role, column))

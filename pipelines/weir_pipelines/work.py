@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines import metrics
-from weir_pipelines.clipping import at_least, at_most
+from weir_pipelines.clipping import at_least, share
+from weir_pipelines.roles import sum_of
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.steps import measure_series
 
@@ -43,8 +44,8 @@ def measure_work(samples: DataFrame, series: DataFrame, settings: ArrivalSetting
         (_rise(metrics.LATENCY_US) * _US).alias("sink_s"),
         _rise(metrics.RECORDS_IN).alias("taken"),
         _rise(metrics.RECORDS_OUT).alias("given"),
-        (_of(metrics.BUSY, "change") / 1000).alias("busy_s"),
-        (_of(metrics.BUSY, "change_ms") / 1000).alias("busy_of"),
+        (sum_of(metrics.BUSY, "change") / 1000).alias("busy_s"),
+        (sum_of(metrics.BUSY, "change_ms") / 1000).alias("busy_of"),
     )
     operators = (
         _choose_function(functions)
@@ -60,7 +61,8 @@ def measure_work(samples: DataFrame, series: DataFrame, settings: ArrivalSetting
             F.sum("taken").alias("taken"),
             F.sum("given").alias("given"),
             F.sum("busy_s").alias("busy_s"),
-            F.max(_share("busy_s", "busy_of")).alias("busy"),
+            # Busy time may run ahead a little, and be set back later.
+            F.max(share(F.col("busy_s"), F.col("busy_of"))).alias("busy"),
         )
     )
     return _shape(operators)
@@ -98,15 +100,5 @@ def _shape(operators: DataFrame) -> DataFrame:
     ).where((F.col("records") > 0) & F.col("seconds").isNotNull())
 
 
-def _share(part: str, whole: str) -> Column:
-    """Return a share in [0, 1]; busy time may run ahead a little, and be set back later."""
-    return at_most(at_least(F.col(part) / F.nullif(whole, F.lit(0.0)), 0.0), 1.0)
-
-
 def _rise(role: str) -> Column:
-    return _of(role, "rise")
-
-
-def _of(role: str, column: str) -> Column:
-    """Sum a column over the series of one role; null where there is none."""
-    return F.sum(F.when(F.col("metric") == role, F.col(column)))
+    return sum_of(role, "rise")
