@@ -35,7 +35,7 @@ from benchmarks.scale_stage import running, until_answers
 from benchmarks.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.metrics.file_discovery import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.intake import Intake
+from weir_pipelines.day_import import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.session import open_session
@@ -144,14 +144,15 @@ def _export(
     folder: Path, url: str, every: int, began: float, ended: float
 ) -> tuple[list[Sample], list[Mapping[str, str | int]]]:
     """Export what a server holds; return the rows of the tables, samples with their labels."""
-    intake = Intake(LABEL)
     history = PrometheusHistory(PrometheusSettings(url=url))
-    low = began
-    while low < ended:
-        intake.take(history.samples(LABEL, low, min(low + 120, ended)))
-        low += 120
     store = Store(folder / f"tables-{every}")
-    intake.write(store)
+    with store.staging() as staging:
+        days = DayImport(staging, LABEL)
+        low = began
+        while low < ended:
+            days.take(history.samples(LABEL, low, min(low + 120, ended)))
+            low += 120
+        days.write(store)
     labels: dict[int, Mapping[str, str | int]] = {}
     samples = []
     for partition in store.partitions(SAMPLES):

@@ -15,11 +15,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import SourceError
-from weir_pipelines.intake import Intake, Scraped, begin_of, place_day, write_day
+from weir_pipelines.intake import (
+    Intake,
+    Scraped,
+    begin_of,
+    join_series,
+    place_day,
+    write_day,
+)
 from weir_pipelines.schemas import SAMPLES
 from weir_pipelines.store import Partition, Store
 
@@ -127,11 +133,9 @@ def _fetch(history: History, partition: Partition, low: float, high: float, file
 def _join(store: Store, partition: Partition, folder: Path) -> bool:
     """Make the day of its pieces; return whether there is anything in them."""
     files = sorted(folder.glob("*.parquet"))
-    labels = pa.concat_tables(pq.read_table(file.with_suffix(".series")) for file in files)
-    rows = {row["series"]: row for row in labels.to_pylist()}
-    if not rows:
+    series = join_series(pq.read_table(file.with_suffix(".series")) for file in files)
+    if not series.num_rows:
         return False
-    series = pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=labels.schema)
     with store.staging() as staging:
         write_day(staging, series, (pq.read_table(file) for file in files))
         place_day(store, partition, staging)

@@ -52,7 +52,7 @@ class _Day:
 
 
 class Intake:
-    """Collects samples by application and day.
+    """Collects samples by application and day, in memory.
 
     Args:
         app: The application that everything belongs to; `None` goes by the label `weir_app`.
@@ -61,6 +61,8 @@ class Intake:
     def __init__(self, app: str | None = None) -> None:
         self._app = app
         self._days: dict[Partition, _Day] = {}
+        self.held = 0
+        """How many samples are in memory."""
 
     def take(self, scraped: Iterable[Scraped]) -> int:
         """Take in samples; return how many were of a series that history is made of."""
@@ -80,6 +82,7 @@ class Intake:
                 day.received.append(receipt)
                 day.labels[number] = row
             taken += len(each.times_ms)
+        self.held += taken
         return taken
 
     @property
@@ -108,38 +111,13 @@ class Intake:
         samples = pa.table(columns, schema=arrow_schema(SAMPLES))
         return series, samples.sort_by([(name, "ascending") for name in SAMPLES.order])
 
-    def write(self, store: Store, *, may_replace: bool = True) -> tuple[Partition, ...]:
-        """Write the partitions of which there is something, whole; return them.
-
-        Args:
-            store: Where they go.
-            may_replace: Whether a partition may be there with other samples.
-
-        Raises:
-            InputError: One is there, and may not; none was written.
-            StoreError: The file system refuses.
-        """
-        with store.staging() as folder:
-            staged: dict[Partition, Path] = {}
-            for partition in self.partitions:
-                staged[partition] = folder / partition.folder
-                series, samples = self.tables(partition)
-                write_day(staged[partition], series, [samples])
-            if not may_replace:
-                for table in (SERIES, SAMPLES):
-                    files = {each: _file(table, within) for each, within in staged.items()}
-                    store.refuse_others(table, files)
-            for partition, within in staged.items():
-                place_day(store, partition, within)
-        return self.partitions
-
 
 def write_day(folder: Path, series: pa.Table, samples: Iterable[pa.Table]) -> None:
     """Write a partition of both tables into a folder, which is made."""
     folder.mkdir(parents=True)
-    pq.write_table(series, _file(SERIES, folder), compression="zstd")
+    pq.write_table(series, day_file(SERIES, folder), compression="zstd")
     with pq.ParquetWriter(
-        _file(SAMPLES, folder), arrow_schema(SAMPLES), compression="zstd"
+        day_file(SAMPLES, folder), arrow_schema(SAMPLES), compression="zstd"
     ) as writer:
         for part in samples:
             writer.write_table(part)
@@ -154,11 +132,18 @@ def place_day(store: Store, partition: Partition, folder: Path) -> None:
         StoreError: The file system refuses.
     """
     for table in (SERIES, SAMPLES):
-        store.place(table, partition, _file(table, folder))
+        store.place(table, partition, day_file(table, folder))
 
 
-def _file(table: Table, folder: Path) -> Path:
+def day_file(table: Table, folder: Path) -> Path:
+    """Return where `write_day` puts a table's part of a partition."""
     return folder / f"{table.name}.parquet"
+
+
+def join_series(parts: Iterable[pa.Table]) -> pa.Table:
+    """Return the table `series` of several parts of a day, each series once."""
+    rows = {row["series"]: row for part in parts for row in part.to_pylist()}
+    return pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=arrow_schema(SERIES))
 
 
 def describe(name: str, labels: Mapping[str, str]) -> tuple[str, ...] | None:

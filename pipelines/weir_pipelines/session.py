@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-EMBEDDED = "local[*]"
+from weir_pipelines.settings import EMBEDDED
 
 _ALWAYS: Mapping[str, str] = {
     # Days are UTC, wherever the machine stands.

@@ -1,9 +1,12 @@
-"""Where the jobs draw their lines."""
+"""Where the jobs run, and where they draw their lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+EMBEDDED = "local[*]"
+"""Spark's master where it runs inside the process that asks for it, on all cores."""
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
