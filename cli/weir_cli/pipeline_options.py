@@ -42,6 +42,15 @@ Matchers = Annotated[
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with a bearer token for the Prometheus server.")
 ]
+KeepDays = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-days",
+        help="First remove the samples of days before the last so many, if they are worked up; "
+        "what was made of them stays. Default: none.",
+        min=1,
+    ),
+]
 
 DEFAULT_TABLES = Path(".weir/history")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +22,7 @@ from weir_cli.pipeline_options import (
     Conf,
     Days,
     First,
+    KeepDays,
     Last,
     Master,
     Matchers,
@@ -127,6 +128,7 @@ def run_jobs(
     ca_file: CaFile = None,
     master: Master = EMBEDDED,
     conf: Conf = None,
+    keep_days: KeepDays = None,
 ) -> None:
     """Work samples up: into arrival rates, service times, problems, and what is usual."""
     from weir_pipelines.jobs import JOBS, Work
@@ -141,6 +143,8 @@ def run_jobs(
     options = read_pairs("--conf", conf)
     wanted = read_days(first, last, days)
     store = Store(tables)
+    if keep_days is not None:  # before the export, which may need the room
+        _prune(store, keep_days, wanted, apps)
     if url is not None:
         history = _ask(url, matchers, token_file, ca_file)
         for name in apps or history.apps():
@@ -284,6 +288,20 @@ def _find_days(
             "or import samples first, or name other days with --from and --to"
         )
     return found
+
+
+def _prune(
+    store: Store, keep_days: int, wanted: Sequence[date], apps: Collection[str] | None
+) -> None:
+    """Remove samples of days before the last so many and before those that are worked up now."""
+    from weir_pipelines.retention import prune_samples
+
+    [yesterday] = read_days(None, None, 1)
+    first = min(wanted[0], yesterday - timedelta(days=keep_days - 1))
+    # The day before the first completes its first minute.
+    pruned = prune_samples(store, before=first - timedelta(days=1), apps=apps)
+    _tell("samples removed", pruned.removed)
+    _tell("samples kept though old, because they or a neighbour's are not worked up", pruned.kept)
 
 
 def _tell(what: str, partitions: Sequence[Partition]) -> None:

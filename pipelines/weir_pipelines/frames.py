@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -70,11 +69,7 @@ def write_table(
 
 def with_neighbours(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     """Return the partitions and the days before and after each."""
-    return tuple(
-        Partition(each.app, each.day + timedelta(days=offset))
-        for each in partitions
-        for offset in (-1, 0, 1)
-    )
+    return tuple(near for each in partitions for near in (each, *each.neighbours))
 
 
 def keep_partitions(rows: DataFrame, partitions: Iterable[Partition]) -> DataFrame:

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -54,6 +54,12 @@ class Partition:
     def folder(self) -> Path:
         """Where it lies inside its table, named as Spark names it."""
         return Path(f"app={quote(self.app, safe='')}", f"day={self.day.isoformat()}")
+
+    @property
+    def neighbours(self) -> tuple[Partition, Partition]:
+        """The application's days before and after, whose samples complete this one's minutes."""
+        day = timedelta(days=1)
+        return Partition(self.app, self.day - day), Partition(self.app, self.day + day)
 
 
 class Tables:
@@ -167,6 +173,21 @@ class Store(Tables):
             _flush(target.parent)
         except OSError as error:
             raise StoreError(f"{target} cannot be written: {error.strerror}") from error
+
+    def remove(self, table: Table, partition: Partition) -> None:
+        """Take a partition out of its table, in one step; nothing happens where there is none.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        folder = self.path(table, partition).parent
+        with self.staging() as removed:
+            try:
+                os.replace(folder, removed)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise StoreError(f"{folder} cannot be removed: {error.strerror}") from error
 
     def _sweep(self) -> None:
         """Remove what killed jobs left long ago; younger things may be those of a running job."""

@@ -42,12 +42,22 @@ def test_a_night_exports_what_the_values_say(render):
     assert [each for each in flags if not each.startswith("--conf")][2:] == [
         "--tables=/var/lib/weir-history",
         "--days=2",
+        "--keep-days=30",
         "--app=streams_trips",
         "--prometheus=https://prometheus.example:9091/north",
         "--token-file=/etc/weir/token/token",
         "--ca-file=/etc/weir/ca/ca.crt",
         "--match=cluster=north",
     ]
+
+
+def test_no_samples_go_where_all_are_to_be_kept(render):
+    values = SAMPLES["pipelines"]
+    everything = {**values, "pipelines": {**values["pipelines"], "keepDays": 0}}
+
+    flags = flags_of(render(everything))
+
+    assert [each for each in flags if each.startswith("--keep-days")] == []
 
 
 def test_without_executors_the_pod_has_no_right_to_anything(render):

@@ -58,6 +58,25 @@ def test_samples_become_tables_and_a_trace(dump, tmp_path):
     assert read_trace(trace) == pytest.approx([20.0] * 10)
 
 
+@pytest.mark.usefixtures("lasting_session")
+def test_old_samples_are_removed_once_they_are_worked_up_and_the_trace_stays(dump, tmp_path):
+    tables, trace = tmp_path / "tables", tmp_path / "trace.txt"
+    run("import", dump, "--tables", tables)
+
+    kept = run("run", "--tables", tables, "--keep-days", "1")
+    worked = run(
+        "run", "arrivals", "service", "--tables", tables, "--from", DAY, "--keep-days", "1"
+    )
+    pruned = run("run", "--tables", tables, "--keep-days", "1")
+    traced = run("trace", trace, "--app", "streams_trips", "--operator", "read", "--tables", tables)
+
+    assert f"streams_trips {DAY}: samples kept though old" in kept.output
+    assert (worked.exit_code, "samples" in worked.output) == (0, False)
+    assert f"streams_trips {DAY}: samples removed" in pruned.output
+    assert pruned.exit_code == 1  # nothing of yesterday is there to be worked up
+    assert traced.exit_code == 0, traced.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     {
