@@ -40,10 +40,18 @@ from weir_simulator.plain import policy_generator
 from weir_simulator.run import Result, new_outcome, settings_of, summarise
 from weir_simulator.scene import Scene, set_scene
 from weir_simulator.state import (
+    AT_CHANGE,
+    AT_PRICE,
+    AT_RATE,
+    AT_REPLICAS,
+    AT_TIME,
     COST,
+    HISTORY,
+    NOTHING,
     PRICE,
     RATE_FACTOR,
     RECONFIGURATIONS,
+    RESTART,
     SPENT,
     TOTALS,
     VIOLATIONS,
@@ -75,7 +83,11 @@ def can_batch(experiment: Experiment) -> bool:
 
 
 def simulate_deep(
-    runs: Sequence[Run], *, policy: str, parameters: Mapping[str, Any]
+    runs: Sequence[Run],
+    *,
+    policy: str,
+    parameters: Mapping[str, Any],
+    history: bool = False,
 ) -> list[Result]:
     """Let one deep policy scale every run's operator, and return what came of each.
 
@@ -83,6 +95,7 @@ def simulate_deep(
         runs: Experiments of one shape; `can_batch` says which can be run.
         policy: `dqn`, `dqn-pds` or `dqn-pds-plus`.
         parameters: The policy's, by name; the rate levels are the first experiment's.
+        history: Whether to keep what happened in every slot.
 
     Returns:
         One result per run, in order. `seconds` is the wall time of all together.
@@ -104,6 +117,7 @@ def simulate_deep(
     outcome = new_outcome(rates.shape[0], worlds.replicas.shape[1], history=False)
     points = {int(slot): column for column, slot in enumerate(outcome.curve_slots)}
     curves = np.zeros((len(runs), len(points)))
+    histories = np.zeros((len(runs), rates.shape[0] if history else 0, HISTORY))
     began = time.perf_counter()
     memory = algorithm.prepare(worlds.believed, [policy_generator(seed, 0) for _, seed in runs])
     for slot in range(rates.shape[0]):
@@ -115,17 +129,31 @@ def simulate_deep(
             algorithm.learn(worlds.believed, memory)
         algorithm.decide(worlds.believed, memory)
         _account(worlds)
+        if history:
+            _note(worlds, rates[slot], histories[:, slot])
         if slot + 1 in points:
             curves[:, points[slot + 1]] = worlds.totals[:, COST] / (slot + 1)
     seconds = time.perf_counter() - began
     outcomes = [
-        outcome._replace(totals=totals, replicas=replicas, curve=curve)
-        for totals, replicas, curve in zip(worlds.totals, worlds.replicas, curves, strict=True)
+        outcome._replace(totals=totals, replicas=replicas, curve=curve, history=rows)
+        for totals, replicas, curve, rows in zip(
+            worlds.totals, worlds.replicas, curves, histories, strict=True
+        )
     ]
     return [
         summarise(experiment, policy, seed, rates.shape[0], each, seconds)
         for (experiment, seed), each in zip(runs, outcomes, strict=True)
     ]
+
+
+def _note(worlds: _Worlds, rates: Floats, rows: Floats) -> None:
+    """Keep what happened in a slot that is over, by run; rates and rows are `(r,)`, `(r, 5)`."""
+    view = worlds.believed
+    rows[:, AT_RATE], rows[:, AT_TIME] = rates, view.seen[:, RESPONSE_TIME]
+    # What is paid is what ran in the slot; the deployments are those of the next one already.
+    rows[:, AT_PRICE] = (view.counts_before * view.price).sum(axis=1)
+    rows[:, AT_CHANGE] = np.where(view.cost[:, RECONFIGURATION] > 0, RESTART, NOTHING)
+    rows[:, AT_REPLICAS] = view.counts.sum(axis=1)
 
 
 def _refuse_what_differs(experiments: Sequence[Experiment]) -> None:

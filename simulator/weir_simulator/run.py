@@ -99,11 +99,13 @@ def simulate(
     if parameters is None:
         parameters = experiment.policy.parameters if name == experiment.policy.name else {}
     settings = settings_of(experiment, parameters)
-    if isinstance(registry.POLICIES[name].build, registry.Deep) and not history:
+    if isinstance(registry.POLICIES[name].build, registry.Deep):
         from weir_simulator.deep import can_batch, simulate_deep  # it imports this module
 
         if can_batch(experiment):
-            return simulate_deep([(experiment, seed)], policy=name, parameters=parameters)[0]
+            return simulate_deep(
+                [(experiment, seed)], policy=name, parameters=parameters, history=history
+            )[0]
     trace = arrival_rates(experiment.trace)
     outcome = new_outcome(trace.size, len(experiment.node_types), history=history)
     algorithm = registry.define(name, settings)

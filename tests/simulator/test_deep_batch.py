@@ -13,6 +13,7 @@ from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
 from weir_simulator.plain import run_plainly
 from weir_simulator.run import new_outcome, settings_of, summarise
+from weir_simulator.state import AT_CHANGE
 
 DEEP = ("dqn", "dqn-pds", "dqn-pds-plus")
 SLOTS = 240
@@ -51,7 +52,7 @@ def experiment(trace_file):
 def run_alone(experiment, seed, policy, parameters):
     """Run the live policy in the plain loop."""
     trace = arrival_rates(experiment.trace)
-    outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
+    outcome = new_outcome(trace.size, len(experiment.node_types), history=True)
     settings = settings_of(experiment, parameters)
     run_plainly(experiment, trace, policy, settings, outcome, seed=seed)
     return summarise(experiment, policy, seed, trace.size, outcome, 1.0)
@@ -77,6 +78,19 @@ def test_a_batch_of_runs_gives_what_the_live_policy_gives_in_each(experiment, po
         alone = run_alone(experiment(), seed, policy, {})
         assert outcome_of(result) == pytest.approx(outcome_of(alone), rel=1e-9)
         assert result.curve == pytest.approx(alone.curve, rel=1e-9)
+
+
+def test_a_batch_keeps_what_happened_in_every_slot_where_it_is_asked_to(experiment):
+    seeds = (3, 8)
+
+    batched = simulate_deep(
+        [(experiment(), seed) for seed in seeds], policy="dqn-pds", parameters={}, history=True
+    )
+
+    for seed, result in zip(seeds, batched, strict=True):
+        alone = run_alone(experiment(), seed, "dqn-pds", {})
+        np.testing.assert_allclose(result.history, alone.history, rtol=1e-9)
+        assert result.history[:, AT_CHANGE].any()
 
 
 def test_what_the_reproduction_asks_for_agrees_as_well(experiment):

@@ -256,8 +256,10 @@ class TuningLoop:
     def _take(self, answer: TuningAnswer, fit: Fit) -> None:
         """Put the best in force if it is better by the simulator, with confidence."""
         result = answer.result
+        unsure = "" if result.better else result.doubt
+        self._notices.tell_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
         if not result.better:
-            log.info("nothing better was found", certainty=result.certainty)
+            log.info("nothing surely better", certainty=result.certainty, doubt=result.doubt)
             return
         failed = next(
             (

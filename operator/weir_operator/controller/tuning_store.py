@@ -54,8 +54,9 @@ class Version(BaseModel):
     prediction: Prediction
     former_prediction: Prediction
     """Of what it replaced, on the same traffic."""
-    certainty: float
-    """Probability that it costs less than what it replaced."""
+    certainty: float | None
+    """Probability that it costs less than what it replaced; `None` where that cannot be said, and
+    it was taken for missing the objective surely less."""
     forecast: Forecast
     most_rate: float
     """Records/s, the most that the tuning has seen."""

@@ -45,7 +45,7 @@ def render_tuning_page(name: str, order: TuningOrder, result: TuningResult) -> s
     subtitle = (
         f"{name} · policy {order.experiment.policy.name} · search {result.algorithm} · "
         f"response time at most {wording.seconds(order.experiment.objective.response_time)} · "
-        "± is the standard error over stretches of the trace"
+        "± is the standard error over stretches of the trace and seeds"
     )
     return render_page("Tuning", sections, subtitle=subtitle)
 

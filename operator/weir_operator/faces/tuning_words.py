@@ -109,10 +109,7 @@ def verdict(order: TuningOrder, result: TuningResult) -> str:
         )
     if result.better:
         return f"Better than before: {_why_better(order, result)}.{ending}"
-    return (
-        "Not surely better than before (it costs less with a probability of "
-        f"{result.certainty:.0%}): keep what you have, or search longer.{ending}"
-    )
+    return f"Not surely better than before: {_why_unsure(result)}.{ending}"
 
 
 def saving(result: TuningResult) -> float:
@@ -128,7 +125,16 @@ def _why_better(order: TuningOrder, result: TuningResult) -> str:
         or before.reconfigurations.mean > allowed.max_reconfigurations
     ):
         return f"it keeps the constraints, which were not kept, and costs {_change(result)}"
-    return f"it costs {_change(result)} (probability {result.certainty:.0%})"
+    return f"it costs {_change(result)} (probability {result.certainty or 0.0:.1%})"
+
+
+def _why_unsure(result: TuningResult) -> str:
+    if result.certainty is None:
+        return f"{result.doubt}; keep what you have, or simulate more"
+    return (
+        f"it costs less with a probability of {result.certainty:.1%}, and {result.required:.1%} "
+        "would be sure; keep what you have, or search longer"
+    )
 
 
 def _change(result: TuningResult) -> str:
@@ -144,6 +150,6 @@ def _part(result: TuningResult, name: str, *, incumbent: bool) -> float:
 
 
 def _estimate(value: Estimate, factor: float, digits: int) -> str:
-    error = factor * value.standard_error
-    around = error if error > 0.5 * 10**-digits else None
+    error = None if value.standard_error is None else factor * value.standard_error
+    around = error if error is not None and error > 0.5 * 10**-digits else None
     return wording.plus_minus(factor * value.mean, around, digits)

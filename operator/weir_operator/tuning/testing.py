@@ -57,6 +57,8 @@ def an_answer(
             incumbent_prediction=a_prediction(2.0),
             better=better,
             certainty=0.99,
+            required=0.95,
+            doubt="",
             evaluations=(),
             simulated_slots=400,
             seconds=0.1,

@@ -1,7 +1,7 @@
 """One evaluation: an experiment with a point's weights and budgets, simulated for some slots.
 
-What comes of it is kept by stretches of the trace, so that two points can be compared stretch by
-stretch: most of what differs between stretches is the traffic, which both met alike.
+What comes of it is kept by short parts of the trace, so that two points can be compared part by
+part: most of what differs between parts is the traffic, which both met alike.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import Point, apply_point
 
-STRETCHES = 20
-"""Parts that a simulation is cut in: enough for a standard error, each long enough to be nearly
-independent of the next (2,500 slots of a simulation of 50,000)."""
+MOST_PARTS = 200
+"""Parts that a simulation is cut in at most: enough to see how far neighbours hang together, few
+enough to be sent from process to process."""
 MONEY, VIOLATIONS, RECONFIGURATIONS = range(3)
-"""Columns of `Measured.stretches`."""
+"""Columns of `Measured.parts`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,15 +40,15 @@ class Measured:
     """What came of a run."""
 
     slots: int
-    stretches: Floats
-    """Money per hour, share of violations and of reconfigurations in each stretch, `(b, 3)`."""
+    parts: Floats
+    """Money per hour, share of violations and of reconfigurations in each part, `(n, 3)`."""
     lengths: Floats
-    """Slots of each stretch, `(b,)`."""
+    """Slots of each part, `(n,)`: equal ones but for the last, which may be shorter."""
 
     @property
     def outcome(self) -> Outcome:
         """Means over the slots."""
-        means = self.lengths @ self.stretches / self.slots
+        means = self.lengths @ self.parts / self.slots
         return Outcome(
             money=float(means[MONEY]),
             violations=float(means[VIOLATIONS]),
@@ -71,33 +71,29 @@ def evaluate(experiment: Experiment, trace: Trace, run: Run) -> Measured:
     tuned = apply_point(experiment, run.point)
     policy = experiment.policy.name
     algorithm = registry.define(policy, settings_of(tuned, experiment.policy.parameters))
-    if algorithm is None:
-        return _evaluate_deep(tuned, run)
-    outcome = new_outcome(run.slots, len(experiment.node_types), history=True)
-    rates = np.ascontiguousarray(trace[: run.slots])
-    run_compiled(tuned, rates, policy, algorithm, outcome, seed=run.seed)
-    history = outcome.history
+    if algorithm is None:  # a network
+        source = experiment.trace.model_copy(update={"slots": run.slots})
+        shortened = tuned.model_copy(update={"trace": source})
+        history = simulate(shortened, seed=run.seed, history=True).history
+    else:
+        outcome = new_outcome(run.slots, len(experiment.node_types), history=True)
+        rates = np.ascontiguousarray(trace[: run.slots])
+        run_compiled(tuned, rates, policy, algorithm, outcome, seed=run.seed)
+        history = outcome.history
+    return _measure(history, experiment.objective.response_time)
+
+
+def _measure(history: Floats, bound: float) -> Measured:
+    """Return what a history, `(slots, 5)`, comes to; `bound` is the objective, s."""
     columns = np.stack(
-        [
-            history[:, AT_PRICE],
-            history[:, AT_TIME] > experiment.objective.response_time,
-            history[:, AT_CHANGE] == RESTART,
-        ],
+        [history[:, AT_PRICE], history[:, AT_TIME] > bound, history[:, AT_CHANGE] == RESTART],
         axis=1,
     )
-    parts = np.array_split(columns, min(STRETCHES, run.slots))
+    slots = len(columns)
+    begins = np.arange(0, slots, -(-slots // MOST_PARTS))
+    lengths = np.diff(begins, append=slots).astype(np.float64)
     return Measured(
-        slots=run.slots,
-        stretches=np.stack([part.mean(axis=0) for part in parts]),
-        lengths=np.array([float(len(part)) for part in parts]),
-    )
-
-
-def _evaluate_deep(experiment: Experiment, run: Run) -> Measured:
-    """Simulate a policy with a network, whose loop keeps sums alone: one stretch."""
-    trace = experiment.trace.model_copy(update={"slots": run.slots})
-    result = simulate(experiment.model_copy(update={"trace": trace}), seed=run.seed)
-    shares = [result.resources, result.violations / 100, result.reconfigurations / 100]
-    return Measured(
-        slots=run.slots, stretches=np.array([shares]), lengths=np.array([float(run.slots)])
+        slots=slots,
+        parts=np.add.reduceat(columns, begins, axis=0) / lengths[:, np.newaxis],
+        lengths=lengths,
     )

@@ -1,14 +1,26 @@
 """Judges what a search found against what is in force, on seeds that the search has not seen.
 
-Two points are compared stretch by stretch of the trace, each the mean over the seeds: both met the
-same traffic there, so their difference varies much less than either of them. A search's best is the
-luckiest of many, hence the fresh seeds and the choice among a few of its best.
+Two points are compared part by part of the trace and seed by seed: both met the same traffic there,
+so their difference varies much less than either of them. What it varies with is of two kinds:
+
+- *Traffic*: the trace is one of many that might have come. Neighbouring parts hang together, so
+  that they are joined to stretches, each long enough to be nearly independent of the next.
+- *Chance*: a policy that learns ends up elsewhere with each seed, and stays there for the whole
+  trace, so no number of stretches tells how far. Seeds do.
+
+The variances of both means are added up, as for two crossed random effects (Searle, Casella,
+McCulloch, Variance Components, 1992), and the degrees of freedom are Satterthwaite's (Biometrics
+Bulletin 2, 1946). What is left to neither counts in both, on the safe side.
+
+A search's best is the luckiest of many, hence the fresh seeds and the choice among a few of its
+best; that choice is one among lucky ones again, hence Bonferroni's correction.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -18,23 +30,48 @@ from weir_policies.model.arrays import Floats
 from weir_simulator.tuning.evaluation import MONEY, RECONFIGURATIONS, VIOLATIONS, Measured
 from weir_simulator.tuning.order import Estimate, Prediction
 
+LONG_ENOUGH = 5.0
+"""Correlation times that a stretch lasts: the means of neighbours are then correlated by a tenth,
+and an autoregressive series of any correlation time is mistaken for a difference as seldom as is
+asked for (`test_judging`). With two, clearly more often."""
+MOST_STRETCHES = 20
+"""More of them say little more: 19 degrees of freedom are nearly a normal law's."""
+LEAST_STRETCHES = 5
+"""Fewer tell their own scatter badly, so that shorter ones are taken, and counted for fewer."""
+LEAST_COUNTED = 2.0
+"""Independent stretches below which a trace says nothing about other traffic."""
+LEAST_SEEDS = 2
+ROUNDING = 1e-12
+"""Relative deviation from its mean up to which a series is constant."""
+
+
+class Spread(NamedTuple):
+    """How far a mean may be from the truth."""
+
+    error: float
+    """Its standard error."""
+    freedom: float
+    """Degrees of freedom of that error."""
+
 
 class Judged:
-    """A point's runs on the judging seeds, by stretches.
+    """A point's runs on the judging seeds, by parts of the trace.
 
     Args:
-        runs: At least one; all over the same slots.
+        runs: At least one, each with a seed of its own; all over the same slots.
     """
 
     def __init__(self, runs: Sequence[Measured]) -> None:
-        self.stretches: Floats = np.mean([run.stretches for run in runs], axis=0)
-        """Money, violations and reconfigurations, mean over the seeds, `(b, 3)`."""
-        self._weights = runs[0].lengths / runs[0].lengths.sum()
+        self.parts: Floats = np.stack([run.parts for run in runs])
+        """Money, violations and reconfigurations, `(s, n, 3)`."""
+        self.lengths = runs[0].lengths
+        """Slots of each part, `(n,)`."""
 
     @property
     def outcome(self) -> Outcome:
-        """Means over the slots."""
-        means = [float(each) for each in self._weights @ self.stretches]
+        """Means over the slots and the seeds."""
+        weights = self.lengths / self.lengths.sum()
+        means = [float(each) for each in weights @ self.parts.mean(axis=0)]
         return Outcome(
             money=means[MONEY],
             violations=min(means[VIOLATIONS], 1.0),
@@ -45,31 +82,15 @@ class Judged:
     def prediction(self) -> Prediction:
         """Means and their standard errors."""
         outcome = self.outcome
-        errors = [standard_error(self.stretches[:, column]) for column in range(3)]
         return Prediction(
-            money=Estimate(mean=outcome.money, standard_error=errors[MONEY]),
-            violations=Estimate(mean=outcome.violations, standard_error=errors[VIOLATIONS]),
-            reconfigurations=Estimate(
-                mean=outcome.reconfigurations, standard_error=errors[RECONFIGURATIONS]
-            ),
+            money=self._estimate(outcome.money, MONEY),
+            violations=self._estimate(outcome.violations, VIOLATIONS),
+            reconfigurations=self._estimate(outcome.reconfigurations, RECONFIGURATIONS),
         )
 
-
-def standard_error(values: Floats) -> float:
-    """Return that of the mean of nearly independent values, `(b,)`; 0 for a single one."""
-    return 0.0 if values.size < 2 else float(values.std(ddof=1) / math.sqrt(values.size))
-
-
-def certainty_of_less(ours: Floats, theirs: Floats) -> float:
-    """Return the probability that the mean of `ours` is below that of `theirs`, paired, `(b,)`.
-
-    Student's t of the differences; where they do not vary, their sign alone says it.
-    """
-    differences = ours - theirs
-    mean, error = float(differences.mean()), standard_error(differences)
-    if error == 0:
-        return 0.5 if mean == 0 else float(mean < 0)
-    return float(student.cdf(-mean / error, df=differences.size - 1))
+    def _estimate(self, mean: float, column: int) -> Estimate:
+        spread = spread_of_mean(self.parts[:, :, column], self.lengths)
+        return Estimate(mean=mean, standard_error=None if spread is None else spread.error)
 
 
 def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float) -> bool:
@@ -79,7 +100,7 @@ def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float
     must leave them by less, and either that or its saving must be sure to the given confidence.
     """
     ours_excess, theirs_excess = ours.outcome.excess(limits), theirs.outcome.excess(limits)
-    saves = certainty_of_less(ours.stretches[:, MONEY], theirs.stretches[:, MONEY])
+    saves = certainty_of_less(ours, theirs, (MONEY,)) or 0.0
     if theirs_excess == 0:
         return ours_excess == 0 and saves >= confidence
     broken = []
@@ -87,7 +108,102 @@ def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float
         broken.append(VIOLATIONS)
     if theirs.outcome.reconfigurations > limits.reconfigurations:
         broken.append(RECONFIGURATIONS)
-    less = certainty_of_less(
-        ours.stretches[:, broken].sum(axis=1), theirs.stretches[:, broken].sum(axis=1)
+    less = certainty_of_less(ours, theirs, broken) or 0.0
+    return ours_excess < theirs_excess and max(less, saves) >= required_of_each(confidence, 2)
+
+
+def required_of_each(confidence: float, comparisons: int) -> float:
+    """Return how sure each of several comparisons must be for all to be so together.
+
+    Bonferroni's inequality: the chances to be mistaken add up at most.
+    """
+    return 1 - (1 - confidence) / comparisons
+
+
+def certainty_of_less(ours: Judged, theirs: Judged, columns: Sequence[int]) -> float | None:
+    """Return the probability that ours is less than theirs in the sum of some columns.
+
+    Student's t of the paired differences; where they do not vary, their sign alone says it. `None`
+    where too little was simulated to say anything.
+    """
+    differences = _differences(ours, theirs, columns)
+    spread = spread_of_mean(differences, ours.lengths)
+    if spread is None:
+        return None
+    mean = float(np.average(differences.mean(axis=0), weights=ours.lengths))
+    if spread.error == 0:
+        return 0.5 if mean == 0 else float(mean < 0)
+    return float(student.cdf(-mean / spread.error, df=spread.freedom))
+
+
+def explain_doubt(ours: Judged, theirs: Judged) -> str:
+    """Return why nothing can be said of what ours saves, a clause; empty where something can."""
+    differences = _differences(ours, theirs, (MONEY,))
+    seeds, parts = differences.shape
+    if seeds < LEAST_SEEDS:
+        return f"it was simulated with {seeds} seed, and chance shows only with {LEAST_SEEDS}"
+    if spread_of_mean(differences, ours.lengths) is not None:
+        return ""
+    slots = float(ours.lengths.sum())
+    time = correlation_time(differences.mean(axis=0))
+    needed = max(LEAST_STRETCHES / parts, LEAST_COUNTED * LONG_ENOUGH * time / parts) * slots
+    return (
+        f"{slots:.0f} slots were simulated, and what both cost differs alike for so long that "
+        f"traffic shows only in {math.ceil(needed)}"
     )
-    return ours_excess < theirs_excess and max(less, saves) >= confidence
+
+
+def spread_of_mean(values: Floats, lengths: Floats) -> Spread | None:
+    """Return how far the mean of values may be from the truth, by seeds and by stretches.
+
+    Args:
+        values: By seed and part, `(s, n)`.
+        lengths: Slots of each part, `(n,)`.
+
+    Returns:
+        `None` where there are too few of either to say it.
+    """
+    seeds, parts = values.shape
+    series = values.mean(axis=0)  # n
+    independent = parts / (LONG_ENOUGH * correlation_time(series))
+    if seeds < LEAST_SEEDS or parts < LEAST_STRETCHES or independent < LEAST_COUNTED:
+        return None
+    count = int(min(MOST_STRETCHES, max(LEAST_STRETCHES, independent)))
+    begins = np.linspace(0, parts, count, endpoint=False).astype(np.int64)
+    stretches = np.add.reduceat(series * lengths, begins) / np.add.reduceat(lengths, begins)
+    of_traffic = float(stretches.var(ddof=1)) / min(count, independent)
+    of_chance = float(np.average(values, axis=1, weights=lengths).var(ddof=1)) / seeds
+    if of_traffic + of_chance == 0:
+        return Spread(error=0.0, freedom=math.inf)
+    freedom = (of_traffic + of_chance) ** 2 / (
+        of_traffic**2 / (count - 1) + of_chance**2 / (seeds - 1)
+    )
+    return Spread(error=math.sqrt(of_traffic + of_chance), freedom=freedom)
+
+
+def correlation_time(series: Floats) -> float:
+    """Return over how many neighbours a series hangs together; 1 where not at all.
+
+    It is the integrated autocorrelation time, 1 + 2 (r_1 + r_2 + ...), summed for as long as sums
+    of two neighbouring terms are positive and fall (Geyer, Statistical Science 7, 1992).
+
+    Args:
+        series: At least one value, `(n,)`.
+    """
+    count = series.size
+    deviations = series - series.mean()
+    if np.abs(deviations).max() <= ROUNDING * np.abs(series).max():
+        return 1.0
+    spectrum = np.fft.rfft(deviations, 2 * count)  # padded, so that it is not taken for a circle
+    covariances = np.fft.irfft(np.abs(spectrum) ** 2)[:count]
+    even = count - count % 2
+    pairs = (covariances[:even] / covariances[0]).reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0)
+    falling = np.minimum.accumulate(pairs[: ends[0]] if ends.size else pairs)
+    return max(1.0, 2 * float(falling.sum()) - 1)
+
+
+def _differences(ours: Judged, theirs: Judged, columns: Sequence[int]) -> Floats:
+    """Return by seed and part how much more ours is in the sum of some columns, `(s, n)`."""
+    differences: Floats = (ours.parts - theirs.parts)[:, :, list(columns)].sum(axis=2)
+    return differences

@@ -76,15 +76,17 @@ class TuningOrder(Section):
     """Processes; `None` is one per processor, but no more than the batch."""
     deadline: Duration | None = Field(default=None, gt=0, examples=["10m"])
     """Seconds after which the best so far is the result; `None` is no limit."""
-    judging_seeds: int = Field(default=3, ge=1, le=1000, examples=[3])
-    """Seeds, none of them seen by the search, on which the best is compared with the incumbent."""
+    judging_seeds: int | None = Field(default=None, ge=1, le=1000, examples=[3])
+    """Seeds, none of them seen by the search, on which the best is compared with the incumbent;
+    with a single one nothing is sure. `None` is three, and six for policies that learn by trying,
+    because those end up elsewhere with each seed."""
     judging_slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[525_533])
     """Slots of that comparison, from the trace's first one used; `None` is those of a full
     evaluation. More of them show seasons that the search did not see."""
     shortlist: int = Field(default=3, ge=1, le=1000, examples=[3])
     """Points of the search that are compared: its best may have been the luckiest."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1, examples=[0.95])
-    """How sure `better` must be."""
+    """How sure `better` must be, all comparisons with the incumbent together."""
     incumbent: Point | None = None
     """What is in force; `None` is equal weights and equal quotas, the paper's naive baseline."""
     warm_starts: tuple[Point, ...] = ()
@@ -108,8 +110,8 @@ class Estimate(Section):
     """A mean and how sure it is."""
 
     mean: float
-    standard_error: AtLeastZero
-    """Of the mean, over stretches of the trace; 0 where there was one stretch."""
+    standard_error: AtLeastZero | None
+    """Of the mean, over stretches of the trace and seeds; `None` where there were too few."""
 
 
 class Prediction(Section):
@@ -158,8 +160,13 @@ class TuningResult(Section):
     better: bool
     """Whether the best should replace the incumbent: it keeps the constraints, or leaves them by
     less, and is surely cheaper, or surely nearer to them where the incumbent breaks them."""
-    certainty: Probability
-    """Probability that the best costs less than the incumbent, by paired stretches of the trace."""
+    certainty: Probability | None
+    """Probability that the best costs less than the incumbent, by paired stretches of the trace and
+    seeds; `None` where there were too few to say anything."""
+    required: Probability
+    """How probable it must be, because the best is one of several that were compared."""
+    doubt: str
+    """Why `certainty` is `None`, a clause; empty where it is not."""
     evaluations: tuple[Evaluation, ...]
     simulated_slots: int = Field(ge=0)
     """By the search; those of the final comparison are not counted."""

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
 from weir_policies.application_manager.search.promise import Limits, Outcome, Search, Trial, rank
@@ -22,7 +23,14 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.tuning.evaluation import MONEY, Measured, Run
-from weir_simulator.tuning.judging import Judged, certainty_of_less, is_better
+from weir_simulator.tuning.judging import (
+    LEAST_SEEDS,
+    Judged,
+    certainty_of_less,
+    explain_doubt,
+    is_better,
+    required_of_each,
+)
 from weir_simulator.tuning.order import (
     Evaluation,
     Point,
@@ -35,6 +43,7 @@ from weir_simulator.tuning.study import Study
 from weir_simulator.tuning.workers import Workers, count_workers
 
 EQUAL_WEIGHTS = (1 / 3, 1 / 3, 1 / 3)
+JUDGING_SEEDS, JUDGING_SEEDS_OF_LEARNERS = 3, 6
 
 Ended = Literal["finished", "stopped", "deadline"]
 
@@ -61,7 +70,7 @@ def tune(
         order: What to tune, and how.
         on_evaluation: Called after each evaluation, those read from a study included, in order.
         should_stop: Asked several times a second; when it is true, running evaluations are let
-            finish and the best so far is judged on one seed.
+            finish and the best so far is judged on the fewest seeds that say anything.
         study: A folder in which each evaluation is written at once, and from which a second call
             with the same order resumes; `None` keeps nothing.
 
@@ -186,6 +195,8 @@ class _Tuning:
         theirs, candidates = judged[0], judged[1:]
         chosen = min(range(len(points)), key=lambda c: rank(candidates[c].outcome, limits))
         ours = candidates[chosen]
+        compared = sum(point != self._incumbent for point in points)
+        required = required_of_each(order.confidence, max(1, compared))
         return TuningResult(
             algorithm=order.algorithm,
             best=points[chosen],
@@ -193,8 +204,10 @@ class _Tuning:
             feasible=ours.outcome.keeps(limits),
             incumbent=self._incumbent,
             incumbent_prediction=theirs.prediction,
-            better=is_better(ours, theirs, limits, confidence=order.confidence),
-            certainty=certainty_of_less(ours.stretches[:, MONEY], theirs.stretches[:, MONEY]),
+            better=is_better(ours, theirs, limits, confidence=required),
+            certainty=certainty_of_less(ours, theirs, (MONEY,)),
+            required=required,
+            doubt=explain_doubt(ours, theirs),
             evaluations=tuple(self._evaluations),
             simulated_slots=sum(each.slots for each in self._evaluations),
             seconds=time.monotonic() - self._began,
@@ -262,7 +275,11 @@ class _Tuning:
 
     @property
     def _judging_seeds(self) -> int:
-        return 1 if self._ended == "stopped" else self._order.judging_seeds
+        asked = self._order.judging_seeds
+        if asked is None:
+            learns = registry.learns_by_trying(self._order.experiment.policy.name)
+            asked = JUDGING_SEEDS_OF_LEARNERS if learns else JUDGING_SEEDS
+        return min(asked, LEAST_SEEDS) if self._ended == "stopped" else asked
 
     def _is_time(self) -> bool:
         """Return whether to stop, so that the judging is done by the deadline."""
@@ -271,7 +288,7 @@ class _Tuning:
         elif self._order.deadline is not None:
             # The judging takes about as long as so many batches, of so much longer simulations.
             points = 1 + self._order.shortlist + len(self._order.warm_starts)
-            runs = points * self._order.judging_seeds
+            runs = points * self._judging_seeds
             longer = self._judging_slots / self._slots
             reserve = self._evaluation_seconds * -(-runs // self._order.batch) * longer
             if time.monotonic() - self._began + reserve > self._order.deadline:

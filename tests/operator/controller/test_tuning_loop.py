@@ -101,6 +101,20 @@ async def test_what_is_not_better_with_confidence_changes_nothing(setting_of):
     assert setting.reasons == []
 
 
+async def test_where_too_little_was_simulated_to_say_so_it_is_told_once(setting_of):
+    answer = an_answer(BUDGETS, better=False)
+    doubt = {"certainty": None, "doubt": "40 slots were simulated, too few"}
+    setting = setting_of(
+        answer.model_copy(update={"result": answer.result.model_copy(update=doubt)})
+    )
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.reasons == ["TuningUnsure"]
+
+
 async def test_while_one_is_on_trial_no_other_is_looked_for(setting_of):
     setting = setting_of()
     await setting.loop.attempt()

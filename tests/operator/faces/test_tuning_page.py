@@ -23,11 +23,27 @@ def test_what_was_gained_stands_first():
 
     assert "Price per hour 3.000 ± 0.100 before 4.000 ± 0.100; -25.0 %" in text
     assert "Missed 4.00 ± 0.20 % of the slots; before 1.00 ± 0.20, allowed 5" in text
-    assert "Better than before: it costs 25.0 % less (probability 99%)." in text
+    assert "Better than before: it costs 25.0 % less (probability 99.0%)." in text
 
 
 def test_a_result_that_is_not_surely_better_says_so():
-    assert tuning_words.verdict(*a_tuning(better=False)).startswith("Not surely better than before")
+    verdict = tuning_words.verdict(*a_tuning(better=False))
+
+    assert verdict.startswith(
+        "Not surely better than before: it costs less with a probability of 60"
+    )
+    assert "95.0% would be sure" in verdict
+
+
+def test_where_too_little_was_simulated_it_says_what_is_missing():
+    order, result = a_tuning(better=False)
+    doubt = "40 slots were simulated, and traffic shows only in 160"
+
+    verdict = tuning_words.verdict(
+        order, result.model_copy(update={"certainty": None, "doubt": doubt})
+    )
+
+    assert verdict.startswith(f"Not surely better than before: {doubt}; keep what you have")
 
 
 def test_constraints_that_nothing_keeps_are_named():

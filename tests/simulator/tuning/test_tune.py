@@ -14,6 +14,7 @@ from weir_policies.application_manager.search.promise import Limits, rank
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Operator
+from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.order import (
@@ -60,7 +61,8 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
     assert result.incumbent == naive_point(order.experiment)
     assert result.prediction.money.mean < result.incumbent_prediction.money.mean
     assert result.feasible
-    assert result.better == (result.certainty >= order.confidence)
+    assert result.certainty is not None
+    assert result.better == (result.certainty >= result.required)
 
 
 def test_the_best_few_can_be_judged_on_more_of_the_trace_than_the_search_saw():
@@ -136,6 +138,32 @@ def test_an_incumbent_that_is_the_best_is_not_better_than_itself():
 
     assert result.best == result.incumbent
     assert not result.better
+
+
+def test_with_one_seed_nothing_is_surely_better_and_the_result_says_why():
+    result = tune(an_order(judging_seeds=1))
+
+    assert not result.better
+    assert result.certainty is None
+    assert "1 seed" in result.doubt
+
+
+def test_a_network_is_judged_by_seeds_and_stretches_like_any_other_policy():
+    experiment = an_experiment(
+        trace={"kind": "taxi", "slots": 120}, policy={"name": "dqn-pds", "parameters": {}}
+    )
+
+    point = naive_point(experiment)
+
+    measured = evaluate(
+        experiment, arrival_rates(experiment.trace), Run(point=point, slots=120, seed=3)
+    )
+
+    whole = simulate(apply_point(experiment, point), seed=3)
+    assert measured.parts.shape == (120, 3)
+    assert measured.outcome.money == pytest.approx(whole.resources)
+    assert 100 * measured.outcome.violations == pytest.approx(whole.violations)
+    assert 100 * measured.outcome.reconfigurations == pytest.approx(whole.reconfigurations)
 
 
 def test_a_stop_keeps_the_best_so_far():
