@@ -6,7 +6,7 @@ traces. The replicas' CPU is limited by cgroup quotas. A call makes one repeat o
 all runs so far, which `build/benchmarks/live` keeps. Arms of a repeat have equal arrivals; which of
 them runs first changes with it.
 
-Weir has learned, and tuned, on the 42 hours before, once for a job and trace. Both of its arms
+Weir has learned, and tuned, on the hours before, once for a job and trace. Both of its arms
 begin with that, the hand-set one without the tuning; where Weir found none that it expects to be
 better, the tuned arm is left out. Cost is the CPU and memory that is requested,
 JobManager included. An interval is a violation where records came out later than the bound after

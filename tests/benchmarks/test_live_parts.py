@@ -78,7 +78,7 @@ def test_a_state_without_a_tuning_is_not_tuned(tmp_path):
 def test_the_autoscalers_windows_are_as_much_shorter_as_the_trace():
     settings = a_manifest(Arm.AUTOSCALER)["spec"]["operatorManager"]["policy"]["settings"]
 
-    assert settings["scale_down_interval"] == pytest.approx(3600 / 336)
+    assert settings["scale_down_interval"] == pytest.approx(3600 / 60)
     assert settings["metrics_window"] == INTERVAL
 
 
