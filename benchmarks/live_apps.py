@@ -32,8 +32,8 @@ LEARNED_LINES = 90
 LEARNING_LOOP = "2m"
 """Interval of the slow loop meanwhile: three fits and tunings, after 35, 59 and 83 lines."""
 MINUTES = 5
-"""Real ones that a line stands for. With more of them the rates move faster than JVMs start, and the
-best that any policy can do is to stay."""
+"""Real ones that a line stands for. With more of them the rates move faster than JVMs start, and no
+policy can do better than to stay."""
 FASTER = MINUTES * 60 / INTERVAL
 """How many times faster than in the traces time passes: 60."""
 BEGIN: Mapping[str, int] = {"taxi": 14_190, "tweets": 60_480}

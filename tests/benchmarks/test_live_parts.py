@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.live import LiveError, run
-from benchmarks.live_apps import APPS, INTERVAL, LARGE_SPEED, LINES, Arm, describe, make_trace
+from benchmarks.live_apps import APPS, LARGE_SPEED, LINES, Arm, describe, make_trace
 from benchmarks.live_quotas import CORE, PERIOD, QuotaError, quota_of
 from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
 from benchmarks.live_verdict import figures_of, interval_of
@@ -79,7 +79,7 @@ def test_the_autoscalers_windows_are_as_much_shorter_as_the_trace():
     settings = a_manifest(Arm.AUTOSCALER)["spec"]["operatorManager"]["policy"]["settings"]
 
     assert settings["scale_down_interval"] == pytest.approx(3600 / 60)
-    assert settings["metrics_window"] == INTERVAL
+    assert settings["metrics_window"] == 900 / 60
 
 
 @pytest.mark.parametrize("kind", ["taxi", "tweets"])
