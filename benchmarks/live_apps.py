@@ -40,6 +40,8 @@ BEGIN: Mapping[str, int] = {"taxi": 14_190, "tweets": 60_480}
 """Line of each published trace from which on arms are compared: an evening; a day of bursts."""
 BUSY = 0.7
 """Share of a replica that static peak uses at most, as an autoscaler's usual target."""
+MOST_REPLICAS = 3
+"""Of an operator: as many as the machine bears JVMs, and twice what the peak needs."""
 LARGE = "large/1"
 LARGE_SPEED = 1.6
 
@@ -145,7 +147,11 @@ def describe(
         slow_loop: Interval of the Application Manager.
     """
     scaled = [
-        {"name": name, "maxReplicas": 6, "initial": {LARGE: replicas_at_peak(app, name)}}
+        {
+            "name": name,
+            "maxReplicas": MOST_REPLICAS,
+            "initial": {LARGE: replicas_at_peak(app, name)},
+        }
         for name in app.work
     ]
     ends = [
