@@ -39,7 +39,7 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment, Weights
 from weir_simulator.run import simulate
 from weir_simulator.tuning.evaluation import Run, evaluate
-from weir_simulator.tuning.order import Constraints, Evaluation, Point, Prediction, TuningOrder
+from weir_simulator.tuning.order import Constraints, Point, Prediction, TuningOrder
 from weir_simulator.tuning.tune import naive_point, tune
 from weir_simulator.whole_files import write_whole
 
@@ -233,7 +233,7 @@ def run_case(case: Case) -> Lived:
     naive_year, tuned_year = map(_means_of, (result.incumbent_prediction, result.prediction))
     searched = min(
         (each for each in result.evaluations if each.fidelity == 1),
-        key=lambda each: rank(_outcome_of(each), case.limits),
+        key=lambda each: rank(each.outcome, case.limits),
     )
     return Lived(
         case=case,
@@ -262,14 +262,6 @@ def _means_of(prediction: Prediction) -> Outcome:
         money=prediction.money.mean,
         violations=prediction.violations.mean,
         reconfigurations=prediction.reconfigurations.mean,
-    )
-
-
-def _outcome_of(evaluation: Evaluation) -> Outcome:
-    return Outcome(
-        money=evaluation.money,
-        violations=evaluation.violations,
-        reconfigurations=evaluation.reconfigurations,
     )
 
 

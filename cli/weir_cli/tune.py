@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, TypeVar, get_args
 
 import typer
 from rich.console import Console
@@ -19,8 +19,7 @@ from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, r
 from weir_cli.reports import write_report
 from weir_operator.faces import tuning_words
 from weir_operator.faces.tuning_page import render_tuning_page
-from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_simulator.beliefs import true_models
+from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
@@ -29,14 +28,15 @@ from weir_simulator.section import MOST_SEED
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
-    Point,
     TuningOrder,
     TuningResult,
     apply_point,
     share_of_restarts,
     write_document,
 )
+from weir_simulator.tuning.warm_starts import point_in_force, read_warm_start
 
+Name = TypeVar("Name", bound=str)
 DEFAULT_OUT = Path(".weir/tuning")
 TUNED = "tuned.yaml"
 
@@ -52,6 +52,19 @@ def tune(
     seed: Annotated[
         int, typer.Option(help="Decides what the search draws.", min=0, max=MOST_SEED // 2)
     ] = 1,
+    surrogate: Annotated[
+        str,
+        typer.Option(
+            help=f"What outcomes are modelled with: {', '.join(get_args(SurrogateName))}."
+        ),
+    ] = "numpy",
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Begin with what this result or study found; may be repeated.",
+            metavar="FILE|STUDY",
+        ),
+    ] = None,
     slots: Annotated[
         int | None, typer.Option(help="Slots of a full simulation. Default: the trace.", min=1)
     ] = None,
@@ -86,13 +99,15 @@ def tune(
     order = TuningOrder(
         experiment=experiment,
         constraints=_constrain(experiment, violations, restarts),
-        algorithm=_read_algorithm(algorithm),
+        algorithm=_read_name(algorithm, "--algorithm", get_args(Algorithm)),
+        surrogate=_read_name(surrogate, "--surrogate", get_args(SurrogateName)),
         evaluations=evaluations,
         slots=slots,
         seed=seed,
         workers=workers,
         deadline=None if deadline is None else read_seconds(deadline, "--deadline"),
         incumbent=point_in_force(experiment),
+        warm_starts=tuple(read_warm_start(each, experiment) for each in warm_start or ()),
     )
     result = _search(order, study)
     tuned = out / TUNED
@@ -111,24 +126,17 @@ def tune(
     typer.echo(report)
 
 
-def point_in_force(experiment: Experiment) -> Point:
-    """Return the weights and budgets that an experiment runs with as it is."""
-    budgets = experiment.share_bound(experiment.policy.name, true_models(experiment))
-    return Point(weights=experiment.weights, budgets=budgets)
-
-
-def _read_algorithm(text: str) -> Algorithm:
-    """Return the algorithm of this name.
+def _read_name(text: str, option: str, known: tuple[Name, ...]) -> Name:
+    """Return the one of several names that an option says.
 
     Raises:
-        ExperimentError: There is none.
+        ExperimentError: It says another.
     """
-    known: tuple[Algorithm, ...] = get_args(Algorithm)
     for name in known:
         if name == text:
             return name
     raise ExperimentError(
-        (f"--algorithm: expected one of {', '.join(known)}, got {text!r}; choose one of those",)
+        (f"{option}: expected one of {', '.join(known)}, got {text!r}; choose one of those",)
     )
 
 

@@ -100,6 +100,8 @@ def test_a_study_is_resumed(experiment, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--surrogate", "luck"], "--surrogate: expected one of numpy, botorch, got 'luck'"),
+        (["--warm-start", "nothing.yaml"], "nothing.yaml"),
         (["--deadline", "soon"], "--deadline: expected"),
         (["--slots", "201"], "Expected at most 200 slots per evaluation"),
     ],
@@ -117,6 +119,22 @@ def test_an_unknown_algorithm_is_refused_with_those_that_exist(experiment, tmp_p
 
     assert result.exit_code == 1
     assert "--algorithm: expected one of joint, " in result.stderr
+
+
+def test_a_search_begins_with_the_results_that_are_named(experiment, tmp_path):
+    study = tmp_path / "study"
+    weir(experiment, "--evaluations", 3, "--study", study, "--out", tmp_path / "first")
+    tighter = tmp_path / "tighter.yaml"
+    tighter.write_text(EXPERIMENT.replace("50ms", "40ms"))
+    results = ["--warm-start", tmp_path / "first" / "tuned.yaml", "--warm-start", study]
+
+    result = weir(tighter, *results, "--evaluations", 3, "--out", tmp_path / "second", "--json")
+
+    assert result.exit_code == 0, result.output
+    best = json.loads((study / "result.json").read_text())["best"]
+    began = [each["point"] for each in json.loads(result.stdout)["evaluations"]]
+    assert best["weights"] in [point["weights"] for point in began]
+    assert all(point["budgets"]["op"] == pytest.approx(0.04) for point in began)
 
 
 def test_ctrl_c_keeps_the_best_so_far(experiment, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from weir_operator.clock import Clock
@@ -25,6 +26,7 @@ from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
+from weir_operator.controller.similar_apps import TUNINGS, find_similar
 from weir_operator.controller.tick import Tick
 from weir_operator.controller.tuning_loop import TuningLoop
 from weir_operator.controller.tuning_store import TuningStore
@@ -219,10 +221,11 @@ def _tuning(
         managers=managers,
         sharing=manager.sharing,
         folder=around.folder,
-        store=TuningStore(around.folder / "tuning.json", key=settings.key),
+        store=TuningStore(around.folder / TUNINGS, key=settings.key),
         directives=directives,
         clock=around.clock,
         notices=Notices(around.on_event, around.clock),
+        find_similar=partial(find_similar, around.folder, settings.key),
     )
 
 

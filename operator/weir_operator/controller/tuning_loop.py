@@ -11,7 +11,7 @@ objective is shared without tuning, and policies that learn by trying do not dec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ from weir_operator.controller.tick import Tick
 from weir_operator.controller.trial import find_overgrown, judge_trial
 from weir_operator.controller.tuned import ModelState, TuningView
 from weir_operator.controller.tuning_orders import (
+    WARM_STARTS,
     Terms,
     find_shortness,
     make_work,
@@ -46,6 +47,7 @@ from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import FitError, SimulatorError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.tuning.order import Point
 
 log = structlog.get_logger()
 
@@ -93,6 +95,7 @@ class TuningLoop:
         directives: Callable[[], Directives],
         clock: Clock,
         notices: Notices,
+        find_similar: Callable[[], Sequence[Point]] = tuple,
     ) -> None:
         self._settings = settings
         self._tuner = tuner
@@ -103,6 +106,7 @@ class TuningLoop:
         self._directives = directives
         self._clock = clock
         self._notices = notices
+        self._find_similar = find_similar
         self._fitter = Fitter(folder / "records.sqlite", managers, slot=settings.tick)
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
@@ -195,6 +199,8 @@ class TuningLoop:
         if fitted.fit is None:
             return
         training = any(manager.in_training for manager in self._managers.values())
+        known = self._state.worth_a_try
+        similar = await asyncio.to_thread(self._find_similar) if len(known) < WARM_STARTS else []
         try:
             work = make_work(
                 fitted.fit,
@@ -203,7 +209,8 @@ class TuningLoop:
                 present=self._sharing.tuned,
                 budgets=last.budgets,
                 deployments=last.deployments,
-                known=[each.point for each in self._state.versions if _is_worth_a_try(each)],
+                known=known,
+                similar=similar,
                 training=training,
             )
         except FitError as error:  # of the job's shape, which no other try changes
@@ -260,6 +267,8 @@ class TuningLoop:
         self._notices.tell_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
         if not result.better:
             log.info("nothing surely better", certainty=result.certainty, doubt=result.doubt)
+            self._state = self._state.model_copy(update={"not_taken": result.best})
+            self._store.save(self._state)
             return
         failed = next(
             (
@@ -290,7 +299,7 @@ class TuningLoop:
             most_rate=float(fit.rates.max()),
         )
         self._state = self._state.with_version(version).model_copy(
-            update={"current": version.number}
+            update={"current": version.number, "not_taken": None}
         )
         self._put_in_force()
         self._notices.tell("TuningApplied", f"Version {version.number}: {version.sentence}")
@@ -383,7 +392,3 @@ class TuningLoop:
             for name in version.budgets
             for node_type, count in tick.deployments.get(name, {}).items()
         )
-
-
-def _is_worth_a_try(version: Version) -> bool:
-    return version.standing in (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)

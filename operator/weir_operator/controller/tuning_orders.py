@@ -23,11 +23,12 @@ from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.tuning.order import Constraints, Point, TuningOrder
+from weir_simulator.tuning.warm_starts import adapt_point
 
 TRACE = Path("trace.txt")
 """Stands for the rates that go with the work; the worker writes them where it likes."""
 WARM_STARTS = 3
-"""Former versions that a search begins with."""
+"""Points besides the incumbent that a search begins with."""
 ALIKE = 0.05
 """Difference of a weight, and relative one of a budget, that reality does not tell apart."""
 RESTARTS_SHOWN = 10
@@ -67,6 +68,7 @@ def make_work(
     deployments: DeploymentMap,
     known: Sequence[Point],
     training: bool,
+    similar: Sequence[Point] = (),
 ) -> TuningWork:
     """Return the work of one tuning.
 
@@ -77,8 +79,9 @@ def make_work(
         present: What is in force.
         budgets: Seconds that the operators have now; fixed ones may be among them.
         deployments: What runs now.
-        known: Points of former versions, oldest first.
+        known: Points that were found for this job, oldest first.
         training: Whether the policies are to be trained besides.
+        similar: Points that were found for similar jobs, newest first.
 
     Raises:
         FitError: The simulator cannot have such a job.
@@ -100,7 +103,6 @@ def make_work(
     if all(math.isfinite(budgets.get(name, math.nan)) for name in names):
         folded = _shift({name: budgets[name] for name in names}, fit, sign=1)
         incumbent = Point(weights=weights, budgets=folded)
-    fitting = [point for point in known if point.budgets.keys() == set(names)]
     return TuningWork(
         order=TuningOrder(
             experiment=experiment,
@@ -110,13 +112,33 @@ def make_work(
             workers=terms.workers,
             deadline=terms.deadline,
             incumbent=incumbent,
-            warm_starts=tuple(fitting[-WARM_STARTS:]),
+            warm_starts=_warm_starts(experiment, incumbent, known, similar),
         ),
         # Four digits: no rate is measured better, and the trace is most of what is sent.
         rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
         watch=min(terms.watch, len(fit.rates)),
         train=terms.train if training else 0,
     )
+
+
+def _warm_starts(
+    experiment: Experiment,
+    incumbent: Point | None,
+    known: Sequence[Point],
+    similar: Sequence[Point],
+) -> tuple[Point, ...]:
+    """Return what a search begins with beside the incumbent: the job's own points, newest first.
+
+    Those of similar jobs fill what room is left, for they know less of it.
+    """
+    names = {operator.name for operator in experiment.operators}
+    own = [point for point in reversed(known) if point.budgets.keys() == names]
+    starts: list[Point] = []
+    for point in (*own, *(adapt_point(each, experiment) for each in similar)):
+        told = [*starts, incumbent] if incumbent is not None else starts
+        if not any(resembles(point, each) for each in told):
+            starts.append(point)
+    return tuple(starts[:WARM_STARTS])
 
 
 def find_shortness(work: TuningWork, *, slot: float) -> str:

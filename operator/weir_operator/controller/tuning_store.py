@@ -104,6 +104,9 @@ class TuningState(BaseModel):
     """Oldest first."""
     fit_since: float = 0.0
     """Unix time; what was measured before is of a job that has changed since."""
+    not_taken: Point | None = None
+    """What the last tuning found, where that was not surely better: with more traffic seen, it may
+    be."""
 
     def version(self, number: int) -> Version | None:
         """Return a version, `None` where it is not known any more, or there is none."""
@@ -118,6 +121,13 @@ class TuningState(BaseModel):
     def tuned(self) -> Tuned:
         """What is in force."""
         return UNTUNED if self.present is None else self.present.tuned
+
+    @property
+    def worth_a_try(self) -> list[Point]:
+        """Points that the next tuning may begin with, oldest first: none that reality refuted."""
+        kept = (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)
+        points = [each.point for each in self.versions if each.standing in kept]
+        return points if self.not_taken is None else [*points, self.not_taken]
 
     def latest(self, most: int, *, until: float) -> tuple[Version, ...]:
         """Return the last versions that were taken up to a Unix time, the newest first."""

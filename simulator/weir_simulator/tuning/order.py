@@ -13,6 +13,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
+from weir_policies.application_manager.search.promise import Outcome
 from weir_policies.application_manager.search.space import Tuned
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment, Weights
@@ -140,6 +141,15 @@ class Evaluation(Section):
     reconfigurations: Probability
     feasible: bool
     """Whether it kept the constraints."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """As searches know it."""
+        return Outcome(
+            money=self.money,
+            violations=self.violations,
+            reconfigurations=self.reconfigurations,
+        )
 
 
 class TuningResult(Section):

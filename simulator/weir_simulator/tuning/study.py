@@ -10,12 +10,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from weir_policies.application_manager.search.promise import Limits, rank
 from weir_simulator.errors import TuningError
+from weir_simulator.experiment import Experiment
 from weir_simulator.tuning.order import (
     Evaluation,
+    Point,
     TuningOrder,
     TuningResult,
     read_order,
+    read_result,
     write_document,
 )
 from weir_simulator.whole_files import write_whole
@@ -66,16 +70,7 @@ class Study:
         Raises:
             TuningError: Its file holds something else.
         """
-        path = self._path_of(number)
-        try:
-            return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError, ValidationError) as error:
-            raise TuningError(
-                f"Expected an evaluation in {path}, got something else "
-                f"({type(error).__name__}); remove the file to repeat it"
-            ) from error
+        return _read_evaluation(self._path_of(number))
 
     def keep(self, evaluation: Evaluation) -> None:
         """Write an evaluation.
@@ -107,3 +102,43 @@ class Study:
                 f"Expected to write {path}, got an error ({error.strerror or error}); free some "
                 "space or change its rights, then call the same again"
             ) from error
+
+
+def read_best(folder: Path) -> tuple[Experiment, Point]:
+    """Return what the study in a folder tunes, and the best that it has found so far.
+
+    Raises:
+        TuningError: There is no study, or nothing was simulated in full yet.
+    """
+    order = read_order(folder / "order.json")
+    if (folder / "result.json").exists():
+        return order.experiment, read_result(folder / "result.json").best
+    made = [_read_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))]
+    full = [each for each in made if each is not None and each.fidelity == 1.0]
+    if not full:
+        raise TuningError(
+            f"Expected in {folder} a study with a simulation in full, got none; "
+            "let it run longer, or leave it out"
+        )
+    limits = Limits(
+        violations=order.constraints.max_violations,
+        reconfigurations=order.constraints.max_reconfigurations,
+    )
+    return order.experiment, min(full, key=lambda each: rank(each.outcome, limits)).point
+
+
+def _read_evaluation(path: Path) -> Evaluation | None:
+    """Return the evaluation in a file; `None` where there is no such file.
+
+    Raises:
+        TuningError: It holds something else.
+    """
+    try:
+        return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise TuningError(
+            f"Expected an evaluation in {path}, got something else "
+            f"({type(error).__name__}); remove the file to repeat it"
+        ) from error

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
-from weir_policies.application_manager.search.promise import Limits, Outcome, Search, Trial, rank
+from weir_policies.application_manager.search.promise import Limits, Search, Trial, rank
 from weir_policies.application_manager.search.space import Space, Tuned
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
@@ -171,7 +171,7 @@ class _Tuning:
         order, limits = self._order, self._limits
         full = sorted(
             (each for each in self._evaluations if each.fidelity == 1.0),
-            key=lambda each: rank(_outcome_of(each), limits),
+            key=lambda each: rank(each.outcome, limits),
         )
         if not full:
             raise TuningError(
@@ -244,7 +244,7 @@ class _Tuning:
             if made is None:
                 return False
             self._evaluations.append(made)
-            search.tell(trial, _outcome_of(made))
+            search.tell(trial, made.outcome)
             on_evaluation(made)
         return True
 
@@ -304,14 +304,6 @@ def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | 
     if known is None or known.point != point or known.fidelity != trial.fidelity:
         return None
     return known
-
-
-def _outcome_of(evaluation: Evaluation) -> Outcome:
-    return Outcome(
-        money=evaluation.money,
-        violations=evaluation.violations,
-        reconfigurations=evaluation.reconfigurations,
-    )
 
 
 def _all(measured: Sequence[Measured | None]) -> list[Measured]:

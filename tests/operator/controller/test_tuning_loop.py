@@ -16,6 +16,7 @@ from tests.operator.controller.tuning_setting import (
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.tuned import UNTUNED
+from weir_operator.controller.tuning_orders import resembles
 from weir_operator.controller.tuning_store import Standing, TuningStore
 from weir_operator.errors import TemporaryError
 from weir_operator.streamapp.models import Mode, State
@@ -23,8 +24,10 @@ from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.work import TuningLostError
 from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Weights
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import Plan, run_job
+from weir_simulator.tuning.order import Point
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
@@ -115,6 +118,35 @@ async def test_where_too_little_was_simulated_to_say_so_it_is_told_once(setting_
     assert setting.reasons == ["TuningUnsure"]
 
 
+async def test_what_was_not_surely_better_is_where_the_next_search_begins(setting_of):
+    answer = an_answer(BUDGETS, better=False)
+    setting = setting_of(answer)
+
+    await setting.loop.attempt()
+    setting.open()
+    await setting.loop.attempt()
+
+    first, second = (work.order.warm_starts for work, _ in setting.tuner.calls)
+    assert first == ()
+    assert second == (answer.result.best,)
+
+
+async def test_a_search_begins_with_what_similar_streamapps_came_to(setting_of):
+    theirs = Point(
+        weights=Weights(violations=0.9, resources=0.05, reconfigurations=0.05),
+        budgets={name: budget / 10 for name, budget in BUDGETS.items()},
+    )
+    setting = setting_of(similar=(theirs,))
+
+    await setting.loop.attempt()
+
+    order = setting.tuner.calls[0][0].order
+    (start,) = order.warm_starts
+    assert start.weights == theirs.weights
+    assert sum(start.budgets.values()) == pytest.approx(order.experiment.objective.response_time)
+    assert start.budgets["match"] == pytest.approx(2 * start.budgets["count"])
+
+
 async def test_while_one_is_on_trial_no_other_is_looked_for(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
@@ -132,7 +164,10 @@ async def test_a_trial_that_goes_as_expected_ends_and_the_next_tuning_begins_the
     await setting.loop.attempt()
 
     assert setting.version(1).standing is Standing.REPLACED
-    assert setting.tuner.calls[1][0].order.warm_starts == (setting.version(1).point,)
+    order = setting.tuner.calls[1][0].order
+    assert order.incumbent is not None
+    assert resembles(order.incumbent, setting.version(1).point)
+    assert order.warm_starts == ()  # which would be the incumbent once more
     assert setting.state.current == 2
     assert setting.version(2).former == 1
 

@@ -55,11 +55,13 @@ class Setting:
         tuner=None,
         stand_in=False,
         phase=0.0,
+        similar=(),
     ):
         self.folder = folder
         self.bound = bound
         self.terms = terms
         self.phase = phase
+        self.similar = similar
         self.clock = FakeClock()
         self.events = []
         self.directives = Directives()
@@ -100,6 +102,7 @@ class Setting:
             directives=lambda: self.directives,
             clock=self.clock,
             notices=Notices(self.events.append, self.clock),
+            find_similar=lambda: self.similar,
         )
         self.loop.restore()
         self.see(late=False)

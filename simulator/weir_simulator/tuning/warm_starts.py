@@ -1,0 +1,67 @@
+"""Results that are worth a try elsewhere: of an earlier tuning, or of a similar application.
+
+Weights say how much parts of the cost matter to one policy, so that they carry over between
+applications that are scaled by the same. Budgets are seconds at operators: they carry over where
+the operators have the same names, as parts of the bound.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weir_policies.application_manager.budgets import share_equally
+from weir_simulator.beliefs import true_models
+from weir_simulator.errors import TuningError
+from weir_simulator.experiment import Experiment
+from weir_simulator.experiment_files import load_experiment
+from weir_simulator.tuning.order import Point
+from weir_simulator.tuning.study import read_best
+
+ROUNDING = 1e-9
+"""Relative difference from the bound up to which budgets are taken as they are."""
+
+
+def read_warm_start(source: Path, experiment: Experiment) -> Point:
+    """Return what a file or a study found, brought to an experiment.
+
+    Args:
+        source: An experiment with weights and budgets, such as a tuning leaves, or a study.
+        experiment: What is tuned.
+
+    Raises:
+        TuningError: The study holds no simulation in full, or another policy was tuned.
+        ExperimentError: The file holds no experiment.
+    """
+    if source.is_dir():
+        origin, point = read_best(source)
+    else:
+        origin = load_experiment(source)
+        point = point_in_force(origin)
+    if origin.policy.name != experiment.policy.name:
+        raise TuningError(
+            f"Expected in {source} a result for the policy {experiment.policy.name}, got one for "
+            f"{origin.policy.name}, to which weights mean something else; leave this one out"
+        )
+    return adapt_point(point, experiment)
+
+
+def point_in_force(experiment: Experiment) -> Point:
+    """Return the weights and budgets that an experiment runs with as it is."""
+    budgets = experiment.share_bound(experiment.policy.name, true_models(experiment))
+    return Point(weights=experiment.weights, budgets=budgets)
+
+
+def adapt_point(point: Point, experiment: Experiment) -> Point:
+    """Return a point of another experiment as one of this.
+
+    Its budgets are stretched until the slowest path takes the bound. Where the operators are
+    others, they are shares of the bound that are equal along the longest path.
+    """
+    dataflow, bound = experiment.dataflow, experiment.objective.response_time
+    if point.budgets.keys() != set(dataflow.operators):
+        return point.model_copy(update={"budgets": share_equally(dataflow, bound)})
+    factor = bound / dataflow.response_time(point.budgets)
+    if abs(factor - 1) <= ROUNDING:
+        return point
+    budgets = {name: factor * budget for name, budget in point.budgets.items()}
+    return point.model_copy(update={"budgets": budgets})
