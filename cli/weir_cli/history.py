@@ -63,7 +63,7 @@ def fit_to_history(
         ) from error
     from weir_simulator.experiment_writing import write_experiment
     from weir_simulator.fitting.history import fit_history
-    from weir_simulator.fitting.refit import refit, structure_of
+    from weir_simulator.fitting.refit import refit, structure_of, with_seasons
     from weir_simulator.trace_files import write_trace
 
     structure = structure_of(experiment)
@@ -76,7 +76,9 @@ def fit_to_history(
     typer.echo(history.sentence, err=True)
     fit = fit_history(history, structure, slot=experiment.slot)
     typer.echo(fit.quality.sentence, err=True)
-    fitted = refit(experiment, fit, trace=out / TRACE)
+    fitted = with_seasons(
+        refit(experiment, fit, trace=out / TRACE), history.seasons, begin=fit.begin
+    )
     remark = f"{Path(source).name} fitted to the history of {name}."
     write_experiment(fitted, out / FITTED, remarks=(remark,))
     write_trace(out / TRACE, fit.rates)

@@ -21,6 +21,7 @@ from weir_pipelines.faults import IMPOSSIBLE
 from weir_pipelines.fitting_samples import read_fitting_samples
 from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS, QUALITY, WORK
+from weir_pipelines.seasons import read_seasons
 from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Partition, Tables
 from weir_policies.model.arrays import Floats
@@ -80,6 +81,7 @@ def read_history(
         samples=read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types),
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
+        seasons=read_seasons(tables, app),
         used=tuple(sorted(rates)),
         left_out=left_out,
     )

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.season import Season
 
 NEEDED = 0.5
 """Urgency from which a change keeps the objective; below, it only saves money."""
@@ -215,6 +216,15 @@ class OperatorPolicy(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore exactly what `state_dict` returned."""
+        ...
+
+
+@runtime_checkable
+class Expectant(Protocol):
+    """A policy that may be told, before its first interval, what usually arrives."""
+
+    def expect(self, season: Season) -> None:
+        """Begin with it; what was learned already stays as it is."""
         ...
 
 

@@ -40,6 +40,7 @@ from weir_simulator.section import (
     refuse,
 )
 from weir_simulator.trace_synthesis import TraceKind
+from weir_simulator.usual_week import UsualWeek
 
 
 class Operator(Section):
@@ -68,6 +69,8 @@ class Operator(Section):
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
     """Seconds of response time granted to it; `None` is a share of the bound: an equal one with
     policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
+    usual: UsualWeek | None = None
+    """What usually arrives at it; `None` leaves that to be learned."""
 
 
 class Edge(Section):

@@ -23,6 +23,7 @@ from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models
 from weir_simulator.experiment import Experiment
+from weir_simulator.minds import build_policies
 from weir_simulator.plain_operator import PlainOperator, step_towards
 from weir_simulator.randomness import (
     BUSY_NOISE,
@@ -53,11 +54,6 @@ from weir_simulator.state import (
     Outcome,
 )
 from weir_simulator.traces import Trace
-
-
-def policy_generator(seed: int, operator: int) -> np.random.Generator:
-    """Return the generator of one operator's policy."""
-    return np.random.default_rng([seed, 1, operator])
 
 
 def run_plainly(
@@ -97,8 +93,7 @@ class _World:
         budgets = experiment.share_bound(policy, believed)
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
-        rngs = [policy_generator(seed, row) for row in range(len(models))]
-        policies = registry.build_all(policy, rngs=rngs, parameters=settings)
+        policies = build_policies(experiment, policy, settings, seed=seed)
         for row, truth in enumerate(models):
             self.operators[truth.name] = PlainOperator(
                 row=row,

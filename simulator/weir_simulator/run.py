@@ -16,7 +16,8 @@ from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
 from weir_simulator.arrivals import arrival_rates, training_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain import policy_generator, run_plainly
+from weir_simulator.minds import policy_generator, tell_seasons
+from weir_simulator.plain import run_plainly
 from weir_simulator.scene import set_scene
 from weir_simulator.state import (
     COST,
@@ -138,6 +139,7 @@ def run_compiled(
 
     scene = set_scene(experiment, seed=seed, policy=policy)
     memory = algorithm.prepare(scene.view, trace.size)
+    tell_seasons(experiment, algorithm, memory)
     if algorithm.train is not None:
         memory = algorithm.train(scene.view, memory, training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))

@@ -75,7 +75,9 @@ EXPERIMENTS = {
     "by speed, average": an_experiment(sharing="proportional", aggregation="average"),
     "a diamond": an_experiment(operators=CHAIN, edges=DIAMOND),
     "queues and resizes": an_experiment(
-        nodeTypes=POOLS, world={"queues": True, "resizes": True, "downtime": "20s"}
+        operators=[ONE | {"usual": {"rates": [100 + hour % 24 for hour in range(168)]}}],
+        nodeTypes=POOLS,
+        world={"queues": True, "resizes": True, "downtime": "20s"},
     ),
     "beyond the papers": an_experiment(
         operators=CHAIN,

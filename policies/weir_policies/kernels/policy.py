@@ -45,6 +45,7 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.season import Season
 from weir_policies.operator_manager.staying import find_unknown, hold
 from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
@@ -76,6 +77,9 @@ class Algorithm:
     train: Callable[[View, Memory, Floats], Memory] | None = None
     """Learns before the first tick from the rates of another stretch of time, `(n,)`, records/s at
     every source, one per tick; the memory may be changed in place. `None` learns on line only."""
+    expect: Callable[[int, Memory, Season], None] | None = None
+    """Takes over what usually arrives at the operator of a row, before the first tick, into the
+    memory that `prepare` made; `None` has no use for it."""
     joint: bool = False
     """One call decides for all operators."""
 
@@ -125,12 +129,22 @@ class KernelPolicy:
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
         self._mind: _Mind | None = None
         self._room: Room | None = None
+        self._season: Season | None = None
 
     def keep_in(self, room: Room) -> None:
         """Keep tables in a room from now on."""
         self._room = room
         if self._mind is not None:
             self._mind.settle(self._mind.memory, room)
+
+    def expect(self, season: Season) -> None:
+        """Begin with what usually arrives; what was learned already stays as it is.
+
+        It is no part of what was learned: whoever knows it says it to each new policy.
+        """
+        self._season = season
+        if self._mind is not None and not self._mind.taught:
+            self._mind = None
 
     def compile(self) -> None:
         """Compile the kernels now, or load them: the first run on a machine takes a while."""
@@ -232,6 +246,8 @@ class KernelPolicy:
             fill_model(view, 0, model)
             fill_present(view, observation)
             memory = self._algorithm.prepare(view, TICKS_AHEAD)
+            if self._season is not None and self._algorithm.expect is not None:
+                self._algorithm.expect(0, memory, self._season)
             self._mind = self._begin(view, memory, taught=False)
         fill_model(self._mind.view, 0, model)
         return self._mind

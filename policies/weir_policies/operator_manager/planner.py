@@ -3,8 +3,9 @@
 In every interval it
 
 1. learns: how the rate moves from block to block (`planner_rate`), its usual course over day and
-   week (`planner_season`), how far the model it was given is off, and what a restart and an excess
-   really cost (`planner_fit`);
+   week (`planner_season`; where others have watched it before, it begins with that,
+   `planner_prior`), how far the model it was given is off, and what a restart and an excess really
+   cost (`planner_fit`);
 2. plans, every few hours: the expected cost of every efficient deployment (`planner_menu`) in every
    state of the rate, by dynamic programming (`planner_plan`);
 3. decides: it goes to another deployment where that, the restart included, is expected to cost less
@@ -42,6 +43,7 @@ from weir_policies.kernels.view import (
     Memory,
     View,
 )
+from weir_policies.model.season import Season
 from weir_policies.operator_manager.planner_books import (
     fade_books,
     follow,
@@ -112,6 +114,7 @@ from weir_policies.operator_manager.planner_plan import (
     block_of_plan,
     make_plan,
 )
+from weir_policies.operator_manager.planner_prior import take_season
 from weir_policies.operator_manager.planner_rate import (
     assume,
     link_states,
@@ -173,6 +176,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         learn=learn,
         decide=decide,
         explain=explain,
+        expect=_expect,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
     )
 
@@ -197,6 +201,13 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
         assume(o, memory)
         build_menu(o, view, memory)
     return memory
+
+
+def _expect(o: int, memory: Memory, season: Season) -> None:
+    floor = np.log(1e-3)
+    if memory.ints[o, RUNGS_USED] > 0:
+        floor = np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
+    take_season(o, memory, season, floor=floor)
 
 
 @compiled_apart

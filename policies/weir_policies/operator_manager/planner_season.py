@@ -80,8 +80,8 @@ def note_block(o: int, view: View, memory: Memory, height: float) -> None:
     week = part_of_week(view, o, -0.5, memory)
     day = week % DAY
     seconds = memory.ints[o, BLOCK] * view.seen[o, INTERVAL]
-    if memory.ints[o, BLOCKS] == 0:
-        floats[BEGAN] = view.seen[o, TIME]
+    if memory.ints[o, BLOCKS] == 0 and floats[BEGAN] > -np.inf:
+        floats[BEGAN] = view.seen[o, TIME]  # but where a season was known beforehand
     age = view.seen[o, TIME] - floats[BEGAN]
     usual, special = height, 0.0
     known = values[DAYS_SEEN + day] > 0 and age > SECONDS_PER_DAY - seconds
@@ -90,7 +90,8 @@ def note_block(o: int, view: View, memory: Memory, height: float) -> None:
         if age > SECONDS_PER_WEEK - seconds:
             special = usual_of_week(o, memory, week, usual)
     slot = PAST + 3 * (memory.ints[o, BLOCKS] % LAG)
-    if known and age > SECONDS_PER_DAY + LAG * seconds:
+    lagged = memory.ints[o, BLOCKS] >= LAG
+    if known and lagged and age > SECONDS_PER_DAY + LAG * seconds:
         rise = height - values[slot]
         rise_of_day, rise_of_week = usual - values[slot + 1], special - values[slot + 2]
         fade = 1 - min(seconds / (MEMORY * SECONDS_PER_DAY), 0.1)

@@ -98,6 +98,11 @@ class Fit:
         )
 
     @property
+    def begin(self) -> float:
+        """Unix seconds at which the rates begin."""
+        return min(trace.begin for trace in self.arrivals.values())
+
+    @property
     def rates(self) -> Trace:
         """Records/s slot by slot at the first operators, as `to_experiment` wants them written.
 

@@ -33,6 +33,8 @@ class ArrivalTrace:
     """Shape `(slots,)`."""
     filled: int
     """Slots that nothing was measured in, between two that something was."""
+    begin: float
+    """Unix seconds at which the first slot begins."""
 
 
 def trace_arrivals(
@@ -80,7 +82,7 @@ def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
     known = covered > NEGLIGIBLE * slot
     places = np.arange(slots)
     rates = np.interp(places, places[known], arrived[known] / covered[known])
-    return ArrivalTrace(rates=rates, filled=int(slots - known.sum()))
+    return ArrivalTrace(rates=rates, filled=int(slots - known.sum()), begin=float(times[0]))
 
 
 def fit_selectivities(

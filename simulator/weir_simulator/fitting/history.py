@@ -15,6 +15,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from weir_policies.model.arrays import Floats
+from weir_policies.model.season import Season
 from weir_simulator.fitting.fit import Fit, fit
 from weir_simulator.fitting.flow import ArrivalTrace, trace_stretches
 from weir_simulator.fitting.samples import IntervalSample, Samples
@@ -35,6 +36,9 @@ class History:
     rates: Mapping[str, Floats]
     """Records/s that arrived at each operator, one per minute of neighbouring days, shape `(m,)`;
     NaN where nobody knows."""
+    seasons: Mapping[str, Season]
+    """What usually arrives at an operator, by name, hours of the week in UTC; of those for which it
+    is known."""
     used: tuple[date, ...]
     """Days, in order."""
     left_out: Mapping[date, str]

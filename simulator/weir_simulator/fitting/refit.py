@@ -7,13 +7,19 @@ the world does besides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from weir_policies.model.season import Season
 from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment, TraceSource
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.structure import Structure
+from weir_simulator.usual_week import UsualWeek
+
+MONDAY = 4 * 86_400.0
+"""Unix seconds of a Monday's midnight, UTC: the epoch was a Thursday."""
 
 
 def structure_of(experiment: Experiment) -> Structure:
@@ -25,6 +31,29 @@ def structure_of(experiment: Experiment) -> Structure:
     return Structure(
         operators=tuple(replace(each, network_time=0.0) for each in true_models(experiment)),
         edges=tuple((edge.source, edge.target) for edge in experiment.edges),
+    )
+
+
+def with_seasons(
+    experiment: Experiment, seasons: Mapping[str, Season], *, begin: float
+) -> Experiment:
+    """Return the experiment with what usually arrives at its operators.
+
+    Args:
+        experiment: Its weeks begin when its trace does.
+        seasons: By operator, hours of the week in UTC; others get none.
+        begin: Unix seconds at which the trace begins.
+    """
+    hour = round((begin - MONDAY) / 3600)
+    return experiment.model_copy(
+        update={
+            "operators": tuple(
+                each.model_copy(update={"usual": UsualWeek.of(season.beginning_at(hour))})
+                if (season := seasons.get(each.name)) is not None
+                else each
+                for each in experiment.operators
+            )
+        }
     )
 
 

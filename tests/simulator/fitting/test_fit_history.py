@@ -68,6 +68,7 @@ def a_history(*, latency=None):
         samples=Samples(intervals=tuple(sample(end, latency=latency) for end in ends)),
         begin=0.0,
         rates={"op": rate_at(60.0 * np.arange(1440))},
+        seasons={},
         used=(date(1970, 1, 1),),
         left_out={},
     )

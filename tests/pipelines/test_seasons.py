@@ -1,0 +1,62 @@
+"""Profiles and regimes become what a policy begins with."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import pytest
+
+from weir_pipelines.schemas import PROFILES, REGIMES
+from weir_pipelines.seasons import read_seasons
+from weir_pipelines.store import Partition, Store, Tables
+from weir_pipelines.testing_tables import write_rows
+
+APP = "streams_trips"
+DAY = date(2026, 3, 8)
+
+
+def write_profile(root, *, usual=100.0, hours=range(168), day=DAY):
+    rows = [
+        {"operator": "op", "hour": hour, "days": 4, "low": 1.0, "usual": usual + hour, "high": 1e3}
+        for hour in hours
+    ]
+    write_rows(Store(root), PROFILES, Partition(APP, day), rows)
+
+
+def write_regime(root, *, factor, changed):
+    row = {"operator": "op", "hours": 24, "factor": factor, "low": 0.1, "high": 9.0}
+    write_rows(Store(root), REGIMES, Partition(APP, DAY), [{**row, "changed": changed}])
+
+
+def test_a_season_is_the_last_days_profile(tmp_path):
+    write_profile(tmp_path, usual=1.0, day=date(2026, 3, 7))
+    write_profile(tmp_path, usual=100.0)
+
+    season = read_seasons(Tables(tmp_path), APP)["op"]
+
+    assert season.rates == tuple(100.0 + hour for hour in range(168))
+    assert season.weeks == 4
+
+
+def test_hours_without_a_profile_are_unknown(tmp_path):
+    write_profile(tmp_path, hours=range(1, 168))
+
+    season = read_seasons(Tables(tmp_path), APP)["op"]
+
+    assert math.isnan(season.rates[0])
+    assert season.rates[1] == 101.0
+
+
+@pytest.mark.parametrize(("changed", "expected"), [(True, 200.0), (False, 100.0)])
+def test_a_level_that_has_surely_changed_is_that_of_the_days_to_come(tmp_path, changed, expected):
+    write_profile(tmp_path)
+    write_regime(tmp_path, factor=2.0, changed=changed)
+
+    season = read_seasons(Tables(tmp_path), APP)["op"]
+
+    assert season.rates[0] == expected
+
+
+def test_where_no_profile_is_kept_there_is_no_season(tmp_path):
+    assert read_seasons(Tables(tmp_path), APP) == {}
