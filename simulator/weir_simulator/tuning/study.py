@@ -1,18 +1,26 @@
 """A study: a folder that holds an order, every evaluation and the result, each whole or not at all.
 
+An order names files of rates, whose content may change under their names. So the study keeps a
+digest of each trace, and is not gone on with where one holds other rates.
+
 A tuning that is called again on the folder asks its search anew, takes the outcomes that are there,
 and goes on with the first that is missing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
 
 from weir_policies.application_manager.search.promise import Limits, rank
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
+from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import (
     Evaluation,
     Point,
@@ -34,6 +42,8 @@ FREE = {
     "confidence",
 }
 """Fields of an order that may differ when a study is resumed: no evaluation depends on them."""
+DIGESTS = "traces.json"
+"""What the rates of the study's traces were, as digests."""
 
 
 class Study:
@@ -42,14 +52,16 @@ class Study:
     Args:
         folder: Made where it is not there.
         order: What is worked on.
+        traces: The rates that evaluations depend on, records/s, by where the experiment names them.
 
     Raises:
-        TuningError: The folder holds another order, or cannot be written.
+        TuningError: The folder holds another order or other rates, or cannot be written.
     """
 
-    def __init__(self, folder: Path, order: TuningOrder) -> None:
+    def __init__(self, folder: Path, order: TuningOrder, traces: Mapping[str, Trace]) -> None:
         self._folder = folder
         path = folder / "order.json"
+        digests = {name: _digest(rates) for name, rates in traces.items()}
         if path.exists():
             known = read_order(path)
             differing = sorted(
@@ -62,6 +74,8 @@ class Study:
                     f"Expected in {folder} a study of this order, got one that differs in "
                     f"{', '.join(differing)}; name another folder, or remove this one"
                 )
+            _refuse_other_rates(folder, digests)
+        self._write(DIGESTS, json.dumps(digests, indent=1))  # first: an order is never without
         self._write("order.json", write_document(order))
 
     def read(self, number: int) -> Evaluation | None:
@@ -125,6 +139,33 @@ def read_best(folder: Path) -> tuple[Experiment, Point]:
         reconfigurations=order.constraints.max_reconfigurations,
     )
     return order.experiment, min(full, key=lambda each: rank(each.outcome, limits)).point
+
+
+def _digest(rates: Trace) -> str:
+    return hashlib.sha256(np.ascontiguousarray(rates, dtype="<f8").tobytes()).hexdigest()
+
+
+def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise if the study in a folder was made of other rates.
+
+    Raises:
+        TuningError: It was, or it does not say of which.
+    """
+    path = folder / DIGESTS
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TuningError(
+            f"Expected in {path} the digests of a study's traces, got an error ({error}); "
+            "name another folder, or remove this one"
+        ) from error
+    if known != digests:
+        differing = sorted(name for name, digest in digests.items() if known.get(name) != digest)
+        raise TuningError(
+            f"Expected in {folder} a study of these rates, got one of others in "
+            f"{', '.join(differing)}: what it found there says little here; name another folder "
+            f"and begin with what it found (--warm-start {folder}), or remove this one"
+        )
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:

@@ -22,6 +22,7 @@ from weir_policies.application_manager.search.space import Space, Tuned
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
+from weir_simulator.traces import Trace
 from weir_simulator.tuning.evaluation import MONEY, Measured, Run
 from weir_simulator.tuning.judging import (
     LEAST_SEEDS,
@@ -89,16 +90,17 @@ def tune(
             f"Expected at most {trace.size} slots per evaluation, as many as the trace has, "
             f"got {max(slots, judging_slots)}; give fewer slots or a longer trace"
         )
+    kept = None if study is None else Study(study, order, _traces(order, trace[:slots]))
     with (
         # The search's matrices are small, and the simulations have the other processors.
         threadpool_limits(limits=1),
         Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool,
     ):
         tuning = _Tuning(order, slots, judging_slots, pool, began, should_stop)
-        tuning.search(on_evaluation, None if study is None else Study(study, order))
+        tuning.search(on_evaluation, kept)
         result = tuning.judge()
-    if study is not None:
-        Study(study, order).finish(result)
+    if kept is not None:
+        kept.finish(result)
     return result
 
 
@@ -304,6 +306,12 @@ def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | 
     if known is None or known.point != point or known.fidelity != trial.fidelity:
         return None
     return known
+
+
+def _traces(order: TuningOrder, rates: Trace) -> dict[str, Trace]:
+    """Return the rates that evaluations depend on, by where the experiment names them."""
+    training = order.experiment.training
+    return {"trace": rates} | ({} if training is None else {"training": arrival_rates(training)})
 
 
 def _all(measured: Sequence[Measured | None]) -> list[Measured]:

@@ -214,6 +214,40 @@ def test_a_study_of_another_order_is_refused(tmp_path):
         tune(an_order(evaluations=1, seed=2), study=tmp_path)
 
 
+@pytest.mark.parametrize("changed", ["trace", "training"])
+def test_a_study_is_not_gone_on_with_when_a_trace_holds_other_rates_under_its_name(
+    tmp_path, changed
+):
+    files = {name: tmp_path / f"{name}.txt" for name in ("trace", "training")}
+    for file in files.values():
+        file.write_text("100\n200\n300\n" * 20)
+    sources = {name: {"file": str(file)} for name, file in files.items()}
+    experiment = an_experiment(**sources, policy={"name": "ql-pds", "parameters": {}})
+    order = TuningOrder(experiment=experiment, algorithm="random", evaluations=1, workers=1)
+    tune(order, study=tmp_path / "study")
+
+    files[changed].write_text("100\n200\n400\n" * 20)
+
+    with pytest.raises(TuningError, match=f"of others in {changed}: .*--warm-start"):
+        tune(order, study=tmp_path / "study")
+
+
+def test_a_trace_that_has_only_grown_is_gone_on_with(tmp_path):
+    file = tmp_path / "trace.txt"
+    file.write_text("100\n200\n300\n" * 20)
+    experiment = an_experiment(
+        trace={"file": str(file)}, policy={"name": "ql-pds", "parameters": {}}
+    )
+    order = TuningOrder(
+        experiment=experiment, algorithm="random", evaluations=1, slots=60, workers=1
+    )
+    before = tune(order, study=tmp_path / "study")
+
+    file.write_text("100\n200\n300\n" * 30)
+
+    assert tune(order, study=tmp_path / "study").evaluations == before.evaluations
+
+
 def test_an_evaluation_on_disk_that_is_none_is_named(tmp_path):
     tune(an_order(evaluations=1), study=tmp_path)
     (tmp_path / "evaluations" / "00000.json").write_text("{}")

@@ -19,7 +19,7 @@ FOUND = Point(weights=Weights(violations=0.2), budgets={"op": 0.05})
 @pytest.fixture
 def study(tmp_path):
     order, result = a_tuning()
-    study = Study(tmp_path / "study", order)
+    study = Study(tmp_path / "study", order, {})
     for evaluation in result.evaluations:
         study.keep(evaluation)
     return study
@@ -45,7 +45,7 @@ def test_a_study_that_has_not_ended_gives_the_best_in_full_so_far(study, tmp_pat
 
 def test_a_study_without_a_simulation_in_full_is_refused(tmp_path):
     order, _ = a_tuning()
-    Study(tmp_path / "study", order)
+    Study(tmp_path / "study", order, {})
 
     with pytest.raises(TuningError, match="a simulation in full, got none"):
         read_warm_start(tmp_path / "study", order.experiment)
