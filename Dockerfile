@@ -54,8 +54,8 @@ RUN /opt/weir/bin/python /tmp/compile_kernels.py planner queueing
 COPY scripts/start-with-kernels /overlay/bin/
 
 FROM ${PYTHON} AS base
-# The user has no entry in /etc/passwd, whatever number the platform gives it: libraries that ask
-# for its name find LOGNAME. Each thread's heap keeps what it once held, so there are two and not one
+# The user need not have an entry in /etc/passwd, whatever number the platform gives it: libraries
+# that ask for its name find LOGNAME. Each thread's heap keeps what it once held, so there are two and not one
 # for each of the threads that ask Prometheus.
 ENV PATH=/opt/weir/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -79,12 +79,12 @@ USER root
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
+# Java takes the user's home from here, and Hadoop the user's name, and from nowhere else.
+RUN echo 'weir:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
 USER 65532:65532
 COPY --from=spark-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
 COPY scripts/start-pipelines /opt/weir/bin/
-# Hadoop asks for the user's name, which has no entry in /etc/passwd.
-ENV HADOOP_USER_NAME=weir
 ENTRYPOINT ["start-pipelines"]
 CMD ["pipelines", "--help"]
 

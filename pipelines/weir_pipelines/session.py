@@ -21,13 +21,14 @@ _ALWAYS: Mapping[str, str] = {
     # A minute that cannot be computed is a defect, not a null.
     "spark.sql.ansi.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    # Nobody looks at the pages of a batch job, and whoever reaches them may.
+    "spark.ui.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
 }
 _EMBEDDED: Mapping[str, str] = {
     # Nobody else is to reach it.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
 }
 
 

@@ -103,8 +103,4 @@ def test_the_driver_may_make_pods_where_it_runs_and_nothing_elsewhere(render):
     ]
 
     assert binding["kind"] == "RoleBinding"
-    assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
-        "pods",
-        "configmaps",
-        "persistentvolumeclaims",
-    }
+    assert {resource for rule in role["rules"] for resource in rule["resources"]} == {"pods"}
