@@ -19,6 +19,7 @@ import pytest
 from tests.api.assets import MissingProgramError, build_program, find_or_build_assets
 from tests.api.control_plane import running_control_plane
 from tests.docs.blocks import ROOT
+from tests.docs.history_server import serving_history
 from tests.helm.program import find_or_build_helm
 from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.records import DecisionRecord, RecordStore
@@ -182,9 +183,10 @@ def _link_stand_ins(programs: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def here(folder: Path) -> Shell:
-    """Run a block in the folder, with the stand-ins on the path."""
-    return _shell(folder, {})
+def here(folder: Path) -> Iterator[Shell]:
+    """Run a block in the folder, with the stand-ins on the path, and a history to be exported."""
+    with serving_history() as url:
+        yield _shell(folder, {"DOCS_PROMETHEUS": url})
 
 
 @pytest.fixture(scope="session")

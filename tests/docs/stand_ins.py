@@ -10,8 +10,8 @@ that is needed so that nothing is harmed and nothing takes long:
   command here. `helm test` has no pod to run: it sees that the release has a test.
 - weir: the real one; simulations are of few slots, a job of one's own runs for seconds, and a run
   that was made is not made again. Of the examples' jobs, which other tests run on real Flink, the
-  manifest is judged and the command line read; so is that of `weir pipelines`, which needs Spark
-  and a history, as its own tests have them.
+  manifest is judged and the command line read. `weir pipelines` runs, in a real Spark, on one day
+  of a history that is made up, which a server gives as Prometheus would.
 - make: the real one, which only prints what it would do.
 - docker: there is none. It sees that file, stage and context exist; `scripts/e2e` builds the same
   images and has a cluster run them.
@@ -34,6 +34,13 @@ ROOT = Path(os.environ["DOCS_REPOSITORY"])
 FEWEST_SLOTS = 60
 SECONDS = "6s"
 """How long a job runs."""
+PROMETHEUS = "http://prometheus:9090"
+SMALL_SPARK = (
+    "spark.sql.shuffle.partitions=2",
+    "spark.sql.adaptive.enabled=false",
+    "spark.sql.codegen.wholeStage=false",
+)
+"""Of tiny tables: compiling a query costs more than it saves."""
 
 READING = {"get", "describe", "explain", "api-resources", "wait", "version"}
 CHANGING = {"apply", "create", "delete", "patch", "label", "annotate"}
@@ -85,7 +92,7 @@ def weir(arguments: list[str]) -> int:
     if command == "tune":
         arguments += ["--evaluations", "3", "--workers", "1"]
     if command == "pipelines":
-        return _weir([*arguments, "--help"])
+        return _pipelines(arguments)
     if command == "local" and arguments[1].startswith("examples/"):
         seen = _weir([*arguments, "--help"])  # an option that does not exist is refused before it
         return seen or _weir(["validate", arguments[1]])
@@ -100,6 +107,18 @@ def weir(arguments: list[str]) -> int:
         with made.open("a") as lines:
             lines.write(f"{line}\n")
     return code
+
+
+def _pipelines(arguments: list[str]) -> int:
+    """Run the real one on one day; where a Prometheus is named, on that of the test's server."""
+    if "--days" in arguments:
+        arguments[arguments.index("--days") + 1] = "1"
+    if arguments[1] == "run":
+        arguments += ["--master", "local[2]"]
+        for setting in SMALL_SPARK:
+            arguments += ["--conf", setting]
+    server = os.environ["DOCS_PROMETHEUS"]
+    return _weir([each.replace(PROMETHEUS, server) for each in arguments])
 
 
 def _weir(arguments: list[str]) -> int:
