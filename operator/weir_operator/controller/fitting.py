@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.sampling import read_samples
+from weir_operator.controller.sampling import most_intervals, read_samples
 from weir_operator.controller.tuned import ModelState
 from weir_policies.model.dataflow import Dataflow
 from weir_simulator.errors import FitError
@@ -36,6 +36,8 @@ class Fitted:
     state: ModelState
     fit: Fit | None
     """`None` where nothing can be tuned with it."""
+    most_intervals: int = 0
+    """Intervals that such a job is ever fitted to; 0 where nothing can be tuned."""
 
 
 class Fitter:
@@ -64,7 +66,7 @@ class Fitter:
         """
         structure = self._structure(flow)
         try:
-            fitted = await asyncio.get_running_loop().run_in_executor(
+            fitted, most = await asyncio.get_running_loop().run_in_executor(
                 _FITS, self._fit, structure, since
             )
         except TooFewSamplesError as error:
@@ -79,7 +81,7 @@ class Fitter:
             return Fitted(state=state, fit=None)
         self._detector = DriftDetector(fitted.calibration)
         state = ModelState(fitted=True, reason="Fitted", sentence=quality.sentence)
-        return Fitted(state=state, fit=fitted)
+        return Fitted(state=state, fit=fitted, most_intervals=most)
 
     def watch(self, sample: IntervalSample) -> Drift | None:
         """Return how the job has drifted from the last good fit, as of this interval."""
@@ -93,11 +95,13 @@ class Fitter:
         """Begin anew."""
         self._detector = None
 
-    def _fit(self, structure: Structure, since: float) -> Fit:
-        fitted = fit(read_samples(self._records, since=since), structure, slot=self._slot)
+    def _fit(self, structure: Structure, since: float) -> tuple[Fit, int]:
+        """Return the fit, and how many intervals it could be of at most."""
+        samples = read_samples(self._records, since=since)
+        fitted = fit(samples, structure, slot=self._slot)
         # A fit is held for as long as its tuning takes; what it was made of is most of it.
         emptied = replace(fitted.cleaned, samples=Samples(intervals=(), changes=()))
-        return replace(fitted, cleaned=emptied)
+        return replace(fitted, cleaned=emptied), most_intervals(samples, interval=self._slot)
 
     def _structure(self, flow: Dataflow) -> Structure:
         """Return the job as its manifest and its plan have it."""

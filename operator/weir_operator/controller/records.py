@@ -31,8 +31,11 @@ INTERVALS_KEPT = 8 * 86_400.0
 """Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
 
 MOST_INTERVALS = 12_000
-"""Measured intervals that are read at once: all that is kept of minutes, 17 hours of 5 seconds.
-Each is a KiB or two of objects per operator, and a controller has many jobs and little memory."""
+"""Measured intervals that are read at once: all that is kept of minutes, 17 hours of 5 seconds."""
+MOST_MEASURED = 150_000
+"""Operators and their replicas, each counted in every interval, that are read at once. Each is a
+few hundred bytes of objects, and a controller has many jobs and little memory. Three operators of
+three replicas come to 12,000 intervals; ten of five to 2,500, of minutes nearly two days."""
 
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
@@ -194,17 +197,24 @@ class RecordStore:
             raise TemporaryError(f"Could not write {self._path}: {error}; free the disk") from error
 
     def intervals(
-        self, *, since: float = 0.0, most: int = MOST_INTERVALS
+        self, *, since: float = 0.0, most: int = MOST_INTERVALS, measured: int = MOST_MEASURED
     ) -> tuple[IntervalSample, ...]:
         """Return what was measured in the intervals that ended after a Unix time, oldest first.
 
-        Of more than `most`, the newest: with intervals left out in between, neither the traffic nor
-        what hangs over from one interval to the next could be followed.
+        Of more than `most`, or than `measured` operators and replicas, the newest: with intervals
+        left out in between, neither the traffic nor what hangs over from one interval to the next
+        could be followed.
         """
         rows = self._connection.execute(
             "SELECT sample FROM intervals WHERE time > ? ORDER BY time DESC LIMIT ?", (since, most)
         )
-        newest_first = [_INTERVAL.validate_python(json.loads(row[0])) for row in rows]
+        newest_first: list[IntervalSample] = []
+        for row in rows:
+            sample = _INTERVAL.validate_python(json.loads(row[0]))
+            measured -= sample.measured
+            if measured < 0:
+                break
+            newest_first.append(sample)
         return tuple(reversed(newest_first))
 
     def decisions(

@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from weir_operator.controller.recording import gap_of
-from weir_operator.controller.records import RecordStore
+from weir_operator.controller.records import (
+    INTERVALS_KEPT,
+    MOST_INTERVALS,
+    MOST_MEASURED,
+    RecordStore,
+)
 from weir_operator.controller.watching import View
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step
@@ -62,6 +67,18 @@ def read_samples(path: Path, *, since: float) -> Samples:
         )
     finally:
         records.close()
+
+
+def most_intervals(samples: Samples, *, interval: float) -> int:
+    """Return how many intervals of such a job are ever read at once.
+
+    Args:
+        samples: Of the job.
+        interval: Seconds between two ticks.
+    """
+    measured = sum(each.measured for each in samples.intervals)
+    of_size = MOST_MEASURED * len(samples.intervals) / measured if measured else math.inf
+    return int(min(MOST_INTERVALS, INTERVALS_KEPT / interval, of_size))
 
 
 def changes_of(journals: Iterable[RescaleJournal]) -> Iterable[ChangeSample]:

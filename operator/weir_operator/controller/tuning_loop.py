@@ -220,7 +220,7 @@ class TuningLoop:
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
-        short = find_shortness(work, slot=self._settings.tick)
+        short = find_shortness(work, most_intervals=fitted.most_intervals)
         self._notices.tell_while("TuningWaits", short if followed else "")
         followed = followed and not short
         if on_trial or not (followed or training):

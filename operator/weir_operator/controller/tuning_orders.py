@@ -14,7 +14,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from weir_operator.controller.records import INTERVALS_KEPT, MOST_INTERVALS
 from weir_operator.controller.tuned import Tuned
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
@@ -141,16 +140,16 @@ def _warm_starts(
     return tuple(starts[:WARM_STARTS])
 
 
-def find_shortness(work: TuningWork, *, slot: float) -> str:
+def find_shortness(work: TuningWork, *, most_intervals: int) -> str:
     """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
 
     Args:
         work: Its order's constraints say how many restarts are allowed.
-        slot: Seconds between two decisions.
+        most_intervals: What such a job is ever fitted to.
     """
     allowed, slots = work.order.constraints.max_reconfigurations, len(work.rates)
-    fitted_to = min(MOST_INTERVALS, INTERVALS_KEPT / slot)
-    least = math.ceil(min(RESTARTS_SHOWN / allowed, LONGEST_WAIT * fitted_to)) if allowed else 0
+    longest = LONGEST_WAIT * most_intervals
+    least = math.ceil(min(RESTARTS_SHOWN / allowed, longest)) if allowed else 0
     if slots >= least:
         return ""
     return (

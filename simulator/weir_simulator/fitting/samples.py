@@ -56,6 +56,11 @@ class IntervalSample:
     """Whether a change was under way, or its traces (cold code, a backlog) were not worked off:
     then only the arrivals are of use."""
 
+    @property
+    def measured(self) -> int:
+        """Operators, and service times of each, that it holds: what it takes in memory."""
+        return sum(1 + len(each.services) for each in self.operators.values())
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeSample:

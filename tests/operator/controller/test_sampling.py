@@ -1,14 +1,27 @@
 """What of the loops' intervals and changes is kept for whoever fits a model to the job."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from weir_operator.controller.records import INTERVALS_KEPT, RecordStore
-from weir_operator.controller.sampling import changes_of, read_samples
+from weir_operator.controller.records import (
+    INTERVALS_KEPT,
+    MOST_INTERVALS,
+    MOST_MEASURED,
+    RecordStore,
+)
+from weir_operator.controller.sampling import changes_of, most_intervals, read_samples
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.promise import ChangeKind
-from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
+
+MANY = {
+    str(place): OperatorSample(deployment={"small/1": 1}, arrived=1.0, taken=1.0)
+    for place in range(400)
+}
+"""Operators without service times: a measurement each."""
 
 
 def a_change(kind=Kind.RESCALE, *, target=2, steps):
@@ -71,6 +84,44 @@ async def test_intervals_older_than_a_week_and_a_little_are_let_go(stage_of):
     )
 
     assert [each.time for each in stage.records.intervals()] == [11.0 + INTERVALS_KEPT]
+
+
+def a_large_interval(time):
+    """Return one of two operators with three service times each: eight measurements."""
+    service = ServiceMeasurement(node_type="small/1", records=10, mean=0.01, variance=0.0001)
+    operator = OperatorSample(
+        deployment={"small/1": 3}, arrived=10.0, taken=10.0, services=(service,) * 3
+    )
+    return IntervalSample(time=time, seconds=60.0, operators={"a": operator, "b": operator})
+
+
+def test_of_a_large_job_fewer_intervals_are_read_the_newest(tmp_path):
+    records = RecordStore(tmp_path / "records.sqlite")
+    for minute in range(10):
+        records.note_interval(a_large_interval(60.0 * minute))
+
+    read = records.intervals(measured=3 * 8 + 1)
+
+    assert [each.time for each in read] == [420.0, 480.0, 540.0]
+    records.close()
+
+
+@pytest.mark.parametrize(
+    ("interval", "intervals", "most"),
+    [
+        (60.0, (IntervalSample(time=0.0, seconds=60.0, operators={}),), 8 * 1440),
+        (5.0, (IntervalSample(time=0.0, seconds=5.0, operators={}),), MOST_INTERVALS),
+        (5.0, tuple(a_large_interval(5.0 * tick) for tick in range(20)), MOST_INTERVALS),
+        (5.0, (replace(a_large_interval(0.0), operators=MANY),), MOST_MEASURED // 400),
+    ],
+    ids=["kept", "small", "large", "huge"],
+)
+def test_what_such_a_job_is_ever_fitted_to_is_bounded_by_time_count_and_size(
+    interval, intervals, most
+):
+    samples = Samples(intervals=intervals)
+
+    assert most_intervals(samples, interval=interval) == most
 
 
 def test_a_restart_tells_its_gap_and_how_long_its_replicas_took():

@@ -143,15 +143,14 @@ async def test_policies_are_trained_before_a_trace_is_long_enough_to_tune_on(set
     assert setting.sharing.tuned == UNTUNED
 
 
-@pytest.mark.parametrize(("slot", "least"), [(60.0, 5760), (5.0, 6000)])
-def test_where_hardly_a_restart_is_allowed_half_of_what_is_fitted_to_suffices(slot, least):
-    work = a_work(slots=least)
-    rare = Constraints(max_reconfigurations=share_of_restarts(1, slot))
+def test_where_hardly_a_restart_is_allowed_half_of_what_is_fitted_to_suffices():
+    work = a_work(slots=5760)
+    rare = Constraints(max_reconfigurations=share_of_restarts(1, 60.0))
     work = work.model_copy(update={"order": work.order.model_copy(update={"constraints": rare})})
     shorter = work.model_copy(update={"rates": work.rates[1:]})
 
-    assert find_shortness(work, slot=slot) == ""
-    assert f"after {least}" in find_shortness(shorter, slot=slot)
+    assert find_shortness(work, most_intervals=11_520) == ""
+    assert "after 5760" in find_shortness(shorter, most_intervals=11_520)
 
 
 def terms_of(share):
