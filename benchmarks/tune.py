@@ -7,6 +7,8 @@ The joint search was made on others (A with one and three node types, C with one
 own), so these are not among them. Every search begins with the naive baseline.
 Algorithm 4 may take two rounds, 100 evaluations in all, random search and CMA-ES as many, ours half
 as many. The best known of a setting is the best of all of its runs and of one long one of ours.
+
+`TUNE_SEEDS=4 make bench NAME=tune` takes fewer seeds, for a quick look.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ JUDGED = (
     Application(name="C", types=3, milliseconds=40),
 )
 """Settings on which searches are compared."""
-SEEDS = tuple(range(1, 21))
+SEEDS = tuple(range(1, 1 + int(os.environ.get("TUNE_SEEDS", "20"))))
 """Of each setting, for the two searches that the goal is about."""
 YARDSTICK_SEEDS = SEEDS[:7]
 """Of each setting, for the others."""
@@ -81,6 +83,11 @@ class Progress:
         """Return after how many full evaluations it had reached a value; infinite where never."""
         pairs = zip(self.used, self.best, strict=True)
         return next((used for used, best in pairs if best <= money), np.inf)
+
+    def money_after(self, evaluations: float) -> float:
+        """Return the best known after so many full evaluations; infinite where there was none."""
+        pairs = zip(self.used, self.best, strict=True)
+        return min((best for used, best in pairs if used <= evaluations), default=np.inf)
 
 
 def run() -> list[Figure]:
@@ -201,6 +208,11 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
         value = median(part for (where, _), part in parts.items() if where == setting)
         return 100 * value if np.isfinite(value) else None
 
+    def money(way: str, setting: str, evaluations: int) -> float | None:
+        found = [run for run in judged if (run.way, run.setting) == (way, setting)]
+        value = median(run.money_after(evaluations) for run in found)
+        return value if np.isfinite(value) else None
+
     part = median(parts.values())
     return [
         at_most(
@@ -237,6 +249,14 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
                         value=above(way, [setting]), unit="%",
                     )
                     for way in WAYS
+                ),
+                *(
+                    Figure(
+                        figure=f"{setting}: {way}, {evaluations} evaluations: money (median)",
+                        value=money(way, setting, evaluations), unit="per hour",
+                    )
+                    for way, whole in WAYS.items()
+                    for evaluations in dict.fromkeys((HALF, whole))
                 ),
                 Figure(
                     figure=f"{setting}: best known money",

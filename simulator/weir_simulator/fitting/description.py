@@ -58,8 +58,8 @@ def describe_experiment(
     types = [structure.models[name].node_types for name in graph.operators]
     if any(set(listed) != set(types[0]) for listed in types):
         raise FitError(
-            "Expected all scaled operators to run on the same node types, got different pools; the "
-            "simulator cannot have that yet: name the same pools for all of them"
+            "Expected all scaled operators to run on the same node types, got different ones; the "
+            "simulator has one list for all: name the same spec.operators[].pools for each"
         )
     models = calibration.models
     operators = tuple(
@@ -153,7 +153,8 @@ def contract(
     if mixed:
         raise FitError(
             f"Expected {mixed[0]!r} to get records from scaled operators or from a source, got "
-            "both; the simulator cannot have that: scale the operator in between too"
+            "both; the simulator cannot have that: take `fixed` in spec.operators away from the "
+            "operator in between"
         )
     return Dataflow(
         operators=scaled,
@@ -176,7 +177,8 @@ def common_rates(traces: Mapping[str, Trace]) -> Trace:
         listed = ", ".join(f"{name}: {mean:.3g}/s" for name, mean in means.items())
         raise FitError(
             f"Expected equal rates at all operators that records reach first, got {listed}; the "
-            "simulator cannot have that: scale the operator that feeds them too"
+            "simulator gives them one trace: pin them to one slot sharing group, so that they are "
+            "one of spec.operators, or take `fixed` away from the operator that feeds them all"
         )
     return next(iter(traces.values()))
 
