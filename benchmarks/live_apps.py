@@ -28,16 +28,16 @@ INTERVAL = 5
 LINES = 34
 """Of a trace: three hours in three minutes, at whose end Weir would begin to tune by itself."""
 LEARNED_LINES = 90
-"""The seven and a half hours before them, from which Weir learns, and tunes."""
-LEARNING_LOOP = "2m"
-"""Interval of the slow loop meanwhile: three fits and tunings, after 35, 59 and 83 lines."""
+"""The seven and a half hours before them, from which Weir learns."""
+KNOWN_LINES = 2016
+"""The week before the comparison, on which it tunes, with a simulator fitted meanwhile."""
 MINUTES = 5
 """Real ones that a line stands for. With more of them the rates move faster than JVMs start, and no
 policy can do better than to stay."""
 FASTER = MINUTES * 60 / INTERVAL
 """How many times faster than in the traces time passes: 60."""
-BEGIN: Mapping[str, int] = {"taxi": 14_190, "tweets": 60_480}
-"""Line of each published trace from which on arms are compared: an evening; a day of bursts."""
+BEGIN: Mapping[str, int] = {"taxi": 14_340, "tweets": 60_480}
+"""Line of each published trace from which on arms are compared: late evening; a day of bursts."""
 BUSY = 0.7
 """Share of a replica that static peak uses at most, as an autoscaler's usual target."""
 MOST_REPLICAS = 3
@@ -111,31 +111,29 @@ APPS: Mapping[str, App] = {
 
 
 def make_trace(kind: str) -> tuple[Trace, Trace]:
-    """Return the rates that are learned from and those that are compared on.
+    """Return the rates that are known before and those that are compared on.
 
     Args:
         kind: `taxi` or `tweets`; made up in its shape where the traces are not beside the project.
 
     Returns:
-        Shapes `(LEARNED_LINES,)` and `(LINES,)`, one after the other in time, scaled together so
+        Shapes `(KNOWN_LINES,)` and `(LINES,)`, one after the other in time, scaled together so
         that the peak of the second is 1.
     """
-    begin, lines = BEGIN[kind], LEARNED_LINES + LINES
+    begin, lines = BEGIN[kind], KNOWN_LINES + LINES
     file = SHARED / f"{kind}.txt"
     if file.exists():
         whole = read_trace(file)
     else:
         rng = np.random.default_rng(5)
         whole = synthesise(TraceKind(kind), slots=begin + LINES * MINUTES, rng=rng)
-    minutes = cut(whole, start=begin - LEARNED_LINES * MINUTES, slots=lines * MINUTES)
+    minutes = cut(whole, start=begin - KNOWN_LINES * MINUTES, slots=lines * MINUTES)
     rates = compress(minutes, slots=MINUTES)
-    rates = rates / rates[LEARNED_LINES:].max()
-    return rates[:LEARNED_LINES], rates[LEARNED_LINES:]
+    rates = rates / rates[KNOWN_LINES:].max()
+    return rates[:KNOWN_LINES], rates[KNOWN_LINES:]
 
 
-def describe(
-    app: App, arm: Arm, *, trace: Path, out: Path, seed: int, slow_loop: str = "1h"
-) -> dict[str, Any]:
+def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[str, Any]:
     """Return the StreamApp of a run.
 
     Args:
@@ -144,7 +142,6 @@ def describe(
         trace: File of the rates, scaled to the peak 1.
         out: Folder of the job's own files.
         seed: Of arrivals and service times.
-        slow_loop: Interval of the Application Manager.
     """
     scaled = [
         {
@@ -180,7 +177,6 @@ def describe(
     for pool in spec["nodePools"]:
         pool["memory"] = app.memory
     spec["operators"] = operators
-    spec["applicationManager"]["interval"] = slow_loop
     # Arms are not compared on how soon a busy machine starts a JVM.
     spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
     spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": _policy(arm)}

@@ -14,20 +14,22 @@ from pathlib import Path
 import yaml
 
 from benchmarks.demo_policies import intervals_judged, share_over_bound
-from benchmarks.live_apps import INTERVAL, LEARNING_LOOP, App, Arm, describe, make_trace
+from benchmarks.live_apps import INTERVAL, LEARNED_LINES, App, Arm, describe, make_trace
 from benchmarks.live_quotas import Quotas
+from benchmarks.live_tuning import tune_on
 from benchmarks.rows import RESULTS
 from benchmarks.weir_local import run_weir_local
 from weir_operator.controller.tuning_store import read_tunings
 from weir_operator.faces.run_record import Run, TickRecord
 from weir_operator.runtime.folders import AppFolder
 from weir_operator.streamapp import world
-from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.loading import load_manifest, parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_simulator.trace_files import write_trace
 from weir_simulator.traces import Trace
 
 FOLDER = RESULTS / "live"
+MANIFEST = "streamapp.yaml"
 MEMORY_PRICE = 0.0044
 """Currency per GiB and hour: a ninth of a CPU's, as container services charge."""
 GIB = 2**30
@@ -93,19 +95,13 @@ def run_arm(app: App, trace: str, repeat: int, arm: Arm, *, learned: Path | None
 def learn(app: App, trace: str) -> Path:
     """Let Weir learn and tune on what came before; return the folder of its state, made once."""
     folder = FOLDER / "learned" / f"{app.name}-{trace}"
+    state = folder / "state" / f"default.{app.name}"
     if not (folder / "finished").exists():
-        before, _ = make_trace(trace)
-        run_rates(
-            app,
-            Arm.TUNED,
-            rates=before,
-            seed=0,
-            folder=folder,
-            learned=None,
-            slow_loop=LEARNING_LOOP,
-        )
+        known, _ = make_trace(trace)
+        run_rates(app, Arm.TUNED, rates=known[-LEARNED_LINES:], seed=0, folder=folder, learned=None)
+        tune_on(known * app.most, app=load_manifest(folder / MANIFEST), state=state)
         (folder / "finished").touch()
-    return folder / "state" / f"default.{app.name}"
+    return state
 
 
 def is_tuned(learned: Path) -> bool:
@@ -115,22 +111,15 @@ def is_tuned(learned: Path) -> bool:
 
 
 def run_rates(
-    app: App,
-    arm: Arm,
-    *,
-    rates: Trace,
-    seed: int,
-    folder: Path,
-    learned: Path | None,
-    slow_loop: str = "1h",
+    app: App, arm: Arm, *, rates: Trace, seed: int, folder: Path, learned: Path | None
 ) -> Run:
     """Run a job on rates under quotas; everything of it goes to `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     trace = folder / "trace.txt"
     write_trace(trace, rates)
-    path, out, state = folder / "streamapp.yaml", folder / "out", folder / "state"
-    manifest = describe(app, arm, trace=trace, out=out, seed=seed, slow_loop=slow_loop)
+    path, out, state = folder / MANIFEST, folder / "out", folder / "state"
+    manifest = describe(app, arm, trace=trace, out=out, seed=seed)
     path.write_text(yaml.safe_dump(manifest, sort_keys=False))
     states = AppFolder(state / f"default.{app.name}")
     states.path.mkdir(parents=True)

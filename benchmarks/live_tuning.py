@@ -1,0 +1,76 @@
+"""Tunes a job that Weir has fitted a simulator to, on days of rates instead of hours.
+
+Weir tunes on what it has measured. A run that passes sixty times faster tells enough of the work,
+but of the traffic only hours: too little to be sure of anything. So the days before stand for the
+traffic, as a history does that is kept; all else is as the controller does it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from weir_operator.controller.assembly import tuning_settings
+from weir_operator.controller.tuning_store import TuningStore, Version
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.making import do_work
+from weir_operator.tuning.work import TuningWork
+from weir_simulator.experiment_files import load_experiment
+from weir_simulator.traces import Trace
+from weir_simulator.tuning.order import Point, TuningOrder
+
+EVALUATIONS = 50
+JUDGING_SEEDS = 10
+"""Both more than the controller's: here is time to be surer."""
+
+
+def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
+    """Put the tuning in force in a folder of state, if one is found that is surely better.
+
+    Args:
+        rates: Records/s, an interval of the Operator Managers each, shape `(n,)`.
+        app: The StreamApp.
+        state: Folder of its state, with the experiment that was fitted.
+
+    Raises:
+        TuningError: A tuning cannot be made of the fit.
+    """
+    settings = tuning_settings(app, policy=app.spec.operator_manager.policy.name)
+    experiment = load_experiment(state / "fitted" / "experiment.yaml")
+    budgets = {each.name: each.budget for each in experiment.operators if each.budget is not None}
+    order = TuningOrder(
+        experiment=experiment,
+        constraints=settings.terms.constraints,
+        evaluations=EVALUATIONS,
+        judging_seeds=JUDGING_SEEDS,
+        incumbent=Point(weights=experiment.weights, budgets=budgets),
+    )
+    work = TuningWork(order=order, rates=tuple(rates), watch=settings.terms.watch, train=0)
+    folder = state / "tuned-on-days"
+    folder.mkdir()
+    answer = do_work(work, folder, stop=threading.Event())
+    result = answer.result
+    expected, before = result.prediction.money.mean, result.incumbent_prediction.money.mean
+    Console().print(
+        f"tuned on {len(rates)} intervals: {expected:.3g} instead of {before:.3g} an hour, "
+        f"certainty {result.certainty}: {'better' if result.better else 'not surely better'}"
+    )
+    if not result.better:
+        return
+    version = Version(
+        number=1,
+        since=time.time(),
+        former=0,
+        point=result.best,
+        budgets=result.best.budgets,
+        prediction=result.prediction,
+        former_prediction=result.incumbent_prediction,
+        certainty=result.certainty,
+        forecast=answer.forecast,
+        most_rate=float(rates.max()),
+    )
+    store = TuningStore(state / "tuning.json", key=settings.key)
+    store.save(store.fresh().with_version(version).model_copy(update={"current": 1}))
