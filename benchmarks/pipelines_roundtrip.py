@@ -24,10 +24,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import yaml
-from pyspark.sql import Row, SparkSession
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines_faults import Injected, Sample, injections, spoil
@@ -38,9 +38,9 @@ from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.day_import import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES
-from weir_pipelines.session import open_session
 from weir_pipelines.settings import WHOLE, ArrivalSettings
 from weir_pipelines.store import Store
+from weir_pipelines.testing import KnownHistory, SampleRow, work_out_history
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
 DURATION = "12 min"
@@ -74,17 +74,13 @@ def run() -> list[Figure]:
             urls = {every: stack.enter_context(_prometheus(folder, every)) for every in SCRAPES}
             began, ended = asyncio.run(_replay(job, folder))
             stores = {every: _export(folder, urls[every], every, began, ended) for every in SCRAPES}
-        session = open_session(options={"spark.sql.shuffle.partitions": "4"})
-        try:
-            truth = _due(job.out)
-            figures = [
-                figure
-                for every in SCRAPES
-                for figure in _errors(_rates(session, *stores[every]), truth, every, began)
-            ]
-            return [*figures, _found(session, *stores[SCRAPES[0]], began)]
-        finally:
-            session.stop()
+        truth = _due(job.out)
+        figures = [
+            figure
+            for every in SCRAPES
+            for figure in _errors(_rates(*stores[every]), truth, every, began)
+        ]
+        return [*figures, _found(*stores[SCRAPES[0]], began)]
     finally:
         shutil.rmtree(folder)
 
@@ -178,32 +174,19 @@ def _due(out: Path) -> Counter[int]:
 
 
 def _rates(
-    session: SparkSession, samples: Sequence[Sample], labels: Sequence[Mapping[str, str | int]]
-) -> list[Row]:
+    samples: Sequence[Sample], labels: Sequence[Mapping[str, str | int]]
+) -> list[SimpleNamespace]:
     rows = [(each.series, each.time_ms, each.value, each.received_ms) for each in samples]
-    return _rebuild(session, rows, [{**label, "app": LABEL} for label in labels])
+    return _rebuild(rows, [{**label, "app": LABEL} for label in labels])
 
 
-def _rebuild(
-    session: SparkSession,
-    rows: Sequence[tuple[int, int, float, int | None]],
-    labels: Sequence[Mapping[str, str | int]],
-) -> list[Row]:
-    columns = (*SERIES.names, "app")
-    ddl = ", ".join(f"{each.name} {each.type}" for each in SAMPLES.columns)
-    described = ", ".join(f"{each.name} {each.type}" for each in SERIES.columns)
-    rebuilt = rebuild_arrivals(
-        session.createDataFrame(list(rows), ddl),
-        session.createDataFrame(
-            [tuple(each[name] for name in columns) for each in labels], f"{described}, app STRING"
-        ),
-        ArrivalSettings(),
-    )
-    return rebuilt.collect()
+def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:
+    history = KnownHistory(samples=rows, labels=labels)
+    return work_out_history(history, rebuild_arrivals, ArrivalSettings())
 
 
 def _errors(
-    rows: Sequence[Row], truth: Mapping[int, int], every: int, began: float
+    rows: Sequence[SimpleNamespace], truth: Mapping[int, int], every: int, began: float
 ) -> list[Figure]:
     """Compare each complete minute of the source with what was due in it."""
     errors = {}
@@ -231,7 +214,6 @@ def _errors(
 
 
 def _found(
-    session: SparkSession,
     samples: Sequence[Sample],
     labels: Sequence[Mapping[str, str | int]],
     began: float,
@@ -240,14 +222,14 @@ def _found(
     begin = (int(began) // 60 + 2) * 60  # two quiet minutes before the change
     cases = injections(begin, SOURCE, INSIDE)
     nothing = Injected(fault=next(iter(cases.values())).fault, operator="", spoil=_as_it_is)
-    rows: list[tuple[int, int, float, int | None]] = []
+    rows: list[SampleRow] = []
     described: list[Mapping[str, str | int]] = []
     for number, case in enumerate((nothing, *cases.values()), start=1):
         spoilt, own = spoil(list(samples), list(labels), case, begin=begin, number=number)
         rows += spoilt
         described += own
     flagged: dict[str, set[tuple[str, str]]] = {}
-    for row in _rebuild(session, rows, described):
+    for row in _rebuild(rows, described):
         if begin <= row.minute <= begin + 60:
             flagged.setdefault(row.app, set()).update((row.operator, each) for each in row.faults)
     clean = flagged.get("1", set())

@@ -1,13 +1,7 @@
 """From tasks to operators: how many records arrived, took their way, and waited, per minute.
 
-What a source *takes* is not what *arrives*: under back-pressure, in a restart and while it catches
-up, the difference goes into its backlog or comes out of it. So what arrives at a source is what it
-took plus what its backlog grew by. Whatever blocks or delays the source scales the flow behind it
-alike; an operator inside the dataflow would have been reached by what it took in, times what
-arrived at the sources over what they took. That needs no dataflow, is exact where there is one
-source, and takes several sources for one, as if each had been blocked as much as all together.
-
-A source that is back-pressured and tells no backlog leaves all of the minute's arrivals unknown.
+Parallel tasks are summed to runs of a job, these to tasks, and tasks to operators. What arrived
+follows from what all operators took, see `demand.py`.
 
 Rates of parallel tasks are completed by their number: where one of four was not sampled, what the
 others took stands for three quarters. `completeness` says so.
@@ -16,229 +10,193 @@ others took stands for three quarters. `completeness` says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import date
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
 
-from weir_pipelines.clipping import at_least, at_most
+from weir_pipelines.blocks import measure_blocks
+from weir_pipelines.demand import judge_demand
 from weir_pipelines.faults import Fault
+from weir_pipelines.groups import Bools, Groups, Words, divide
+from weir_pipelines.lives import Lives, know_lives
+from weir_pipelines.samples import Labels, Samples, begin_ms, sort_labels
+from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.steps import measure_series
-from weir_pipelines.task_minutes import measure_tasks
+from weir_pipelines.store import arrow_schema
+from weir_pipelines.task_minutes import SUBTASK, TaskMinutes, measure_tasks
+from weir_policies.model.arrays import Floats
 
-_OPERATOR = ("app", "day", "operator")
 
-
-def rebuild_arrivals(samples: DataFrame, series: DataFrame, settings: ArrivalSettings) -> DataFrame:
-    """Return the rates of each operator, minute by minute.
+def rebuild_arrivals(
+    samples: Samples, series: pa.Table, day: date, settings: ArrivalSettings
+) -> pa.Table:
+    """Return the rates of an application's operators, minute by minute.
 
     Args:
-        samples: As the table `samples`, of whole days and their margins.
+        samples: Of the day and its margins.
         series: As the table `series`; one that is written on several days may be there repeatedly.
+        day: Which day.
         settings: Where the lines are drawn.
 
     Returns:
         As the table `arrivals`; minutes of which nothing is known are left out.
     """
-    labels = series.drop("day").dropDuplicates(["series"])
-    tasks = measure_tasks(measure_series(samples, settings), labels, settings)
-    operators = _sum_operators(_choose_tasks(_know_parallelism(tasks), settings))
-    return _shape(_judge_demand(operators, settings))
+    blocks = []
+    for labels, minutes in measure_blocks(samples, sort_labels(series, *SUBTASK), day, settings):
+        tasks = measure_tasks(minutes, labels, settings)
+        blocks.append(_sum_operators(tasks, know_lives(tasks, day), settings))
+    if not blocks:
+        return arrow_schema(ARRIVALS).empty_table()
+    return _shape(_join(blocks), day, settings)
 
 
-def _know_parallelism(tasks: DataFrame) -> DataFrame:
-    """Add how many parallel tasks there are, whether one begins anew or ends, and what is a source.
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Operators:
+    """What operators did in each minute, each of shape `(o, minutes)`; NaN where unknown."""
 
-    One run may be rescaled in place, with an attempt after the other: parallel to an attempt are
-    those that live while it does, even where they are not sampled for a while.
-    """
-    one = Window.partitionBy(*_OPERATOR, "task", "job_id", "subtask", "attempt")
-    run = Window.partitionBy(*_OPERATOR, "task", "job_id")
-    whole = Window.partitionBy(*_OPERATOR)
-    task = Window.partitionBy(*_OPERATOR, "task")
-    subtask = F.col("subtask").cast("int")
-    told = (
-        tasks.withColumn("begun", F.min("first_ms").over(one))
-        .withColumn("ended", F.max("last_ms").over(one))
-        .withColumn(
-            "lives",
-            F.collect_set(F.struct(subtask.alias("subtask"), F.col("begun"), F.col("ended"))).over(
-                run
-            ),
-        )
-        # At once, because a row must not carry the lives any further.
-        .withColumn("parallelism", F.greatest(_highest_beside("lives"), subtask) + 1)
-        .drop("lives")
-        .withColumn("first_end", F.min("ended").over(whole))
-        .withColumn("last_begin", F.max("begun").over(whole))
-        .withColumn("was_fed", F.coalesce(F.sum("in_rise").over(task), F.lit(0.0)) > 0)
-        .withColumn("gave", F.coalesce(F.sum("out_rise").over(task), F.lit(0.0)) > 0)
-    )
-    end = (F.col("minute") + 60) * 1000
-    begins = (F.col("begun") > F.col("first_end")) & _within(F.col("begun"), end)
-    ends = (F.col("ended") < F.col("last_begin")) & _within(F.col("ended"), end)
-    return told.withColumn("is_source", ~F.col("was_fed") & F.col("gave")).withColumn(
-        "is_restart", F.coalesce(begins | ends, F.lit(False))
-    )
+    names: Words
+    """Shape `(o,)`."""
+    present: Bools
+    taken: Floats
+    given: Floats
+    completeness: Floats
+    utilisation: Floats
+    blocked: Floats
+    backlog: Floats
+    growth: Floats
+    replicas: Floats
+    is_source: Bools
+    faults: dict[Fault, Bools]
 
 
-def _highest_beside(lives: str) -> Column:
-    """Return the highest subtask whose life overlaps the row's; null where there is none."""
-    beside = F.filter(
-        lives, lambda life: (life["begun"] < F.col("ended")) & (F.col("begun") < life["ended"])
-    )
-    return F.array_max(F.transform(beside, lambda life: life["subtask"]))
+def _join(blocks: list[_Operators]) -> _Operators:
+    """Return several blocks of operators as one."""
+    arrays = {
+        each.name: np.concatenate([getattr(block, each.name) for block in blocks])
+        for each in fields(_Operators)
+        if each.name != "faults"
+    }
+    faults = {
+        fault: np.concatenate([block.faults[fault] for block in blocks])
+        for fault in blocks[0].faults
+    }
+    return _Operators(**arrays, faults=faults)
 
 
-def _within(time_ms: Column, end_ms: Column) -> Column:
-    """Tell whether a sample belongs to the minute that ends then."""
-    return (time_ms > end_ms - 60_000) & (time_ms <= end_ms)
+def _sum_operators(tasks: TaskMinutes, lives: Lives, settings: ArrivalSettings) -> _Operators:
+    """Add up parallel tasks, then runs and tasks."""
+    labels = tasks.labels
+    runs = labels.group("operator", "task", "job_id")
+    of_run = labels.take(runs.starts)
+    by_task = of_run.group("operator", "task")
+    of_task = of_run.take(by_task.starts)
+    operators, whole = of_task.group("operator"), labels.group("operator")
+    source, parallelism = lives.is_source[:, None], lives.parallelism[:, None]
+    sources = lives.is_source[runs.starts[by_task.starts]]
+    is_entry, is_exit = _choose_tasks(of_task, sources, operators, settings)
 
-
-def _choose_tasks(tasks: DataFrame, settings: ArrivalSettings) -> DataFrame:
-    """Add which tasks take in an operator's records, and which give them out."""
-    has_source = F.bool_or("is_source").over(Window.partitionBy(*_OPERATOR))
-    entry = _named(settings.entries, F.when(has_source, F.col("is_source")).otherwise(F.lit(True)))
-    leaving = _named(settings.exits, F.lit(True))
     # Flink counts no input at a source: what it gives out stands for it.
-    taken = F.when(F.col("is_source"), F.col("out_rise")).otherwise(F.col("in_rise"))
-    taken_ms = F.when(F.col("is_source"), F.col("out_ms")).otherwise(F.col("in_ms"))
-    return tasks.select(
-        "*",
-        F.when(entry, taken).alias("taken_rise"),
-        F.when(entry, taken_ms).alias("taken_ms"),
-        F.when(leaving, F.col("out_rise")).alias("given_rise"),
-        F.when(leaving, F.col("out_ms")).alias("given_ms"),
-        entry.alias("entry"),
+    taken_rise = runs.total(np.where(source, tasks.out_rise, tasks.in_rise))
+    taken_s = runs.total(np.where(source, tasks.out_ms, tasks.in_ms) / parallelism) / 1000
+    given_rise = runs.total(tasks.out_rise)
+    given_s = runs.total(tasks.out_ms / parallelism) / 1000
+    taken = divide(by_task.total(taken_rise), by_task.total(taken_s))
+    given = divide(by_task.total(given_rise), by_task.total(given_s))
+    # Runs of a task follow each other: together they cover a minute at most.
+    covered = np.minimum(by_task.total(taken_s), 60.0)
+    there = np.where(tasks.present, parallelism, np.nan)
+    flagged = {**tasks.faults, Fault.RESTART: lives.is_restart & tasks.present}
+    return _Operators(
+        names=of_task["operator"][operators.starts],
+        present=whole.any(tasks.present),
+        taken=operators.total(_only(is_entry, taken)),
+        given=operators.total(_only(is_exit, given)),
+        completeness=operators.least(_only(is_entry, covered)) / 60,
+        utilisation=operators.most(by_task.mean(runs.mean(tasks.busy))),
+        blocked=operators.most(by_task.mean(runs.mean(tasks.blocked))),
+        # Of runs that share a minute, the backlog of the one that has most of it.
+        backlog=operators.total(
+            _only(is_entry, by_task.at_most_of(runs.total(tasks.pending), taken_s))
+        ),
+        growth=operators.total(by_task.mean(runs.total(tasks.growth))),
+        replicas=operators.most(by_task.mean(runs.most(there))),
+        is_source=whole.any(tasks.present & source),
+        faults={fault: whole.any(each) for fault, each in flagged.items()},
     )
 
 
-def _named(tasks: Mapping[str, str], otherwise: Column) -> Column:
-    """Return whether a row's task is the one named for its operator."""
-    chosen = otherwise
-    for operator, task in tasks.items():
-        chosen = F.when(F.col("operator") == operator, F.col("task") == task).otherwise(chosen)
+def _only(chosen: Bools, values: Floats) -> Floats:
+    """Return the values of some rows, NaN at the others."""
+    return values if chosen.all() else np.where(chosen[:, None], values, np.nan)
+
+
+def _choose_tasks(
+    tasks: Labels, is_source: Bools, operators: Groups, settings: ArrivalSettings
+) -> tuple[Bools, Bools]:
+    """Return which tasks take in an operator's records, and which give them out."""
+    has_source = operators.any(is_source)[operators.numbers]
+    return (
+        _name_tasks(settings.entries, tasks, np.where(has_source, is_source, True)),
+        _name_tasks(settings.exits, tasks, np.ones(is_source.size, dtype=np.bool_)),
+    )
+
+
+def _name_tasks(named: Mapping[str, str], tasks: Labels, otherwise: Bools) -> Bools:
+    """Return which tasks are those named for their operators."""
+    chosen = otherwise.copy()
+    for operator, task in named.items():
+        own = tasks["operator"] == operator
+        chosen[own] = tasks["task"][own] == task
     return chosen
 
 
-def _sum_operators(tasks: DataFrame) -> DataFrame:
-    """Add up parallel tasks, then tasks and runs."""
-    flags = [name for name in tasks.columns if name.startswith("is_")]
-    runs = tasks.groupBy(*_OPERATOR, "minute", "task", "job_id").agg(
-        F.sum("taken_rise").alias("taken_rise"),
-        (F.sum(F.col("taken_ms") / F.col("parallelism")) / 1000).alias("taken_s"),
-        F.sum("given_rise").alias("given_rise"),
-        (F.sum(F.col("given_ms") / F.col("parallelism")) / 1000).alias("given_s"),
-        F.avg("busy").alias("busy"),
-        F.avg("blocked").alias("blocked"),
-        F.sum("pending").alias("pending"),
-        F.sum("growth").alias("growth"),
-        F.max("parallelism").alias("parallelism"),
-        F.bool_or("entry").alias("entry"),
-        *(F.bool_or(name).alias(name) for name in flags),
+def _shape(operators: _Operators, day: date, settings: ArrivalSettings) -> pa.Table:
+    """Return the rows of the table, by operator and minute."""
+    demand = judge_demand(
+        taken=operators.taken,
+        growth=operators.growth,
+        blocked=operators.blocked,
+        is_source=operators.is_source,
+        blocked_from=settings.blocked_from,
     )
-    by_task = runs.groupBy(*_OPERATOR, "minute", "task").agg(
-        # Runs of a task follow each other: together they cover a minute at most.
-        _rate("taken_rise", "taken_s").alias("taken"),
-        _rate("given_rise", "given_s").alias("given"),
-        at_most(F.sum("taken_s"), 60.0).alias("taken_s"),
-        F.avg("busy").alias("busy"),
-        F.avg("blocked").alias("blocked"),
-        F.max_by("pending", "taken_s").alias("pending"),
-        F.avg("growth").alias("growth"),
-        F.avg("parallelism").alias("parallelism"),
-        F.bool_or("entry").alias("entry"),
-        *(F.bool_or(name).alias(name) for name in flags),
+    found = {
+        **operators.faults,
+        Fault.BACKLOG: demand.is_backlog,
+        Fault.BLOCKED: demand.is_blocked,
+    }
+    # Sorted by name, as each row's faults are to be.
+    faults = [found[fault] & operators.present for fault in sorted(found)]
+    completeness = np.nan_to_num(operators.completeness)
+    known = operators.present & ((completeness > 0) | np.logical_or.reduce(faults))
+    rows, minutes = np.nonzero(known)
+
+    def column(values: Floats) -> pa.Array:
+        return pa.array(values[known], from_pandas=True)  # NaN becomes null
+
+    names = pa.DictionaryArray.from_arrays(rows.astype(np.int32), pa.array(operators.names))
+    return pa.table(
+        [
+            names.cast(pa.string()),
+            begin_ms(day) // 1000 + 60 * minutes,
+            column(demand.arrived),
+            column(operators.taken),
+            column(operators.given),
+            column(operators.backlog),
+            column(operators.blocked),
+            column(operators.utilisation),
+            operators.replicas[known],
+            completeness[known],
+            _list_faults([each[known] for each in faults], sorted(found)),
+        ],
+        schema=arrow_schema(ARRIVALS),
     )
-    return by_task.groupBy(*_OPERATOR, "minute").agg(
-        F.sum(F.when(F.col("entry"), F.col("taken"))).alias("taken"),
-        F.sum("given").alias("given"),
-        (F.min(F.when(F.col("entry"), F.col("taken_s"))) / 60).alias("completeness"),
-        F.max("busy").alias("utilisation"),
-        F.max("blocked").alias("blocked"),
-        F.sum("pending").alias("backlog"),
-        F.sum("growth").alias("growth"),
-        F.max("parallelism").cast("double").alias("replicas"),
-        *(F.bool_or(name).alias(name) for name in flags),
-    )
 
 
-def _rate(rise: str, seconds: str) -> Column:
-    return F.sum(rise) / F.nullif(F.sum(seconds), F.lit(0.0))
-
-
-def _judge_demand(operators: DataFrame, settings: ArrivalSettings) -> DataFrame:
-    """Add what arrived, from what the sources took and what their backlog grew by."""
-    blocked = F.col("is_source") & (
-        F.coalesce(F.col("blocked"), F.lit(0.0)) > settings.blocked_from
-    )
-    silent = F.col("growth").isNull()
-    at_source = F.when(
-        ~(blocked & silent),
-        # Backlog and intake are not sampled at one instant: a small negative sum is zero.
-        at_least(F.col("taken") + F.coalesce(F.col("growth"), F.lit(0.0)), 0.0),
-    )
-    everywhere = Window.partitionBy("app", "day", "minute")
-    demanded = (
-        operators.withColumn("is_blocked", blocked & silent)
-        .withColumn("is_backlog", blocked & ~silent)
-        .withColumn("demand", F.when(F.col("is_source"), at_source))
-        .withColumn("sources_take", _sum_at_sources("taken").over(everywhere))
-        .withColumn("sources_demand", _sum_at_sources("demand").over(everywhere))
-        .withColumn("unknown", F.bool_or("is_blocked").over(everywhere))
-    )
-    inside = (
-        F.when(F.col("unknown"), F.lit(None))
-        .when(F.col("sources_take").isNull(), F.col("taken"))  # no source in sight
-        .when(F.col("sources_take") == F.col("sources_demand"), F.col("taken"))
-        .otherwise(
-            F.col("taken") * F.col("sources_demand") / F.nullif(F.col("sources_take"), F.lit(0.0))
-        )
-    )
-    return demanded.withColumn(
-        "arrived", F.when(F.col("is_source"), F.col("demand")).otherwise(inside)
-    ).withColumn("is_blocked", F.col("unknown"))
-
-
-def _sum_at_sources(column: str) -> Column:
-    return F.sum(F.when(F.col("is_source"), F.col(column)))
-
-
-_FAULTS = {
-    Fault.BACKLOG: "is_backlog",
-    Fault.BLOCKED: "is_blocked",
-    Fault.CLOCK: "is_clock",
-    Fault.DUPLICATE: "is_duplicate",
-    Fault.GAP: "is_gap",
-    Fault.LATE: "is_late",
-    Fault.NOT_A_NUMBER: "is_nan",
-    Fault.RESET: "is_reset",
-    Fault.RESTART: "is_restart",
-}
-
-
-def _shape(operators: DataFrame) -> DataFrame:
-    """Return the columns of the table."""
-    faults = F.array_compact(
-        F.array(*(F.when(F.col(name), F.lit(fault.value)) for fault, name in _FAULTS.items()))
-    )
-    known = (F.col("completeness") > 0) | (F.size("faults") > 0)
-    return (
-        operators.withColumn("faults", F.array_sort(faults))
-        .where(known)
-        .select(
-            "operator",
-            "minute",
-            "arrived",
-            "taken",
-            "given",
-            "backlog",
-            "blocked",
-            "utilisation",
-            "replicas",
-            F.coalesce("completeness", F.lit(0.0)).alias("completeness"),
-            "faults",
-            "app",
-            F.date_from_unix_date("day").alias("day"),
-        )
-    )
+def _list_faults(flags: list[Bools], faults: list[Fault]) -> pa.Array:
+    """Return the names of those faults that each row has."""
+    rows, columns = np.nonzero(np.stack(flags, axis=1))
+    offsets = np.searchsorted(rows, np.arange(flags[0].size + 1)).astype(np.int32)
+    names = pa.array([fault.value for fault in faults])
+    return pa.ListArray.from_arrays(offsets, names.take(pa.array(columns)))

@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.frames import keep_partitions, read_table, with_neighbours, write_table
+from weir_pipelines.day_jobs import DayJob, work_out_days
+from weir_pipelines.frames import keep_partitions, read_table, write_table
 from weir_pipelines.quality import find_problems
+from weir_pipelines.samples import DayFunction
 from weir_pipelines.schemas import (
     ARRIVALS,
     PROFILES,
@@ -23,7 +25,6 @@ from weir_pipelines.schemas import (
     REGIMES,
     SAMPLES,
     SELECTIVITIES,
-    SERIES,
     SERVICE,
     SPEEDUPS,
     WORK,
@@ -59,19 +60,20 @@ class Work:
         own = keep_partitions(rows, self.partitions)
         return write_table(self.store, table, own, replaced=self.partitions)
 
+    def work_out(self, table: Table, rebuild: DayFunction) -> tuple[Partition, ...]:
+        """Replace the partitions that are worked out by what a function makes of the samples."""
+        job = DayJob(store=self.store, table=table, rebuild=rebuild, settings=self.settings)
+        return work_out_days(self.session, job, self.partitions)
+
 
 def run_arrivals(work: Work) -> tuple[Partition, ...]:
     """Samples to arrival rates."""
-    around = with_neighbours(work.partitions)
-    rows = rebuild_arrivals(work.read(SAMPLES, around), work.read(SERIES, around), work.settings)
-    return work.write(ARRIVALS, rows)
+    return work.work_out(ARRIVALS, rebuild_arrivals)
 
 
 def run_service(work: Work) -> tuple[Partition, ...]:
     """Samples to service times, speedups and selectivities."""
-    around = with_neighbours(work.partitions)
-    rows = measure_work(work.read(SAMPLES, around), work.read(SERIES, around), work.settings)
-    written = work.write(WORK, rows)
+    written = work.work_out(WORK, measure_work)
     work.write(SERVICE, summarise_service(work.read(WORK)))
     work.write(SPEEDUPS, estimate_speedups(work.read(SERVICE)))
     work.write(SELECTIVITIES, estimate_selectivities(work.read(ARRIVALS)))

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from weir_pipelines.samples import EPOCH, DayFunction, as_samples, cut_day
+from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.settings import DAY_MS, ArrivalSettings
+from weir_pipelines.store import arrow_schema
 
 SampleRow = tuple[int, int, float, int | None]
 """Series, Unix milliseconds, value, Unix milliseconds of the receipt."""
@@ -78,3 +87,22 @@ def build_history(all_series: Iterable[KnownSeries], *, first: int = 1) -> Known
         history.samples.extend(series.samples(number))
         history.labels.append({"series": number, **series.labels})
     return history
+
+
+def work_out_history(
+    history: KnownHistory, rebuild: DayFunction, settings: ArrivalSettings
+) -> list[SimpleNamespace]:
+    """Return what a function makes of each application and day: its rows, with `app` and `day`."""
+    apps = {int(each["series"]): str(each["app"]) for each in history.labels}
+    rows = []
+    for app in sorted(set(apps.values())):
+        own = [row for row in history.samples if apps[row[0]] == app]
+        labels = [each for each in history.labels if each["app"] == app]
+        series = pa.Table.from_pylist(labels, schema=arrow_schema(SERIES))
+        columns = [list(column) for column in zip(*own, strict=True)]
+        samples = as_samples(pa.table(columns, schema=arrow_schema(SAMPLES)), settings)
+        for number in sorted({row[1] // DAY_MS for row in own}):
+            day = date.fromordinal(EPOCH + number)
+            made = rebuild(cut_day([samples], day, settings), series, day, settings)
+            rows += [SimpleNamespace(**row, app=app, day=day) for row in made.to_pylist()]
+    return rows

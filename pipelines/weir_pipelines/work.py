@@ -7,98 +7,119 @@ record stands for the service time, without a variance.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
 
 from weir_pipelines import metrics
-from weir_pipelines.clipping import at_least, share
-from weir_pipelines.roles import sum_of
+from weir_pipelines.blocks import measure_blocks
+from weir_pipelines.groups import Bools, share
+from weir_pipelines.roles import Roles
+from weir_pipelines.samples import Labels, Samples, begin_ms, sort_labels
+from weir_pipelines.schemas import WORK
+from weir_pipelines.series_minutes import SeriesMinutes
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.steps import measure_series
+from weir_pipelines.store import arrow_schema
+from weir_policies.model.arrays import Floats
 
 _US = 1e-6
-_KEY = ("app", "day", "operator", "pool", "minute")
+_KEY = ("operator", "task", "function", "pool", "subtask")
 
 HELPER = "helper"
 BUSY_TIME = "busyTime"
 
 
-def measure_work(samples: DataFrame, series: DataFrame, settings: ArrivalSettings) -> DataFrame:
+def measure_work(
+    samples: Samples, series: pa.Table, day: date, settings: ArrivalSettings
+) -> pa.Table:
     """Return what each operator's replicas in each pool did in each minute.
 
     Args:
-        samples: As the table `samples`, of whole days and their margins.
+        samples: Of the day and its margins, of one application.
         series: As the table `series`; one that is written on several days may be there repeatedly.
+        day: Which day.
         settings: Where a gap begins.
 
     Returns:
-        As the table `work`, with `app` and `day`; minutes in which nothing was served left out.
+        As the table `work`; minutes in which nothing was served left out.
     """
-    labels = F.broadcast(series.drop("day").dropDuplicates(["series"]))
-    minutes = measure_series(samples, settings).join(labels, "series").repartition("app", "day")
-    functions = minutes.groupBy(*_KEY, "task", "function", "subtask").agg(
-        _rise(metrics.SERVICE_N).alias("n"),
-        (_rise(metrics.SERVICE_US) * _US).alias("s"),
-        (_rise(metrics.SERVICE_US2) * _US * _US).alias("s2"),
-        _rise(metrics.LATENCY_N).alias("sink_n"),
-        (_rise(metrics.LATENCY_US) * _US).alias("sink_s"),
-        _rise(metrics.RECORDS_IN).alias("taken"),
-        _rise(metrics.RECORDS_OUT).alias("given"),
-        (sum_of(metrics.BUSY, "change") / 1000).alias("busy_s"),
-        (sum_of(metrics.BUSY, "change_ms") / 1000).alias("busy_of"),
+    blocks = measure_blocks(samples, sort_labels(series, *_KEY), day, settings)
+    tables = [_sum_pools(minutes, labels, day) for labels, minutes in blocks]
+    rows = pa.concat_tables([arrow_schema(WORK).empty_table(), *tables])
+    return rows.sort_by([(name, "ascending") for name in WORK.order])
+
+
+def _sum_pools(minutes: SeriesMinutes, labels: Labels, day: date) -> pa.Table:
+    """Add up the functions of some operators to operators and pools."""
+    groups = labels.group(*_KEY)
+    roles = Roles(metric=labels["metric"], present=minutes.present, groups=groups)
+    functions = labels.take(groups.starts)
+    seconds = roles.total(metrics.SERVICE_US, minutes.rise) * _US
+    limits = _choose_functions(functions, seconds)
+    # By pool from here on; what limits is chosen by function, over all pools.
+    order = np.lexsort((functions["subtask"], functions["task"], functions["pool"]))
+    order = order[np.argsort(functions["operator"][order], kind="stable")]
+    ordered = functions.take(order)
+    pools = ordered.group("operator", "pool")
+
+    def total(values: Floats) -> Floats:
+        return pools.total(values[order])
+
+    def of_limiting(values: Floats) -> Floats:
+        return total(np.where(limits[:, None], values, np.nan))
+
+    busy, busy_of = (
+        roles.total(metrics.BUSY, each) / 1000 for each in (minutes.change, minutes.change_ms)
     )
-    operators = (
-        _choose_function(functions)
-        .groupBy(*_KEY)
-        .agg(
-            F.count_distinct("task", "subtask").cast("double").alias("sampled"),
-            F.max("tasks").alias("tasks"),
-            F.sum(F.when(F.col("limits"), F.col("n"))).alias("n"),
-            F.sum(F.when(F.col("limits"), F.col("s"))).alias("s"),
-            F.sum(F.when(F.col("limits"), F.col("s2"))).alias("s2"),
-            F.sum("sink_n").alias("sink_records"),
-            F.sum("sink_s").alias("sink_seconds"),
-            F.sum("taken").alias("taken"),
-            F.sum("given").alias("given"),
-            F.sum("busy_s").alias("busy_s"),
-            # Busy time may run ahead a little, and be set back later.
-            F.max(share(F.col("busy_s"), F.col("busy_of"))).alias("busy"),
-        )
-    )
-    return _shape(operators)
-
-
-def _choose_function(functions: DataFrame) -> DataFrame:
-    """Mark the rows of the function that spent most seconds in the operator's day."""
-    whole = Window.partitionBy("app", "day", "operator")
-    one = Window.partitionBy("app", "day", "operator", "task", "function")
-    return (
-        functions.withColumn("spent", F.sum("s").over(one))
-        .withColumn("limits", F.col("spent") == F.max("spent").over(whole))
-        .withColumn("tasks", F.size(F.collect_set("task").over(whole)))
-    )
-
-
-def _shape(operators: DataFrame) -> DataFrame:
-    counted = F.col("n").isNotNull()
+    served = of_limiting(roles.total(metrics.SERVICE_N, minutes.rise))
+    taken = total(roles.total(metrics.RECORDS_IN, minutes.rise))
+    given = total(roles.total(metrics.RECORDS_OUT, minutes.rise))
+    counted = ~np.isnan(served)
     # Flink counts no input at a source.
-    passed = F.when(F.col("taken") > 0, F.col("taken")).otherwise(F.col("given"))
-    return operators.select(
-        "operator",
-        "pool",
-        "minute",
-        (F.col("sampled") / F.col("tasks")).alias("replicas"),
-        F.when(counted, F.col("n")).otherwise(passed).alias("records"),
-        F.when(counted, F.col("s")).otherwise(at_least(F.col("busy_s"), 0.0)).alias("seconds"),
-        F.when(counted, F.col("s2")).alias("squares"),
-        F.col("busy").alias("utilisation"),
-        F.when(counted, F.lit(HELPER)).otherwise(F.lit(BUSY_TIME)).alias("source"),
-        "sink_records",
-        "sink_seconds",
-        "app",
-        F.date_from_unix_date("day").alias("day"),
-    ).where((F.col("records") > 0) & F.col("seconds").isNotNull())
+    records = np.where(counted, served, np.where(taken > 0, taken, given))
+    spent = np.where(counted, of_limiting(seconds), np.maximum(total(busy), 0.0))
+    squares = of_limiting(roles.total(metrics.SERVICE_US2, minutes.rise) * _US * _US)
+    which = ordered.take(pools.starts)
+    # A replica of an operator of several tasks has a subtask of each: together they count once.
+    tasks = functions.take(functions.group("operator", "task").starts).group("operator").sizes
+    sampled = _count_replicas(ordered, groups.any(minutes.present)[order])
+    replicas = sampled / tasks[which.group("operator").numbers, None]
+    known = (records > 0) & ~np.isnan(spent)
+    rows, of_day = np.nonzero(known)
+
+    def column(values: Floats) -> pa.Array:
+        return pa.array(values[known], from_pandas=True)  # NaN becomes null
+
+    return pa.table(
+        [
+            which["operator"][rows],
+            which["pool"][rows],
+            begin_ms(day) // 1000 + 60 * of_day,
+            replicas[known],
+            column(records),
+            column(spent),
+            column(np.where(counted, squares, np.nan)),
+            column(pools.most(share(busy, busy_of)[order])),
+            np.where(counted, HELPER, BUSY_TIME)[known],
+            column(total(roles.total(metrics.LATENCY_N, minutes.rise))),
+            column(total(roles.total(metrics.LATENCY_US, minutes.rise) * _US)),
+        ],
+        schema=arrow_schema(WORK),
+    )
 
 
-def _rise(role: str) -> Column:
-    return sum_of(role, "rise")
+def _choose_functions(functions: Labels, seconds: Floats) -> Bools:
+    """Tell which rows are of the function that spent most seconds in its operator's day."""
+    one, whole = functions.group("operator", "task", "function"), functions.group("operator")
+    known = ~np.isnan(seconds)
+    of_day = np.where(np.logical_or.reduce(known, axis=1), np.nansum(seconds, axis=1), np.nan)
+    spent = one.total(of_day)[one.numbers]
+    return np.equal(spent, whole.most(spent)[whole.numbers])
+
+
+def _count_replicas(functions: Labels, present: Bools) -> Floats:
+    """Return how many replicas of each operator and pool were sampled, in each minute."""
+    subtasks = functions.group("operator", "pool", "task", "subtask")
+    sampled = subtasks.any(present).astype(np.float64)
+    return functions.take(subtasks.starts).group("operator", "pool").total(sampled)

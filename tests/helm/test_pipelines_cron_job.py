@@ -39,7 +39,7 @@ def test_the_command_knows_every_flag_that_it_is_given(render, sample):
 def test_a_night_exports_what_the_values_say(render):
     flags = flags_of(render(SAMPLES["pipelines"]))
 
-    assert [each for each in flags if not each.startswith("--conf")][2:] == [
+    assert [each for each in flags if not each.startswith(("--conf", "--master"))][2:] == [
         "--tables=/var/lib/weir-history",
         "--days=2",
         "--keep-days=30",
@@ -65,6 +65,10 @@ def test_without_executors_the_pod_has_no_right_to_anything(render):
 
     assert pod_of(objects)["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod_of(objects)
+
+
+def test_without_executors_a_node_with_many_cores_does_not_hold_many_days_in_memory(render):
+    assert "--master=local[2]" in flags_of(render(SAMPLES["pipelines"]))
 
 
 def test_executors_are_made_as_pods_of_the_chart_are(render):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import Row
 
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.session import open_session
 from weir_pipelines.settings import ArrivalSettings
+from weir_pipelines.testing import work_out_history
 
 
 @pytest.fixture(scope="session")
@@ -30,29 +29,11 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def frames(spark):
-    """Make the tables `samples` and `series` of a known history, with the app, without a day."""
-
-    def make(history):
-        samples = spark.createDataFrame(history.samples, ddl(SAMPLES))
-        rows = [Row(**{name: each[name] for name in columns}) for each in history.labels]
-        return samples, spark.createDataFrame(rows, f"{ddl(SERIES)}, app STRING")
-
-    columns = (*SERIES.names, "app")
-    return make
-
-
-@pytest.fixture(scope="session")
-def rates(frames):
+def rates():
     """Rebuild a known history; return the rows by app, operator and minute."""
 
     def rebuild(history, settings=None):
-        samples, series = frames(history)
-        rebuilt = rebuild_arrivals(samples, series, settings or ArrivalSettings())
-        return {(row.app, row.operator, row.minute): row for row in rebuilt.collect()}
+        rows = work_out_history(history, rebuild_arrivals, settings or ArrivalSettings())
+        return {(row.app, row.operator, row.minute): row for row in rows}
 
     return rebuild
-
-
-def ddl(table):
-    return ", ".join(f"{column.name} {column.type}" for column in table.columns)

@@ -1,8 +1,4 @@
-"""Whatever was scraped: Spark's minutes are those of a plain, slow way to compute them.
-
-Hypothesis draws histories of many series; each goes through Spark once, because a run costs seconds
-whatever it holds.
-"""
+"""Whatever was scraped: a series' minutes are those of a plain, slow way to compute them."""
 
 from __future__ import annotations
 
@@ -11,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from weir_pipelines.samples import as_samples
 from weir_pipelines.schemas import SAMPLES
+from weir_pipelines.series_minutes import AROUND, measure_series
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.steps import AROUND, measure_series
+from weir_pipelines.store import arrow_schema
 
 GAP_AFTER = ArrivalSettings().gap_after
 
@@ -34,7 +33,7 @@ def one_minute_at_a_time(samples):
     for number, rows in usable.groupby("series"):
         rows = rows.sort_values(["time_ms", "value"])
         lengths = rows["time_ms"].diff()
-        # Spark takes the lower of two middle ones.
+        # Of two middle ones, the lower.
         around = lengths.where(lengths > 0).rolling(2 * AROUND + 1, center=True, min_periods=1)
         usual = around.quantile(0.5, interpolation="lower")
         rises = rows["value"].diff()
@@ -64,18 +63,28 @@ def counters(draw):
     return rows
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(drawn=st.lists(counters(), min_size=20, max_size=40))
-def test_sparks_minutes_are_those_of_a_plain_computation(spark, drawn):
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    drawn=st.lists(counters(), min_size=1, max_size=10), shuffle=st.randoms(use_true_random=False)
+)
+def test_minutes_are_those_of_a_plain_computation(drawn, shuffle):
     samples = [
         (number, time, value, None) for number, rows in enumerate(drawn) for time, value in rows
     ]
     expected = one_minute_at_a_time(samples)
-    ddl = ", ".join(f"{each.name} {each.type}" for each in SAMPLES.columns)
+    shuffle.shuffle(samples)
+    columns = [list(column) for column in zip(*samples, strict=True)]
+    table = pa.table(columns, schema=arrow_schema(SAMPLES))
 
-    rows = measure_series(spark.createDataFrame(samples, ddl), ArrivalSettings()).collect()
+    minutes = measure_series(as_samples(table, ArrivalSettings()), len(drawn), 0, ArrivalSettings())
 
-    covered = {(r.series, r.minute): (r.rise, r.rise_ms) for r in rows if r.rise_ms > 0}
+    covered = {
+        (int(number), int(minute) * 60): (
+            minutes.rise[number, minute],
+            minutes.rise_ms[number, minute],
+        )
+        for number, minute in np.argwhere(minutes.rise_ms > 0)
+    }
     assert covered.keys() == expected.keys()
     for key, pair in expected.items():
         assert covered[key] == pytest.approx(pair)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from weir_pipelines import metrics
+from weir_pipelines.schemas import WORK
 from weir_pipelines.service import estimate_selectivities, estimate_speedups, summarise_service
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.testing import KnownSeries, build_history
+from weir_pipelines.testing import KnownSeries, build_history, work_out_history
 from weir_pipelines.work import measure_work
 
+COLUMNS = (*WORK.names, "app", "day")
 RATE = 10.0
 MINUTES = 60
 
@@ -44,7 +46,7 @@ def a_replica(operator, pool, subtask, mean, *, rng, deviation=0.5, helper=True)
 
 
 @pytest.fixture(scope="module")
-def work(frames):
+def minutes():
     rng = np.random.default_rng(5)
     every = [
         *a_replica("match", "small", 0, 0.040, rng=rng),
@@ -54,8 +56,13 @@ def work(frames):
         *a_replica("count", "large", 1, 0.0125, rng=rng),
         *a_replica("plain", "small", 0, 0.010, rng=rng, helper=False),
     ]
-    samples, series = frames(build_history(every))
-    return measure_work(samples, series, ArrivalSettings()).persist()
+    return work_out_history(build_history(every), measure_work, ArrivalSettings())
+
+
+@pytest.fixture(scope="module")
+def work(spark, minutes):
+    rows = [tuple(getattr(row, name) for name in COLUMNS) for row in minutes]
+    return spark.createDataFrame(rows, WORK.ddl)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +75,10 @@ def times(service):
     return {(row.operator, row.pool): row for row in service.collect()}
 
 
-def test_a_minute_says_who_worked_how_much(work):
-    [row] = work.where("operator = 'match' and pool = 'small' and minute = 600").collect()
+def test_a_minute_says_who_worked_how_much(minutes):
+    [row] = [
+        row for row in minutes if (row.operator, row.pool, row.minute) == ("match", "small", 600)
+    ]
 
     assert (row.replicas, row.records) == pytest.approx((2.0, 1200.0))
     assert row.utilisation == pytest.approx(0.4, rel=0.15)

@@ -1,0 +1,158 @@
+"""Samples and labels as arrays: a day of an application, and what of its neighbours belongs to it.
+
+Samples lie in their files by series and time, so that a series is a few stretches of them. They are
+found by their stretches and never sorted as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weir_pipelines.groups import Bools, Groups, Ints, Words, concatenate_ranges, group_rows
+from weir_pipelines.schemas import SAMPLES
+from weir_pipelines.settings import DAY_MS, ArrivalSettings
+from weir_policies.model.arrays import Floats
+
+EPOCH = date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Samples:
+    """Samples, each of shape `(n,)`."""
+
+    series: Ints
+    """Number of the series."""
+    time_ms: Ints
+    """Unix milliseconds at which it was scraped."""
+    value: Floats
+    is_late: Bools
+    """Whether it was received long after."""
+
+    def take(self, rows: Ints | Bools) -> Samples:
+        """Return some of them."""
+        return Samples(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+    def between(self, begin_ms: int, end_ms: int) -> Samples:
+        """Return those that were scraped from a time on and before another."""
+        inside = (self.time_ms >= begin_ms) & (self.time_ms < end_ms)
+        return self if inside.all() else self.take(inside)
+
+
+DayFunction = Callable[[Samples, pa.Table, date, ArrivalSettings], pa.Table]
+"""From an application's day, with margins, and the labels of its series, to the rows of a table."""
+
+
+def join_samples(parts: Sequence[Samples]) -> Samples:
+    """Return samples one after the other."""
+    return Samples(
+        **{
+            each.name: np.concatenate([getattr(part, each.name) for part in parts])
+            for each in fields(Samples)
+        }
+    )
+
+
+def as_samples(table: pa.Table, settings: ArrivalSettings) -> Samples:
+    """Return the rows of the table `samples` as arrays."""
+    time_ms, received = table["time_ms"].to_numpy(), table["received_ms"]
+    if received.null_count == len(received):
+        is_late = np.zeros(len(received), dtype=np.bool_)
+    else:
+        # Where nobody noted when, it was in time.
+        is_late = received.fill_null(0).to_numpy() - time_ms > settings.late_after * 1000
+    return Samples(
+        series=table["series"].to_numpy(),
+        time_ms=time_ms,
+        value=table["value"].to_numpy(),
+        is_late=is_late,
+    )
+
+
+def read_samples(file: Path, settings: ArrivalSettings) -> Samples:
+    """Read a file of the table `samples`, which the store has checked."""
+    with pq.ParquetFile(file) as open_file:
+        # One thread: Spark has counted the cores already.
+        return as_samples(open_file.read(list(SAMPLES.names), use_threads=False), settings)
+
+
+def day_number(day: date) -> int:
+    """Return the days since 1970 began."""
+    return day.toordinal() - EPOCH
+
+
+def begin_ms(day: date) -> int:
+    """Return the Unix milliseconds at which a UTC day begins."""
+    return day_number(day) * DAY_MS
+
+
+def cut_day(parts: Sequence[Samples], day: date, settings: ArrivalSettings) -> Samples:
+    """Return a day's samples and the margins of its neighbours."""
+    margin = int(settings.margin * 1000)
+    begin = begin_ms(day)
+    return join_samples([each.between(begin - margin, begin + DAY_MS + margin) for each in parts])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Labels:
+    """What each series is, one row per series, in an order that puts groups together."""
+
+    series: Ints
+    """Number of each, shape `(s,)`."""
+    words: dict[str, Words]
+    """The other columns of the table `series`, each of shape `(s,)`."""
+
+    def __getitem__(self, name: str) -> Words:
+        """Return a column."""
+        return self.words[name]
+
+    def take(self, rows: Ints | Bools | slice) -> Labels:
+        """Return some of them."""
+        return Labels(
+            series=self.series[rows], words={name: each[rows] for name, each in self.words.items()}
+        )
+
+    def group(self, *names: str) -> Groups:
+        """Group series that are equal in some columns, by which they are sorted."""
+        return group_rows(*(self.words[name] for name in names))
+
+
+def sort_labels(table: pa.Table, *names: str) -> Labels:
+    """Return labels sorted by some columns, and each series once."""
+    columns = [name for name in table.column_names if name != "series"]
+    numbers, rows = np.unique(table["series"].to_numpy(), return_index=True)
+    words = {name: np.array(table[name].to_pylist(), dtype=np.str_)[rows] for name in columns}
+    # The last key counts most. By number at the end, for sums to be the same each time.
+    order = np.lexsort((numbers, *(words[name] for name in reversed(names))))
+    return Labels(series=numbers, words=words).take(order)
+
+
+class Stretches:
+    """Where the samples of each series lie."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        found = group_rows(samples.series)
+        numbers = samples.series[found.starts]
+        order = np.argsort(numbers, kind="stable")
+        self._numbers = numbers[order]
+        self._starts = found.starts[order]
+        self._sizes = found.sizes[order]
+
+    def of(self, series: Ints) -> Samples:
+        """Return the samples of some series, numbered by their place among these."""
+        low = np.searchsorted(self._numbers, series, side="left")
+        counts = np.searchsorted(self._numbers, series, side="right") - low
+        chosen = concatenate_ranges(low, counts)
+        sizes = self._sizes[chosen]
+        taken = self._samples.take(concatenate_ranges(self._starts[chosen], sizes))
+        place = np.repeat(np.repeat(np.arange(series.size), counts), sizes)
+        return Samples(
+            series=place, time_ms=taken.time_ms, value=taken.value, is_late=taken.is_late
+        )
