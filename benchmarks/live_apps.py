@@ -1,7 +1,9 @@
 """The two jobs and the two traces that `live` compares policies on, and the arms of it.
 
-Service times are CPU: what takes a core of speed 1 30 ms takes `live_quotas.CORE` of that of the
-machine's own, and the quotas make it slow again.
+Service times are CPU: what takes a core of speed 1 90 ms takes `live_quotas.CORE` of that of the
+machine's own, and the quotas make it slow again. They are long beside `live_quotas.PERIOD`: a
+record that ends before a period's quota is used up was never slow, and a replica would be the
+faster the less it has to do.
 """
 
 from __future__ import annotations
@@ -79,13 +81,13 @@ APPS: Mapping[str, App] = {
     "trips": App(
         name="trips",
         entry_class="example.Trips",
-        work={"match": 0.030, "aggregate": 0.020},
+        work={"match": 0.090, "aggregate": 0.060},
         arguments=(
-            *("--service.match-ms", f"{30 * CORE:g}"),
-            *("--service.aggregate-ms", f"{20 * CORE:g}"),
+            *("--service.match-ms", f"{90 * CORE:g}"),
+            *("--service.aggregate-ms", f"{60 * CORE:g}"),
         ),
-        most=70,
-        bound="500ms",
+        most=24,
+        bound="1500ms",
         memory="512Mi",
         managed={},
         config={},
@@ -94,14 +96,14 @@ APPS: Mapping[str, App] = {
     "hotitems": App(
         name="hotitems",
         entry_class="example.HotItems",
-        work={"bid": 0.030, "count": 0.020},
+        work={"bid": 0.090, "count": 0.060},
         # A bid is counted in five windows.
         arguments=(
-            *("--service.bid-ms", f"{30 * CORE:g}"),
-            *("--service.count-ms", f"{20 * CORE / 5:g}"),
+            *("--service.bid-ms", f"{90 * CORE:g}"),
+            *("--service.count-ms", f"{60 * CORE / 5:g}"),
         ),
-        most=70,
-        bound="1s",
+        most=24,
+        bound="2s",
         memory="768Mi",
         managed={"count": "128Mi", "sink": "128Mi"},
         config={"state.backend.type": "rocksdb"},
