@@ -197,6 +197,19 @@ def test_more_than_a_usual_queue_keeps_it_from_scaling_in():
     assert decision.target == roomy
 
 
+def test_a_deployment_that_falls_behind_does_all_it_can_whatever_the_model_says():
+    policy = a_planner()
+    strained = {"processed": 100.0, "utilisation": (1.0, 1.0), "response_time": 1.0}
+
+    for tick in range(3):
+        seen = observe(MODEL, TWO_SLOW, 110.0, tick, backlog=60.0 * (tick + 1), **strained)
+        decision = policy.decide(seen)
+        policy.learn(an_interval(seen, seen))
+
+    # Half as fast as believed: 110 records/s need what is believed to carry 220.
+    assert capacity(decision.target) >= 2.2
+
+
 def test_a_backlog_asks_for_more_than_the_rate_does():
     policy = a_planner()
     observations, _ = follow(policy, steady(300.0, 400))

@@ -14,21 +14,24 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
-from weir_policies.kernels.view import BUDGET, RATE, RESPONSE_TIME, Memory, View
+from weir_policies.kernels.view import BUDGET, BUSIEST, PROCESSED, RATE, RESPONSE_TIME, Memory, View
 from weir_policies.operator_manager.planner_choice import rate_to_carry
-from weir_policies.operator_manager.planner_fit import is_behind
+from weir_policies.operator_manager.planner_fit import SATURATED, is_behind
 from weir_policies.operator_manager.planner_memory import (
     BLOCK_PEAK,
     BLOCKS,
+    BRIEF,
     BRIEF_WINDOW,
     CANDIDATE_CAPACITY,
     CANDIDATE_PRICE,
     CANDIDATES_USED,
+    FOLLOWED,
     LONG_PEAK,
     LONG_WINDOW,
     PEAKS,
     RATES,
     SEEN_INTERVALS,
+    SINCE_CHANGE,
     candidate_counts,
 )
 from weir_policies.operator_manager.planner_menu import fits_pools, same_per_pool
@@ -71,6 +74,22 @@ def need_of_brief(o: int, view: View, memory: Memory) -> float:
 
 
 @compiled
+def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
+    """Return how many times what it does a deployment is believed to carry; 1 unless it strains.
+
+    One that falls behind with a replica that has no time left does all that it can, whatever the
+    model says. The interval of a change tells nothing: records waited while it was carried out. Nor
+    does what was measured of the real deployment tell of one on paper.
+    """
+    seen = view.seen[o]
+    if memory.ints[o, FOLLOWED] != BRIEF or memory.ints[o, SINCE_CHANGE] == 0:
+        return 1.0
+    if not is_behind(seen) or seen[BUSIEST] < SATURATED or seen[PROCESSED] <= 0:
+        return 1.0
+    return max(carries / seen[PROCESSED], 1.0)
+
+
+@compiled
 def need_of_long(o: int, view: View, memory: Memory) -> float:
     """Return records/s that a deployment must carry for `LONG` to be there."""
     most = max(memory.floats[o, LONG_PEAK], rate_to_carry(o, view, memory))
@@ -87,7 +106,7 @@ def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
         memory: The planner's.
         carries: Records/s that the present deployment carries.
     """
-    need = need_of_brief(o, view, memory)
+    need = need_of_brief(o, view, memory) * strain_of(o, view, memory, carries)
     if carries < need:
         row = _find_cheapest(o, view, memory, need * (1 + MARGIN), SAVING)
         if row < 0:
