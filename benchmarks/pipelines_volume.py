@@ -1,9 +1,11 @@
 """How many samples a second the pipelines work up, and in how much memory.
 
 A fleet of a thousand operators, scraped every 15 s, is made up for as many days as there is room
-for: 30, or what `WEIR_VOLUME_DAYS` says. `run arrivals` goes over one day, a third of the days and
-all of them, once over a fleet of which one application has half, and polars over the same files in
-one process. Each runs in a process of its own; its memory is that of all its processes.
+for: 30, or what `WEIR_VOLUME_DAYS` and `WEIR_VOLUME_OPERATORS` say. `run arrivals` goes over one
+day, a third of the days and all of them, once over a fleet of which one application has half, and
+polars over the same files in one process. Each runs in a process of its own; its memory is that of
+all its processes. A sample is a value of one series at one time, counted once though a neighbouring
+day's run reads it again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from weir_pipelines.store import Store
 ABOUT = "a month of metrics of 1,000 operators: samples/s and memory, beside polars"
 DURATION = "30 min; 10 GB of disk"
 
-OPERATORS = 1000
+OPERATORS = int(os.environ.get("WEIR_VOLUME_OPERATORS", "1000"))
 DAYS = int(os.environ.get("WEIR_VOLUME_DAYS", "30"))
 GIB = 2**30
 MEMORY = "3g"
@@ -80,11 +82,15 @@ def run() -> list[Figure]:
             for days, each in runs.items()
         ),
         Figure(figure="time to start and end Spark", value=start, unit="s"),
-        at_most(
-            figure=f"time per day over {DAYS} days beside that over {middle}",
-            value=per_day[DAYS] / per_day[middle],
-            unit="",
-            limit=1.2,
+        *(
+            at_most(
+                figure=f"time per day over {DAYS} days beside that over {days}",
+                value=per_day[DAYS] / per_day[days],
+                unit="",
+                limit=1.2,
+            )
+            for days in runs
+            if days < DAYS
         ),
         at_most(
             figure="one application with half of the data beside equal ones",
@@ -125,8 +131,11 @@ def _run_polars(tables: Path, fleet: Fleet, days: int) -> Run:
 
 
 def _start_up() -> float:
-    """Return the seconds that a session takes which does nothing, median of three."""
-    code = "from weir_pipelines.session import open_session; open_session().stop()"
+    """Return the seconds that a session takes whose only task does nothing, median of three."""
+    code = (
+        "from weir_pipelines.session import open_session; session = open_session(); "
+        "session.sparkContext.parallelize([1]).map(abs).collect(); session.stop()"
+    )
     return statistics.median(_measure([sys.executable, "-c", code], 0).seconds for _ in range(3))
 
 
