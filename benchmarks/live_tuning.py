@@ -30,6 +30,8 @@ JUDGING_SEEDS = 10
 def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     """Put the tuning in force in a folder of state, if one is found that is surely better.
 
+    Where no fit was good enough to be left there, there is nothing to tune with.
+
     Args:
         rates: Records/s, an interval of the Operator Managers each, shape `(n,)`.
         app: The StreamApp.
@@ -38,8 +40,12 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     Raises:
         TuningError: A tuning cannot be made of the fit.
     """
+    fitted = state / "fitted" / "experiment.yaml"
+    if not fitted.exists():
+        Console().print("no simulator could be fitted well enough to tune with")
+        return
     settings = tuning_settings(app, policy=app.spec.operator_manager.policy.name)
-    experiment = load_experiment(state / "fitted" / "experiment.yaml")
+    experiment = load_experiment(fitted)
     budgets = {each.name: each.budget for each in experiment.operators if each.budget is not None}
     order = TuningOrder(
         experiment=experiment,

@@ -12,6 +12,7 @@ from benchmarks.live import LiveError, run
 from benchmarks.live_apps import APPS, KNOWN_LINES, LARGE_SPEED, LINES, Arm, describe, make_trace
 from benchmarks.live_quotas import CORE, PERIOD, QuotaError, quota_of
 from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
+from benchmarks.live_tuning import tune_on
 from benchmarks.live_verdict import figures_of, interval_of
 from weir_operator.controller.assembly import tuning_settings
 from weir_operator.faces.run_record import Objective, OperatorTick, ResponseTime, TickRecord
@@ -156,3 +157,11 @@ def test_a_choice_that_is_none_is_refused_by_name(monkeypatch, variable, value):
 
     with pytest.raises(LiveError, match=f"{variable}: expected one of .*, got '{value}'"):
         run()
+
+
+def test_without_a_good_fit_nothing_is_tuned(tmp_path):
+    app = parse_manifest(a_manifest(Arm.TUNED))
+
+    tune_on(np.ones(KNOWN_LINES), app=app, state=tmp_path)
+
+    assert not is_tuned(tmp_path)
