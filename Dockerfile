@@ -24,6 +24,12 @@ RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))
         > /tmp/requirements.txt \
     && /opt/weir/bin/pip install -r /tmp/requirements.txt
 
+# The controller reads the pipelines' tables, where the installation has them read.
+FROM dependencies AS history-dependencies
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["history"], sep="\n")' \
+        > /tmp/history.txt \
+    && /opt/weir/bin/pip install -r /tmp/history.txt
+
 FROM dependencies AS tuning-dependencies
 ARG TORCH_INDEX=
 RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["tune"], sep="\n")' \
@@ -89,6 +95,6 @@ ENTRYPOINT ["start-pipelines"]
 CMD ["pipelines", "--help"]
 
 FROM base AS controller
-COPY --from=dependencies /opt/weir /opt/weir
+COPY --from=history-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
 CMD ["controller", "--json-logs"]

@@ -50,6 +50,10 @@ def controller(
     tuner_deadline: Annotated[
         str, typer.Option(help="Time after which such a Job is ended, such as 30m.")
     ] = "30m",
+    history: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the tables that weir pipelines keeps.", metavar="DIR"),
+    ] = None,
     pod_name: Annotated[
         str | None,
         typer.Option(help="Name of this process, unlike any other's.", envvar="POD_NAME"),
@@ -69,6 +73,7 @@ def controller(
     import asyncio
     import tempfile
 
+    from weir_cli.history import open_history
     from weir_operator.cluster.logs import send_logs_to_stderr
     from weir_operator.cluster.process import run_on_cluster
     from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess, TunerAccess
@@ -85,6 +90,7 @@ def controller(
             labels=_read_labels(prometheus_label or []),
         )
     settings = ControllerSettings(
+        history=None if history is None else open_history(history),
         identity=pod_name or _make_identity(),
         own_namespace=pod_namespace,
         state=state,

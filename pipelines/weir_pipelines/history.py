@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import IMPOSSIBLE
-from weir_pipelines.fitting_samples import read_fitting_samples
+from weir_pipelines.fitting_samples import INTERVAL, read_fitting_samples
 from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS, QUALITY, WORK
 from weir_pipelines.seasons import read_seasons
@@ -29,6 +29,9 @@ from weir_simulator.fitting.history import History
 
 LAST_DAYS = 28
 """Days that are looked at, the last ones: four of each weekday. What was before is another job."""
+MOST_SAMPLES = 100_000
+"""Operators' intervals that are held at once, some 100 MB: with more than twelve operators, fewer
+days."""
 COVERED = 0.5
 """Completeness from which on a minute tells its rate, as in `traces`."""
 LEAST_COVERED = 0.9
@@ -63,9 +66,11 @@ def read_history(
         )
     rates: dict[date, Mapping[str, Floats]] = {}
     left_out: dict[date, str] = {}
+    fitting = MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1))
+    last_days = min(LAST_DAYS, max(fitting, 1))
     for partition in listed:
-        if partition.day <= listed[-1].day - timedelta(days=LAST_DAYS):
-            left_out[partition.day] = f"more than {LAST_DAYS} days ago"
+        if partition.day <= listed[-1].day - timedelta(days=last_days):
+            left_out[partition.day] = f"more than {last_days} days ago"
             continue
         seen = _read_rates(tables, partition)
         reason = _find_fault(tables, partition, seen, operators, has_work=partition in worked)

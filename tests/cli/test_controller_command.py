@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from typer.testing import CliRunner
 
 from weir_cli.main import app
+from weir_operator.errors import TemporaryError
+from weir_pipelines.store import Partition
+from weir_pipelines.testing_tables import KnownJob, write_day
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +47,28 @@ def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_st
     said = " ".join(result.output.split())
     assert "Expected /proc to be writable" in said
     assert "choose another state folder" in said
+
+
+def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp_path, monkeypatch):
+    write_day(
+        tmp_path / "tables",
+        Partition("streams_trips", date(2026, 3, 2)),
+        KnownJob(rate=lambda _: 40.0),
+    )
+    told = []
+
+    async def note(settings):
+        told.append(settings)
+
+    monkeypatch.setattr("weir_operator.cluster.process.run_on_cluster", note)
+
+    CliRunner().invoke(
+        app, ["controller", "--state", str(tmp_path), "--history", str(tmp_path / "tables")]
+    )
+
+    [settings] = told
+    where = {"operators": ["match"], "node_types": ["small/1"]}
+    assert len(settings.history.read("streams_trips", **where).samples.intervals) == 288
+    assert settings.history.seasons("streams_trips") == {}
+    with pytest.raises(TemporaryError, match="expected arrivals of 'other', got none"):
+        settings.history.read("other", **where)

@@ -58,7 +58,7 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
         "pipelines": {
             "enabled": True,
             "executors": {"count": 3},
-            "tables": {"accessModes": ["ReadWriteMany"]},
+            "tables": {"accessModes": ["ReadWriteMany"], "readByController": True},
             "nodeSelector": {"team": "streams"},
         },
     },

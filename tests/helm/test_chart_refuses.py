@@ -56,6 +56,17 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         },
         "pipelines.executors.count: 2 executors cannot share tables that one node mounts",
     ),
+    "tables that one node mounts for the controller too": (
+        {
+            "prometheus": {"url": "http://p"},
+            "pipelines": {"enabled": True, "tables": {"readByController": True}},
+        },
+        "the controller and the pipelines cannot share tables that one node mounts",
+    ),
+    "tables that nobody writes for the controller": (
+        {"pipelines": {"tables": {"readByController": True}}},
+        "pipelines.tables.readByController: expected tables to read, got none",
+    ),
     "history of no server": (
         {"pipelines": {"enabled": True}},
         "pipelines.enabled: expected a Prometheus server",

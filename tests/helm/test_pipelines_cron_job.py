@@ -108,3 +108,28 @@ def test_the_driver_may_make_pods_where_it_runs_and_nothing_elsewhere(render):
 
     assert binding["kind"] == "RoleBinding"
     assert {resource for rule in role["rules"] for resource in rule["resources"]} == {"pods"}
+
+
+def test_the_controller_reads_the_tables_where_it_is_asked_to_and_cannot_write_them(render):
+    [deployment] = of_kind(render(SAMPLES[WITH_EXECUTORS]), "Deployment")
+
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    [volume] = [each for each in pod["volumes"] if each["name"] == "tables"]
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "tables"]
+    [claim] = [
+        each["persistentVolumeClaim"]["claimName"]
+        for each in pod_of(render(SAMPLES[WITH_EXECUTORS]))["volumes"]
+        if each["name"] == "tables"
+    ]
+    assert f"--history={mount['mountPath']}" in container["args"]
+    assert mount["readOnly"] is True
+    assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
+
+
+def test_the_controller_mounts_no_tables_unless_it_is_asked_to(render):
+    [deployment] = of_kind(render(SAMPLES["pipelines"]), "Deployment")
+
+    pod = deployment["spec"]["template"]["spec"]
+    assert [each for each in pod["volumes"] if each["name"] == "tables"] == []
+    assert not any(each.startswith("--history") for each in pod["containers"][0]["args"])

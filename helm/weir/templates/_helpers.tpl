@@ -127,6 +127,12 @@ capabilities: {drop: [ALL]}
 {{- if and .pipelines.enabled .prometheus.tokenFile -}}
 {{- fail "prometheus.tokenFile: the pods of pipelines do not have the controller's token: give prometheus.tokenSecret in its place" -}}
 {{- end -}}
+{{- if and .pipelines.tables.readByController (not .pipelines.tables.existingClaim) (not .pipelines.enabled) -}}
+{{- fail "pipelines.tables.readByController: expected tables to read, got none: set pipelines.enabled, or name a claim in pipelines.tables.existingClaim" -}}
+{{- end -}}
+{{- if and .pipelines.tables.readByController (not .pipelines.tables.existingClaim) (not (has "ReadWriteMany" .pipelines.tables.accessModes)) -}}
+{{- fail "pipelines.tables.readByController: the controller and the pipelines cannot share tables that one node mounts: set pipelines.tables.accessModes to [ReadWriteMany]" -}}
+{{- end -}}
 {{- if and .pipelines.enabled (gt (int .pipelines.executors.count) 0) (not .pipelines.tables.existingClaim) (not (has "ReadWriteMany" .pipelines.tables.accessModes)) -}}
 {{- fail (printf "pipelines.executors.count: %d executors cannot share tables that one node mounts: set pipelines.tables.accessModes to [ReadWriteMany]" (int .pipelines.executors.count)) -}}
 {{- end -}}

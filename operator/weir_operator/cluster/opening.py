@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir_operator.clock import Clock
 from weir_operator.cluster.notebook import Notebook, ToldRecords
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
 from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.history import Past
+from weir_operator.controller.records import Event
 from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
+from weir_policies.model.season import Season
 
 LOOK_EVERY = 5.0
 """Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
 back pods by itself, and Flink the job."""
+READ_WITHIN = 30.0
+"""Seconds in which a season must be read: a volume that hangs keeps no job from being steered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +97,10 @@ async def open_loops(
         stack.push_async_callback(jobs.close)
         source = office.worlds.source(app, runtime)
         stack.push_async_callback(source.close)
+        past = (
+            None if office.history is None else Past(source=office.history, app=str(resource.key))
+        )
+        seasons = {} if past is None else await _read_seasons(past, notebook, office.clock)
         around = Surroundings(
             runtime=runtime,
             jobs=jobs,
@@ -103,6 +115,8 @@ async def open_loops(
             directives=directives,
             shared_restarts=office.shared_restarts,
             tuner=None if office.tuner_for is None else office.tuner_for(resource),
+            past=past,
+            seasons=seasons,
             phase=phase_of(resource),
             rest=lambda: office.crowd.rest(resource.key, LOOK_EVERY),
         )
@@ -111,6 +125,23 @@ async def open_loops(
             for manager in steering.managers.values():
                 manager.keep_tables_in(office.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
+
+
+async def _read_seasons(past: Past, notebook: Notebook, clock: Clock) -> Mapping[str, Season]:
+    """Return what policies begin with; nothing, and an event, where it cannot be read."""
+    try:
+        async with asyncio.timeout(READ_WITHIN):
+            return await past.seasons()
+    except (TemporaryError, TimeoutError) as error:
+        why = str(error) or f"it was not read within {READ_WITHIN:g} s"
+        notebook.on_event(
+            Event(
+                time=clock.now(),
+                reason="HistoryUnused",
+                message=f"Policies begin without a season: {why}",
+            )
+        )
+        return {}
 
 
 def phase_of(resource: Resource) -> float:

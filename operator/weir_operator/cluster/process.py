@@ -120,6 +120,7 @@ class Controller:
                 compiler=self._compiler,
                 crowd=self._crowd,
                 tuner_for=tuner_for,
+                history=settings.history,
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,

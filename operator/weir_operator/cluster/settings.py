@@ -9,6 +9,7 @@ from typing import Any
 
 from weir_operator.cluster.health import Limits
 from weir_operator.cluster.objects import Key
+from weir_operator.controller.history import HistorySource
 
 CANARY_NAME = "weir-canary"
 
@@ -60,6 +61,8 @@ class ControllerSettings:
     """Restarts of jobs that scaling may cause over all StreamApps; `None` is no bound."""
     tuner: TunerAccess | None = None
     """`None` tunes nothing."""
+    history: HistorySource | None = None
+    """Where the history of all jobs lies; `None` where nobody named a place."""
     lease: str = "weir-controller"
     limits: Limits = field(default_factory=Limits)
 

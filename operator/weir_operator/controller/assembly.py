@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from weir_operator.streamapp.models import StreamApp
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
-from weir_policies.promise import OperatorModel
+from weir_policies.model.season import Season
+from weir_policies.promise import Expectant, OperatorModel
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
@@ -145,7 +146,11 @@ def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
 
 
 def operator_managers(
-    app: StreamApp, *, policy: str | None = None, trained_first: bool = False
+    app: StreamApp,
+    *,
+    policy: str | None = None,
+    trained_first: bool = False,
+    seasons: Mapping[str, Season] | None = None,
 ) -> dict[str, OperatorManager]:
     """Return one manager per operator.
 
@@ -154,6 +159,7 @@ def operator_managers(
         policy: Overrides the manifest's.
         trained_first: Whether a policy that learns by trying does so in a simulator before it
             decides; a stand-in decides until then.
+        seasons: What usually arrives, by operator; as far as that is known.
 
     Raises:
         UnknownPolicyError: No policy has this name.
@@ -169,6 +175,9 @@ def operator_managers(
     scaled = [each.name for each in operators if world.fixed_deployment(app, each.name) is None]
     policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
     asked = dict(zip(scaled, policies, strict=True))
+    for each, season in (seasons or {}).items():
+        if isinstance(built := asked.get(each), Expectant):
+            built.expect(season)
     stands_in = trained_first and registry.learns_by_trying(name)
     for operator in operators:
         types = world.node_types(app, operator.name)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from weir_operator.controller.history import Past, PastFit, fit_with_past
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.sampling import most_intervals, read_samples
 from weir_operator.controller.tuned import ModelState
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.drift import Drift, DriftDetector
-from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
+from weir_simulator.fitting.fit import Fit, TooFewSamplesError
 from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.structure import Structure
 
@@ -38,13 +40,22 @@ class Fitted:
     """`None` where nothing can be tuned with it."""
     most_intervals: int = 0
     """Intervals that such a job is ever fitted to; 0 where nothing can be tuned."""
+    seasons: Mapping[str, Season] = field(default_factory=dict)
+    """What usually arrives, by operator; as far as history tells."""
+    past_unused: str = ""
+    """Why the job's history was not used, one sentence; empty where it was, or where none is."""
 
 
 class Fitter:
     """Fits the job of one StreamApp."""
 
     def __init__(
-        self, records: Path, managers: Mapping[str, OperatorManager], *, slot: float
+        self,
+        records: Path,
+        managers: Mapping[str, OperatorManager],
+        *,
+        slot: float,
+        past: Past | None = None,
     ) -> None:
         """Take over what was recorded and what was specified.
 
@@ -52,10 +63,12 @@ class Fitter:
             records: The file of the decision records.
             managers: Of all operators.
             slot: Seconds between two decisions.
+            past: Where more is kept of the job; `None` where nobody named a place.
         """
         self._records = records
         self._managers = managers
         self._slot = slot
+        self._past = past
         self._detector: DriftDetector | None = None
 
     async def fit(self, flow: Dataflow, *, since: float) -> Fitted:
@@ -66,7 +79,7 @@ class Fitter:
         """
         structure = self._structure(flow)
         try:
-            fitted, most = await asyncio.get_running_loop().run_in_executor(
+            found, most = await asyncio.get_running_loop().run_in_executor(
                 _FITS, self._fit, structure, since
             )
         except TooFewSamplesError as error:
@@ -75,13 +88,19 @@ class Fitter:
         except FitError as error:
             state = ModelState(fitted=False, reason="CannotFit", sentence=str(error))
             return Fitted(state=state, fit=None)
-        quality = fitted.quality
+        quality = found.fit.quality
         if not quality.good:
             state = ModelState(fitted=False, reason="BadFit", sentence=quality.sentence)
-            return Fitted(state=state, fit=None)
-        self._detector = DriftDetector(fitted.calibration)
-        state = ModelState(fitted=True, reason="Fitted", sentence=quality.sentence)
-        return Fitted(state=state, fit=fitted, most_intervals=most)
+            return Fitted(state=state, fit=None, past_unused=found.unused)
+        self._detector = DriftDetector(found.fit.calibration)
+        sentence = "; ".join(filter(None, (quality.sentence, found.said)))
+        return Fitted(
+            state=ModelState(fitted=True, reason="Fitted", sentence=sentence),
+            fit=found.fit,
+            seasons=found.seasons,
+            past_unused=found.unused,
+            most_intervals=most,
+        )
 
     def watch(self, sample: IntervalSample) -> Drift | None:
         """Return how the job has drifted from the last good fit, as of this interval."""
@@ -95,13 +114,14 @@ class Fitter:
         """Begin anew."""
         self._detector = None
 
-    def _fit(self, structure: Structure, since: float) -> tuple[Fit, int]:
-        """Return the fit, and how many intervals it could be of at most."""
-        samples = read_samples(self._records, since=since)
-        fitted = fit(samples, structure, slot=self._slot)
+    def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:
+        """Return the fit, and how many intervals of its own it could be of at most."""
+        own = read_samples(self._records, since=since)
+        found = fit_with_past(own, structure, self._past, slot=self._slot, since=since)
         # A fit is held for as long as its tuning takes; what it was made of is most of it.
-        emptied = replace(fitted.cleaned, samples=Samples(intervals=(), changes=()))
-        return replace(fitted, cleaned=emptied), most_intervals(samples, interval=self._slot)
+        emptied = replace(found.fit.cleaned, samples=Samples(intervals=(), changes=()))
+        kept = replace(found, fit=replace(found.fit, cleaned=emptied))
+        return kept, most_intervals(own, interval=self._slot)
 
     def _structure(self, flow: Dataflow) -> Structure:
         """Return the job as its manifest and its plan have it."""

@@ -7,7 +7,7 @@ from, who is told) is passed in; everything else follows from the manifest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.directives import Directives, directives_of
+from weir_operator.controller.fitting import Fitter
+from weir_operator.controller.history import Past
 from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
@@ -41,6 +43,7 @@ from weir_operator.status import StatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.seam import Tuner
+from weir_policies.model.season import Season
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +75,10 @@ class Surroundings:
     node types."""
     tuner: Tuner | None = None
     """Makes tunings; `None` leaves weights and budgets as they are without."""
+    past: Past | None = None
+    """Where more is kept of the job than its folder has; `None` where nobody named a place."""
+    seasons: Mapping[str, Season] = field(default_factory=dict)
+    """What usually arrives, by operator: what policies begin with that have learned nothing yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +121,7 @@ def assemble(
         phase=around.phase,
     )
     managers = assembly.operator_managers(
-        app, policy=policy, trained_first=around.tuner is not None
+        app, policy=policy, trained_first=around.tuner is not None, seasons=around.seasons
     )
     rescaler = Rescaler(
         runtime=around.runtime,
@@ -220,6 +227,9 @@ def _tuning(
         tuner=around.tuner,
         managers=managers,
         sharing=manager.sharing,
+        fitter=Fitter(
+            around.folder / "records.sqlite", managers, slot=settings.tick, past=around.past
+        ),
         folder=around.folder,
         store=TuningStore(around.folder / TUNINGS, key=settings.key),
         directives=directives,

@@ -90,6 +90,7 @@ class TuningLoop:
         tuner: Tuner,
         managers: Mapping[str, OperatorManager],
         sharing: BudgetSharing,
+        fitter: Fitter,
         folder: Path,
         store: TuningStore,
         directives: Callable[[], Directives],
@@ -107,7 +108,7 @@ class TuningLoop:
         self._clock = clock
         self._notices = notices
         self._find_similar = find_similar
-        self._fitter = Fitter(folder / "records.sqlite", managers, slot=settings.tick)
+        self._fitter = fitter
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
         self._last: Tick | None = None
@@ -195,6 +196,7 @@ class TuningLoop:
             return
         self._model = fitted.state
         refused = fitted.state.fitted is False
+        self._notices.tell_while("HistoryUnused", fitted.past_unused)
         self._notices.tell_while("ModelUnfitted", fitted.state.sentence if refused else "")
         if fitted.fit is None:
             return
@@ -211,6 +213,7 @@ class TuningLoop:
                 deployments=last.deployments,
                 known=known,
                 similar=similar,
+                seasons=fitted.seasons,
                 training=training,
             )
         except FitError as error:  # of the job's shape, which no other try changes

@@ -18,9 +18,11 @@ from weir_operator.controller.tuned import Tuned
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_policies.model.season import Season
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
+from weir_simulator.fitting.refit import with_seasons
 from weir_simulator.tuning.order import Constraints, Point, TuningOrder
 from weir_simulator.tuning.warm_starts import adapt_point
 
@@ -68,6 +70,7 @@ def make_work(
     known: Sequence[Point],
     training: bool,
     similar: Sequence[Point] = (),
+    seasons: Mapping[str, Season] | None = None,
 ) -> TuningWork:
     """Return the work of one tuning.
 
@@ -81,6 +84,7 @@ def make_work(
         known: Points that were found for this job, oldest first.
         training: Whether the policies are to be trained besides.
         similar: Points that were found for similar jobs, newest first.
+        seasons: What usually arrives, by operator; as far as that is known.
 
     Raises:
         FitError: The simulator cannot have such a job.
@@ -97,6 +101,7 @@ def make_work(
         policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
     )
     experiment = experiment.model_copy(update={"initial": begin_with(deployments, experiment)})
+    experiment = with_seasons(experiment, seasons or {}, begin=fit.begin)
     names = [operator.name for operator in experiment.operators]
     incumbent = None
     if all(math.isfinite(budgets.get(name, math.nan)) for name in names):

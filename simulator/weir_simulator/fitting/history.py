@@ -8,6 +8,7 @@ and goes on with what was measured since.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -32,7 +33,7 @@ class History:
     samples: Samples
     """Of all days that are used."""
     begin: float
-    """Unix seconds at which the rates begin, a midnight."""
+    """Unix seconds at which the rates begin."""
     rates: Mapping[str, Floats]
     """Records/s that arrived at each operator, one per minute of neighbouring days, shape `(m,)`;
     NaN where nobody knows."""
@@ -48,6 +49,16 @@ class History:
     def end(self) -> float:
         """Unix seconds at which the rates end, and at most the samples."""
         return self.begin + MINUTE * max(len(each) for each in self.rates.values())
+
+    def since(self, time: float) -> History:
+        """Return what is of later than a Unix time, such as that at which the job has drifted."""
+        gone = max(0, math.ceil((time - self.begin) / MINUTE))
+        return replace(
+            self,
+            samples=self.samples.since(time),
+            begin=self.begin + MINUTE * gone,
+            rates={name: each[gone:] for name, each in self.rates.items()},
+        )
 
     @property
     def sentence(self) -> str:

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.fitting import Fitter
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.observing import Sight
 from weir_operator.controller.operator_manager import OperatorManager
@@ -56,12 +57,14 @@ class Setting:
         stand_in=False,
         phase=0.0,
         similar=(),
+        past=None,
     ):
         self.folder = folder
         self.bound = bound
         self.terms = terms
         self.phase = phase
         self.similar = similar
+        self.past = past
         self.clock = FakeClock()
         self.events = []
         self.directives = Directives()
@@ -95,6 +98,7 @@ class Setting:
             tuner=self.tuner,
             managers=self.managers,
             sharing=self.sharing,
+            fitter=Fitter(self.folder / "records.sqlite", self.managers, slot=60.0, past=self.past),
             folder=self.folder,
             store=TuningStore(
                 self.folder / "tuning.json", key={"app": key, "resetNonce": reset_nonce}

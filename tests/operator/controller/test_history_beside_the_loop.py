@@ -1,0 +1,140 @@
+"""What was kept of a job before the controller came, and how the loops go on without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from tests.operator.controller.tuning_setting import HOURS, TRUTHS, plans
+from weir_operator.controller.assembly import operator_managers
+from weir_operator.controller.history import Past
+from weir_operator.errors import TemporaryError
+from weir_operator.streamapp.testing import a_stream_app
+from weir_policies.model.season import HOURS as HOURS_OF_WEEK
+from weir_policies.model.season import Season
+from weir_policies.testing import an_observation
+from weir_simulator.fitting.history import History
+from weir_simulator.fitting.samples import Samples
+from weir_simulator.fitting.testing import a_structure, run_job
+
+MINUTES = 480
+SINCE = tuple(replace(each, time=each.time + 60 * MINUTES) for each in HOURS)
+"""What the loop itself has measured, after the history."""
+SEASON = Season(rates=tuple(10.0 + hour % 24 for hour in range(HOURS_OF_WEEK)), weeks=2)
+
+
+def a_history(*, factor=1.0):
+    """Return the hours before the loop's own."""
+    before = run_job(TRUTHS, plans(MINUTES, factor=factor), rng=np.random.default_rng(5)).intervals
+    return History(
+        samples=Samples(intervals=before),
+        begin=0.0,
+        rates={"match": np.full(MINUTES, 20.0), "count": np.full(MINUTES, 20.0)},
+        seasons={"match": SEASON},
+        used=(date(1970, 1, 1),),
+        left_out={},
+    )
+
+
+class Kept:
+    """A place where the history of one job lies, or cannot be read."""
+
+    def __init__(self, history):
+        self.history = history
+        self.asked = []
+
+    def read(self, app, *, operators, node_types):
+        self.asked.append((app, tuple(operators), tuple(node_types)))
+        if self.history is None:
+            raise TemporaryError("expected arrivals of it, got none")
+        return self.history
+
+    def seasons(self, app):
+        return self.read(app, operators=(), node_types=()).seasons
+
+
+def past(history):
+    return Past(source=Kept(history), app="streams/trips")
+
+
+async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(setting_of):
+    kept = Kept(a_history())
+    setting = setting_of(intervals=SINCE, past=Past(source=kept, app="streams/trips"))
+
+    await setting.loop.attempt()
+
+    assert setting.loop.view.model.sentence.endswith(
+        "; fitted to 1 days of history and what was measured since"
+    )
+    assert kept.asked == [("streams_trips", ("match", "count"), ("small/1", "large/1"))]
+    [(work, _)] = setting.tuner.calls
+    assert len(work.rates) == MINUTES + len(HOURS)
+    assert set(work.rates[:MINUTES]) == {20.0}
+    assert "HistoryUnused" not in setting.reasons
+
+
+async def test_a_tuning_simulates_policies_that_begin_with_the_season(setting_of):
+    setting = setting_of(intervals=SINCE, past=past(a_history()))
+
+    await setting.loop.attempt()
+
+    [(work, _)] = setting.tuner.calls
+    usual = {each.name: each.usual for each in work.order.experiment.operators}
+    assert usual["count"] is None
+    # The trace begins at the epoch, which was a Thursday's midnight.
+    assert usual["match"].rates[:24] == SEASON.rates[3 * 24 : 4 * 24]
+
+
+async def test_without_history_it_is_fitted_to_its_own_samples_and_that_is_told_once(setting_of):
+    setting = setting_of(intervals=SINCE, past=past(None))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    [(work, _), *_] = setting.tuner.calls
+    assert len(work.rates) == len(HOURS)
+    assert setting.loop.view.model.fitted is True
+    assert setting.reasons.count("HistoryUnused") == 1
+
+
+async def test_history_of_another_job_than_the_present_one_is_not_used_and_said_so(setting_of):
+    setting = setting_of(intervals=SINCE, past=past(a_history(factor=1.6)))
+
+    await setting.loop.attempt()
+
+    [told] = [each for each in setting.events if each.reason == "HistoryUnused"]
+    assert "does not fit what is measured now" in told.message
+    [(work, _)] = setting.tuner.calls
+    assert len(work.rates) == len(HOURS)
+
+
+def test_what_was_before_a_drift_is_no_history_of_the_present_job():
+    structure = a_structure(*TRUTHS)
+
+    later = past(a_history()).read(structure, since=60.0 * (MINUTES - 60))
+
+    assert len(later.samples.intervals) == 60
+    assert later.begin == 60 * (MINUTES - 60)
+    assert later.rates["match"].size == 60
+    with pytest.raises(TemporaryError, match="ends before the job became what it is now"):
+        past(a_history()).read(structure, since=60.0 * MINUTES)
+
+
+async def test_policies_that_have_learned_nothing_begin_with_the_season():
+    app = a_stream_app(operators=[{"name": "match", "maxReplicas": 4}])
+    seasons = await past(a_history()).seasons()
+
+    told = learn_once(operator_managers(app, seasons=seasons)["match"])
+    untold = learn_once(operator_managers(app)["match"])
+
+    assert told != untold
+
+
+def learn_once(manager):
+    """Return what the manager's policy knows after an interval."""
+    for time in (0.0, 60.0):
+        manager.propose(an_observation(time=time))
+    return manager.state_dict()["policy"]
