@@ -24,10 +24,8 @@ from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.work import TuningLostError
 from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.experiment import Weights
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import Plan, run_job
-from weir_simulator.tuning.order import Point
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
@@ -102,49 +100,6 @@ async def test_what_is_not_better_with_confidence_changes_nothing(setting_of):
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.reasons == []
-
-
-async def test_where_too_little_was_simulated_to_say_so_it_is_told_once(setting_of):
-    answer = an_answer(BUDGETS, better=False)
-    doubt = {"certainty": None, "doubt": "40 slots were simulated, too few"}
-    setting = setting_of(
-        answer.model_copy(update={"result": answer.result.model_copy(update=doubt)})
-    )
-
-    await setting.loop.attempt()
-    await setting.loop.attempt()
-
-    assert setting.sharing.tuned == UNTUNED
-    assert setting.reasons == ["TuningUnsure"]
-
-
-async def test_what_was_not_surely_better_is_where_the_next_search_begins(setting_of):
-    answer = an_answer(BUDGETS, better=False)
-    setting = setting_of(answer)
-
-    await setting.loop.attempt()
-    setting.open()
-    await setting.loop.attempt()
-
-    first, second = (work.order.warm_starts for work, _ in setting.tuner.calls)
-    assert first == ()
-    assert second == (answer.result.best,)
-
-
-async def test_a_search_begins_with_what_similar_streamapps_came_to(setting_of):
-    theirs = Point(
-        weights=Weights(violations=0.9, resources=0.05, reconfigurations=0.05),
-        budgets={name: budget / 10 for name, budget in BUDGETS.items()},
-    )
-    setting = setting_of(similar=(theirs,))
-
-    await setting.loop.attempt()
-
-    order = setting.tuner.calls[0][0].order
-    (start,) = order.warm_starts
-    assert start.weights == theirs.weights
-    assert sum(start.budgets.values()) == pytest.approx(order.experiment.objective.response_time)
-    assert start.budgets["match"] == pytest.approx(2 * start.budgets["count"])
 
 
 async def test_while_one_is_on_trial_no_other_is_looked_for(setting_of):
