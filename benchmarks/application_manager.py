@@ -16,7 +16,7 @@ from benchmarks.demo_policies import demo_manifest, run_night
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.rows import RESULTS
 from weir_operator.controller.steering import state_directory
-from weir_operator.controller.tuning_store import Standing, Version, read_tunings
+from weir_operator.controller.tuning_store import TUNINGS, Standing, Version, read_tunings
 from weir_operator.faces.run_record import Run
 from weir_operator.faces.tunings_view import describe_standing, describe_weights
 
@@ -40,7 +40,7 @@ BOUND = "2500ms"
 def run() -> list[Figure]:
     """Run the job once, and tell what the slow loop did."""
     done = run_night(NAME, manifest(), FOLDER, seconds=SECONDS)
-    tunings = read_tunings(state_directory(FOLDER / "state", NAME) / "tuning.json")
+    tunings = read_tunings(state_directory(FOLDER / "state", NAME) / TUNINGS)
     versions = () if tunings is None else tunings.versions
     for version in versions:
         Console().print(

@@ -19,7 +19,7 @@ from benchmarks.live_quotas import Quotas
 from benchmarks.live_tuning import tune_on
 from benchmarks.rows import RESULTS
 from benchmarks.weir_local import run_weir_local
-from weir_operator.controller.tuning_store import read_tunings
+from weir_operator.controller.tuning_store import TUNINGS, read_tunings
 from weir_operator.faces.run_record import Run, TickRecord
 from weir_operator.runtime.folders import AppFolder
 from weir_operator.streamapp import world
@@ -35,7 +35,7 @@ MEMORY_PRICE = 0.0044
 GIB = 2**30
 KNOWN: Mapping[Arm, tuple[str, ...]] = {
     Arm.HAND: ("learned.json",),
-    Arm.TUNED: ("learned.json", "tuning.json"),
+    Arm.TUNED: ("learned.json", TUNINGS),
     Arm.AUTOSCALER: (),
     Arm.STATIC: (),
 }
@@ -106,7 +106,7 @@ def learn(app: App, trace: str) -> Path:
 
 def is_tuned(learned: Path) -> bool:
     """Return whether a tuning is in force in a folder of state."""
-    tunings = read_tunings(learned / "tuning.json")
+    tunings = read_tunings(learned / TUNINGS)
     return tunings is not None and tunings.present is not None
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from weir_operator.controller.assembly import tuning_settings
-from weir_operator.controller.tuning_store import TuningStore, Version
+from weir_operator.controller.fitted_files import find_fitted
+from weir_operator.controller.tuning_store import TUNINGS, TuningStore, Version
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.making import do_work
 from weir_operator.tuning.work import TuningWork
@@ -40,7 +41,7 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     Raises:
         TuningError: A tuning cannot be made of the fit.
     """
-    fitted = state / "fitted" / "experiment.yaml"
+    fitted = find_fitted(state)
     if not fitted.exists():
         Console().print("no simulator could be fitted well enough to tune with")
         return
@@ -78,5 +79,5 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
         forecast=answer.forecast,
         most_rate=float(rates.max()),
     )
-    store = TuningStore(state / "tuning.json", key=settings.key)
+    store = TuningStore(state / TUNINGS, key=settings.key)
     store.save(store.fresh().with_version(version).model_copy(update={"current": 1}))

@@ -32,19 +32,19 @@ def explain(
     kept or taken back.
     """
     from weir_operator.controller.explanation import explain_at, to_plain
-    from weir_operator.controller.records import RecordStore
+    from weir_operator.controller.records import RECORDS, RecordStore
     from weir_operator.controller.steering import state_directory
-    from weir_operator.controller.tuning_store import read_tunings
+    from weir_operator.controller.tuning_store import TUNINGS, read_tunings
     from weir_operator.errors import PermanentError
 
-    path = state_directory(state, app) / "records.sqlite"
+    path = state_directory(state, app) / RECORDS
     if not path.exists():
         raise PermanentError(
             f"Expected decision records of {app!r} under {state}, found none: "
             "name the StreamApp as NAMESPACE/NAME and the folder with --state"
         )
     until = _time_of(at, datetime.now(UTC).timestamp())
-    tunings = read_tunings(path.with_name("tuning.json"))
+    tunings = read_tunings(path.with_name(TUNINGS))
     records = RecordStore(path)
     try:
         explanations = explain_at(records, until=until, operator=operator, tunings=tunings)

@@ -17,7 +17,7 @@ from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.history import Past
-from weir_operator.controller.records import Event
+from weir_operator.controller.records import RECORDS, Event
 from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
@@ -61,7 +61,7 @@ async def open_memory(
     """
     store = KubernetesStatusStore(door)
     folder = state_directory(office.state, str(resource.key))
-    records = ToldRecords(folder / "records.sqlite", notebook)
+    records = ToldRecords(folder / RECORDS, notebook)
     try:
         notebook.open(records, store)
         yield Memory(store=store, records=records, folder=folder)

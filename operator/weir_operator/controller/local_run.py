@@ -16,8 +16,9 @@ from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.bill import prices
 from weir_operator.controller.manifest_watch import ManifestWatch
 from weir_operator.controller.recording import Recorder
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.records import RECORDS, Event, RecordStore
 from weir_operator.controller.steering import Surroundings, assemble, state_directory
+from weir_operator.controller.tuning_store import TUNINGS
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.faces.run_record import Record, RunSummary
 from weir_operator.flink.commands import Installation
@@ -101,7 +102,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         keeping = Keeping()
         stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
         stop = _stop_on_signals(stack)
-        records = RecordStore(folder / "records.sqlite")
+        records = RecordStore(folder / RECORDS)
         stack.callback(records.close)
         if run.fresh:
             records.forget_intervals()  # nothing is fitted to what an earlier run has measured
@@ -172,7 +173,7 @@ async def _quantile(source: MetricsSource, now: float) -> float:
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:
     """End an earlier run's processes; its state keeps its content under another name."""
     await (await LocalRuntime.open(settings)).close()
-    for name in ("status.json", "learned.json", "tuning.json"):
+    for name in ("status.json", "learned.json", TUNINGS):
         kept = folder / name
         if kept.exists():
             kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))

@@ -27,6 +27,9 @@ _OBSERVATION = TypeAdapter(Observation)
 _DECISION = TypeAdapter(Decision)
 _INTERVAL = TypeAdapter(IntervalSample)
 
+RECORDS = "records.sqlite"
+"""The file, in the folder of each StreamApp's state."""
+
 INTERVALS_KEPT = 8 * 86_400.0
 """Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
 

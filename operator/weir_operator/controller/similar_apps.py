@@ -13,11 +13,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from weir_operator.controller.tuning_store import Standing, Version, read_tunings
+from weir_operator.controller.tuning_store import TUNINGS, Standing, Version, read_tunings
 from weir_simulator.tuning.order import Point
-
-TUNINGS = "tuning.json"
-"""In the folder of each StreamApp's state."""
 
 
 def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Point]:

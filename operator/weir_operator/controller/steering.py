@@ -24,14 +24,14 @@ from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.records import RECORDS, Event, RecordStore
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
-from weir_operator.controller.similar_apps import TUNINGS, find_similar
+from weir_operator.controller.similar_apps import find_similar
 from weir_operator.controller.tick import Tick
 from weir_operator.controller.tuning_loop import TuningLoop
-from weir_operator.controller.tuning_store import TuningStore
+from weir_operator.controller.tuning_store import TUNINGS, TuningStore
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
@@ -227,9 +227,7 @@ def _tuning(
         tuner=around.tuner,
         managers=managers,
         sharing=manager.sharing,
-        fitter=Fitter(
-            around.folder / "records.sqlite", managers, slot=settings.tick, past=around.past
-        ),
+        fitter=Fitter(around.folder / RECORDS, managers, slot=settings.tick, past=around.past),
         folder=around.folder,
         store=TuningStore(around.folder / TUNINGS, key=settings.key),
         directives=directives,

@@ -22,6 +22,8 @@ from weir_simulator.tuning.order import Point, Prediction
 
 log = structlog.get_logger()
 
+TUNINGS = "tuning.json"
+"""The file, in the folder of each StreamApp's state."""
 FORMAT = 1
 VERSIONS_KEPT = 50
 

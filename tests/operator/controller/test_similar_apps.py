@@ -3,8 +3,14 @@
 import pytest
 from pydantic import JsonValue
 
-from weir_operator.controller.similar_apps import TUNINGS, find_similar
-from weir_operator.controller.tuning_store import Standing, TuningState, TuningStore, Version
+from weir_operator.controller.similar_apps import find_similar
+from weir_operator.controller.tuning_store import (
+    TUNINGS,
+    Standing,
+    TuningState,
+    TuningStore,
+    Version,
+)
 from weir_operator.tuning.testing import a_prediction
 from weir_operator.tuning.work import Forecast
 from weir_simulator.experiment import Weights
