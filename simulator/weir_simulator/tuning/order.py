@@ -13,7 +13,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
-from weir_policies.application_manager.search.promise import Outcome
+from weir_policies.application_manager.search.promise import Limits, Outcome
 from weir_policies.application_manager.search.space import Tuned
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment, Weights
@@ -39,6 +39,11 @@ class Constraints(Section):
     """Most violations of the response time, as a share of the slots."""
     max_reconfigurations: Probability = Field(default=0.10, examples=[0.10])
     """Most reconfigurations, as a share of the slots."""
+
+    @property
+    def limits(self) -> Limits:
+        """As searches know them."""
+        return Limits(violations=self.max_violations, reconfigurations=self.max_reconfigurations)
 
 
 def share_of_restarts(per_day: float, slot: float) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from weir_policies.application_manager.search.promise import Limits, rank
+from weir_policies.application_manager.search.promise import rank
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
@@ -134,10 +134,7 @@ def read_best(folder: Path) -> tuple[Experiment, Point]:
             f"Expected in {folder} a study with a simulation in full, got none; "
             "let it run longer, or leave it out"
         )
-    limits = Limits(
-        violations=order.constraints.max_violations,
-        reconfigurations=order.constraints.max_reconfigurations,
-    )
+    limits = order.constraints.limits
     return order.experiment, min(full, key=lambda each: rank(each.outcome, limits)).point
 
 

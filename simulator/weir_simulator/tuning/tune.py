@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
-from weir_policies.application_manager.search.promise import Limits, Search, Trial, rank
+from weir_policies.application_manager.search.promise import Search, Trial, rank
 from weir_policies.application_manager.search.space import Space, Tuned
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
@@ -129,10 +129,7 @@ class _Tuning:
         self._order, self._workers, self._began = order, workers, began
         self._slots, self._judging_slots = slots, judging_slots
         self._asked_to_stop = should_stop
-        self._limits = Limits(
-            violations=order.constraints.max_violations,
-            reconfigurations=order.constraints.max_reconfigurations,
-        )
+        self._limits = order.constraints.limits
         experiment = order.experiment
         self._space = Space(experiment.dataflow, experiment.objective.response_time)
         self._incumbent = order.incumbent or naive_point(experiment)
