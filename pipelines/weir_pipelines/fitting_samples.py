@@ -12,13 +12,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import Fault
 from weir_pipelines.schemas import ARRIVALS, WORK, Table
 from weir_pipelines.settings import WHOLE
-from weir_pipelines.store import Partition, Tables
+from weir_pipelines.store import Partition, Tables, read_columns
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.promise import ChangeKind
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
@@ -47,7 +45,7 @@ def read_fitting_samples(
         interval: Seconds of one sample, a multiple of 60 of which a day has a whole number.
 
     Raises:
-        InputError: A pool has no size among the node types, or several.
+        InputError: A pool has no size among the node types, or several; or a table cannot be read.
     """
     types = _Types(node_types)
     intervals: list[IntervalSample] = []
@@ -100,7 +98,7 @@ def _by_interval(
 ) -> dict[int, list[Row]]:
     found: dict[int, list[Row]] = defaultdict(list)
     for file in store.paths(table, [partition]):
-        for row in pq.read_table(file).to_pylist():
+        for row in read_columns(file, table.names).to_pylist():
             found[row["minute"] // interval * interval].append(row)
     return found
 

@@ -8,13 +8,11 @@ latest where several are as long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import IMPOSSIBLE
@@ -23,7 +21,7 @@ from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS, QUALITY, WORK
 from weir_pipelines.seasons import read_seasons
 from weir_pipelines.settings import DAY_MINUTES
-from weir_pipelines.store import Partition, Tables
+from weir_pipelines.store import Partition, Tables, read_columns
 from weir_policies.model.arrays import Floats
 from weir_simulator.fitting.history import History
 
@@ -66,8 +64,8 @@ def read_history(
         )
     rates: dict[date, Mapping[str, Floats]] = {}
     left_out: dict[date, str] = {}
-    fitting = MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1))
-    last_days = min(LAST_DAYS, max(fitting, 1))
+    days_held = MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1))
+    last_days = min(LAST_DAYS, max(days_held, 1))
     for partition in listed:
         if partition.day <= listed[-1].day - timedelta(days=last_days):
             left_out[partition.day] = f"more than {last_days} days ago"
@@ -79,8 +77,8 @@ def read_history(
         else:
             rates[partition.day] = seen
     if not rates:
-        worst = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
-        raise InputError(f"{root}: expected a day of {app!r} that can be used, got {worst}")
+        reasons = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
+        raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
     run = _longest_run(sorted(rates))
     return History(
         samples=read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types),
@@ -95,7 +93,7 @@ def read_history(
 def _read_rates(tables: Tables, partition: Partition) -> dict[str, Floats]:
     """Return the day's rates by operator, one per minute, NaN where they are not known."""
     columns = ["operator", "minute", "arrived", "completeness"]
-    rows = [_read(file, columns) for file in tables.paths(ARRIVALS, [partition])]
+    rows = [read_columns(file, columns) for file in tables.paths(ARRIVALS, [partition])]
     start = begin_of(partition.day)
     rates: dict[str, Floats] = {}
     for table in rows:
@@ -133,17 +131,10 @@ def _count_impossible(tables: Tables, partition: Partition) -> dict[str, int]:
     """Return minutes of the day that cannot be, by operator."""
     counts: dict[str, int] = {}
     for file in tables.paths(QUALITY, [partition]):
-        for row in _read(file, ["operator", "problem", "minutes"]).to_pylist():
+        for row in read_columns(file, ("operator", "problem", "minutes")).to_pylist():
             if row["problem"] in IMPOSSIBLE:
                 counts[row["operator"]] = counts.get(row["operator"], 0) + row["minutes"]
     return counts
-
-
-def _read(file: Path, columns: Sequence[str]) -> pa.Table:
-    try:
-        return pq.read_table(file, columns=list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{file}: expected a table that can be read, got {error}") from error
 
 
 def _longest_run(days: Iterable[date]) -> list[date]:

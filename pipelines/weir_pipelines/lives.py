@@ -59,9 +59,8 @@ def _count_parallel(subtask: Floats, begun: Floats, ended: Floats, runs: Groups)
     for first, size in zip(runs.starts, runs.sizes, strict=True):
         if size > 1:
             run = slice(first, first + size)
-            beside = (begun[run] < ended[run, None]) & (
-                begun[run, None] < ended[run]
-            )  # own x others
+            # own x others
+            beside = (begun[run] < ended[run, None]) & (begun[run, None] < ended[run])
             others = np.where(beside, subtask[run], -1.0).max(axis=1)
             highest[run] = np.maximum(subtask[run], others)
     return highest + 1

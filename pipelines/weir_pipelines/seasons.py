@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from weir_pipelines.schemas import PROFILES, REGIMES, Table
-from weir_pipelines.store import Partition, Tables
+from weir_pipelines.store import Partition, Tables, read_columns
 from weir_policies.model.season import HOURS, Season
 
 Row = Mapping[str, Any]  # Any: a row of a table, its columns' types are declared there
@@ -26,7 +24,7 @@ def read_seasons(tables: Tables, app: str) -> dict[str, Season]:
         app: As the label `weir_app` has it.
 
     Raises:
-        InputError: A table is not as agreed.
+        InputError: A table is not as agreed, or cannot be read.
     """
     days = [each for each in tables.partitions(PROFILES) if each.app == app]
     if not days:
@@ -48,4 +46,4 @@ def _season(rows: Mapping[int, Row]) -> Season:
 
 def _rows(tables: Tables, table: Table, day: Partition) -> Iterator[Row]:
     for file in tables.paths(table, [day]):
-        yield from pq.read_table(file, columns=list(table.names)).to_pylist()
+        yield from read_columns(file, table.names).to_pylist()

@@ -203,6 +203,18 @@ def arrow_schema(table: Table) -> pa.Schema:
     )
 
 
+def read_columns(file: Path, columns: Iterable[str]) -> pa.Table:
+    """Return some columns of a partition's file, which was checked.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        return pq.read_table(file, columns=list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: expected a table that can be read, got {error}") from error
+
+
 def check_file(file: Path, table: Table) -> None:
     """Refuse a file that is not of the table.
 

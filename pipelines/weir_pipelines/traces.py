@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.intake import begin_of
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import DAY_MINUTES
-from weir_pipelines.store import Partition, Tables
+from weir_pipelines.store import Partition, Tables, read_columns
 from weir_simulator.traces import Trace, as_trace
 
 
@@ -49,7 +48,8 @@ def read_arrival_trace(
         most_filled: Share of minutes that may be filled in.
 
     Raises:
-        InputError: There is no such operator, or too much would have to be filled in.
+        InputError: There is no such operator, too much would have to be filled in, or a table
+            cannot be read.
     """
     days = sorted({each.day for each in partitions})
     # From the first day to the last: a day between them may be missing.
@@ -57,7 +57,7 @@ def read_arrival_trace(
     known: set[str] = set()
     start = begin_of(days[0])
     for file in store.paths(ARRIVALS, partitions):
-        table = pq.read_table(file, columns=["operator", "minute", "arrived", "completeness"])
+        table = read_columns(file, ("operator", "minute", "arrived", "completeness"))
         known.update(table["operator"].unique().to_pylist())
         chosen = table.filter(
             (pc.field("operator") == operator) & (pc.field("completeness") >= completeness)

@@ -7,6 +7,7 @@ from datetime import date
 
 import pytest
 
+from weir_pipelines.errors import InputError
 from weir_pipelines.schemas import PROFILES, REGIMES
 from weir_pipelines.seasons import read_seasons
 from weir_pipelines.store import Partition, Store, Tables
@@ -56,6 +57,17 @@ def test_a_level_that_has_surely_changed_is_that_of_the_days_to_come(tmp_path, c
     season = read_seasons(Tables(tmp_path), APP)["op"]
 
     assert season.rates[0] == expected
+
+
+def test_a_table_whose_rows_are_damaged_is_refused_by_name(tmp_path):
+    write_profile(tmp_path)
+    [file] = tmp_path.glob("profiles/*/*/*/profiles.parquet")
+    content = file.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8  # its length, and what marks the end
+    file.write_bytes(b"PAR1".ljust(len(content) - footer, b"\0") + content[-footer:])
+
+    with pytest.raises(InputError, match=r"profiles\.parquet: expected a table that can be read"):
+        read_seasons(Tables(tmp_path), APP)
 
 
 def test_where_no_profile_is_kept_there_is_no_season(tmp_path):
