@@ -73,7 +73,7 @@ def controller(
     import asyncio
     import tempfile
 
-    from weir_cli.history import open_history
+    from weir_cli.controller_history import open_history
     from weir_operator.cluster.logs import send_logs_to_stderr
     from weir_operator.cluster.process import run_on_cluster
     from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess, TunerAccess

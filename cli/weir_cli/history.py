@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from weir_cli.options import is_file
-from weir_operator.errors import TemporaryError
 from weir_operator.metrics.names import mangle
-from weir_pipelines.errors import PipelineError
 from weir_policies.errors import MissingExtraError
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
-
-if TYPE_CHECKING:
-    from weir_policies.model.season import Season
-    from weir_simulator.fitting.history import History
 
 HistoryFolder = Annotated[
     Path | None,
@@ -64,7 +56,7 @@ def fit_to_history(
         return experiment
     name = app or _label_of(source)
     # Imported here: a file with a mistake is refused before libraries are loaded.
-    _need_pyarrow()
+    need_pyarrow()
     from weir_pipelines.history import read_history
     from weir_simulator.experiment_writing import write_experiment
     from weir_simulator.fitting.history import fit_history
@@ -104,56 +96,12 @@ def _label_of(source: str) -> str:
     return mangle(source if "/" in source else f"default/{source}")
 
 
-class TablesHistory:
-    """The pipelines' tables as the controller reads them."""
-
-    def __init__(self, tables: Path) -> None:
-        self._tables = tables
-
-    def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
-        """Return what is kept of an application.
-
-        Raises:
-            TemporaryError: Nothing is kept of it, or it cannot be read.
-        """
-        from weir_pipelines.history import read_history
-
-        with _temporarily():
-            return read_history(self._tables, app, operators=operators, node_types=node_types)
-
-    def seasons(self, app: str) -> Mapping[str, Season]:
-        """Return what usually arrives at its operators.
-
-        Raises:
-            TemporaryError: It cannot be read.
-        """
-        from weir_pipelines.seasons import read_seasons
-        from weir_pipelines.store import Tables
-
-        with _temporarily():
-            return read_seasons(Tables(self._tables), app)
-
-
-def open_history(tables: Path) -> TablesHistory:
-    """Return the tables in a folder, which may still be empty.
+def need_pyarrow() -> None:
+    """Refuse to go on without the library that reads tables.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
     """
-    _need_pyarrow()
-    return TablesHistory(tables)
-
-
-@contextmanager
-def _temporarily() -> Iterator[None]:
-    """Turn what can go wrong with tables into what the controller goes on from."""
-    try:
-        yield
-    except (PipelineError, OSError, ValueError) as error:
-        raise TemporaryError(f"The history is not used: {error}") from error
-
-
-def _need_pyarrow() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError(
             "Expected pyarrow for --history, and it is not installed: pip install 'weir[history]'"

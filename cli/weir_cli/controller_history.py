@@ -1,0 +1,68 @@
+"""The history that the controller reads: the pipelines' tables, and what goes wrong with them.
+
+The controller knows history as a seam and no table; whoever starts it has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weir_cli.history import need_pyarrow
+from weir_operator.errors import TemporaryError
+from weir_pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from weir_policies.model.season import Season
+    from weir_simulator.fitting.history import History
+
+
+class TablesHistory:
+    """The pipelines' tables as the controller reads them."""
+
+    def __init__(self, tables: Path) -> None:
+        self._tables = tables
+
+    def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
+        """Return what is kept of an application.
+
+        Raises:
+            TemporaryError: Nothing is kept of it, or it cannot be read.
+        """
+        from weir_pipelines.history import read_history
+
+        with _temporarily():
+            return read_history(self._tables, app, operators=operators, node_types=node_types)
+
+    def seasons(self, app: str) -> Mapping[str, Season]:
+        """Return what usually arrives at its operators.
+
+        Raises:
+            TemporaryError: It cannot be read.
+        """
+        from weir_pipelines.seasons import read_seasons
+        from weir_pipelines.store import Tables
+
+        with _temporarily():
+            return read_seasons(Tables(self._tables), app)
+
+
+def open_history(tables: Path) -> TablesHistory:
+    """Return the tables in a folder, which may still be empty.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
+    need_pyarrow()
+    return TablesHistory(tables)
+
+
+@contextmanager
+def _temporarily() -> Iterator[None]:
+    """Turn what can go wrong with tables into what the controller goes on from."""
+    try:
+        yield
+    except (PipelineError, OSError, ValueError) as error:  # the last: a folder that names no day
+        raise TemporaryError(f"The history is not used: {error}") from error
