@@ -61,8 +61,8 @@ COPY scripts/start-with-kernels /overlay/bin/
 
 FROM ${PYTHON} AS base
 # The user need not have an entry in /etc/passwd, whatever number the platform gives it: libraries
-# that ask for its name find LOGNAME. Each thread's heap keeps what it once held, so there are two and not one
-# for each of the threads that ask Prometheus.
+# that ask for its name find LOGNAME. Each thread's heap keeps what it once held, so there are two
+# and not one for each of the threads that ask Prometheus.
 ENV PATH=/opt/weir/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

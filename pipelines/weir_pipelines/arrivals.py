@@ -61,11 +61,16 @@ class _Operators:
     present: Bools
     taken: Floats
     given: Floats
+    """Records/s."""
     completeness: Floats
+    """Share of the minute that samples cover."""
     utilisation: Floats
     blocked: Floats
+    """Shares of time, of the task that has most of it."""
     backlog: Floats
+    """Records."""
     growth: Floats
+    """Of the backlog, records/s."""
     replicas: Floats
     is_source: Bools
     faults: dict[Fault, Bools]

@@ -29,6 +29,7 @@ MOST_DAYS = 7
 """Consecutive days that a task works up. With more, two files that are read twice count for less;
 with fewer, there is more to share among cores."""
 TASKS_PER_CORE = 4
+"""Tasks of a core, where there are days enough: with fewer, cores wait long for the last to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,10 +39,10 @@ def judge_demand(
 
     Args:
         taken: Records/s that each took in, shape `(o, minutes)`; NaN where unknown, as below.
-        growth: Records/s by which its backlog grew; NaN where it tells none.
-        blocked: Share of time that it was back-pressured.
-        is_source: Whether it was a source then.
-        blocked_from: Share from which on it counts as back-pressured.
+        growth: Records/s by which its backlog grew, same shape; NaN where it tells none.
+        blocked: Share of time that it was back-pressured, same shape.
+        is_source: Whether it was a source then, same shape.
+        blocked_from: Share above which it counts as back-pressured.
     """
     under_pressure = is_source & (np.nan_to_num(blocked) > blocked_from)
     silent = np.isnan(growth)
