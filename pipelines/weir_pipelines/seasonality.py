@@ -2,21 +2,20 @@
 
 A profile is per hour of the week (UTC), from the means of the hours of the last weeks. A regime
 change is told by comparing each hour of a day with what was usual for it: the same hour of the week
-in the weeks before, or, while there are fewer than two of those, the same hour of the last days.
-The day's factor is the median over its hours, so that an outage or one burst is no new regime.
+in the weeks before. While there are fewer than two of those nothing is claimed: against days of
+other kinds, every quiet weekend would be another level. The day's factor is the median over its
+hours, so that an outage or one burst is no new regime.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from weir_pipelines.intervals import Z
 
 WEEKS = 5
 """How far back a profile looks: what was usual longer ago is not."""
-LAST_DAYS = 7
-"""How far back the same hour of the day is looked for while weeks are missing."""
 FEWEST = 2
 """Hours that what is usual is made of."""
 COVERED = 0.5
@@ -86,23 +85,18 @@ def find_regimes(hours: DataFrame, as_of: DataFrame) -> DataFrame:
     before = hours.select(
         "app",
         "operator",
+        "week_hour",
         F.col("day").alias("then"),
-        F.col("hour"),
-        F.col("week_hour").alias("then_week_hour"),
         F.col("rate").alias("then_rate"),
     ).where(F.col("then_rate") > 0)
     age = F.datediff("day", "then")
-    same_week_hour = (F.col("week_hour") == F.col("then_week_hour")) & (age < 7 * WEEKS)
     compared = (
-        today.join(before, ["app", "operator", "hour"])
-        .where((age > 0) & (same_week_hour | (age <= LAST_DAYS)))
-        .groupBy("app", "day", "operator", "hour", "rate")
-        .agg(
-            _median_of_enough(same_week_hour).alias("weekly"),
-            _median_of_enough(age <= LAST_DAYS).alias("daily"),
-        )
-        .withColumn("log", F.log(F.col("rate") / F.coalesce("weekly", "daily")))
-        .where(F.col("log").isNotNull())
+        today.join(before, ["app", "operator", "week_hour"])
+        .where((age > 0) & (age < 7 * WEEKS))
+        .groupBy("app", "day", "operator", "week_hour", "rate")
+        .agg(F.median("then_rate").alias("usual"), F.count("*").alias("weeks"))
+        .where(F.col("weeks") >= FEWEST)
+        .withColumn("log", F.log(F.col("rate") / F.col("usual")))
     )
     levels = compared.groupBy("app", "day", "operator").agg(
         F.count("*").alias("hours"),
@@ -121,8 +115,3 @@ def find_regimes(hours: DataFrame, as_of: DataFrame) -> DataFrame:
         F.exp(high).alias("high"),
         ((F.exp(low) > MATTERS) | (F.exp(high) < 1 / MATTERS)).alias("changed"),
     )
-
-
-def _median_of_enough(condition: Column) -> Column:
-    rate = F.when(condition, F.col("then_rate"))
-    return F.when(F.count(rate) >= FEWEST, F.median(rate))
