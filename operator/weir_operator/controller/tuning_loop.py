@@ -147,10 +147,13 @@ class TuningLoop:
         self._put_in_force()
 
     async def run(self) -> None:
-        """Tune at every interval, for ever; more often while too little was measured for a fit."""
+        """Tune at every interval, for ever; more often while too little was measured for a fit.
+
+        The first attempt does not wait for samples: there may be some from before a new spec.
+        """
         settings = self._settings
         soon = min(settings.interval, FIRST_FIT * settings.tick)
-        await self._clock.sleep((1 + settings.phase) * soon)
+        await self._clock.sleep(settings.phase * soon)
         while True:
             await self.attempt()
             await self._clock.sleep(soon if self._model.fitted is None else settings.interval)

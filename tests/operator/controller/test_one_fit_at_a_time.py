@@ -12,7 +12,7 @@ async def test_the_jobs_of_a_controller_are_fitted_one_at_a_time(tmp_path, monke
     together = threading.Barrier(2, timeout=0.5)  # broken where nobody else comes
     met = []
 
-    def fit(samples, structure, *, slot):
+    def read_samples(records, *, since):
         try:
             together.wait()
             met.append(True)
@@ -20,7 +20,7 @@ async def test_the_jobs_of_a_controller_are_fitted_one_at_a_time(tmp_path, monke
             met.append(False)
         raise TooFewSamplesError("It is only looked at who else fits")
 
-    monkeypatch.setattr(fitting, "fit", fit)
+    monkeypatch.setattr(fitting, "read_samples", read_samples)
     fitters = []
     for name in ("trips", "fares"):
         (tmp_path / name).mkdir()

@@ -207,17 +207,19 @@ async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
     assert setting.loop.view.model.reason == "TooFewSamples"
 
 
-@pytest.mark.parametrize(("phase", "minutes"), [(0.0, 35), (0.4, 49)])
-async def test_the_first_fits_of_several_jobs_are_spread_over_time(setting_of, phase, minutes):
+@pytest.mark.parametrize(("phase", "minutes"), [(0.0, 0), (0.4, 14)])
+async def test_jobs_that_were_measured_before_are_fitted_soon_and_one_by_one(
+    setting_of, phase, minutes
+):
     waits = await _waits_of(setting_of(phase=phase))
 
     assert waits == pytest.approx([minutes * 60, 3600])
 
 
 async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(setting_of):
-    waits = await _waits_of(setting_of(intervals=HOURS[:10]))
+    waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4))
 
-    assert waits == pytest.approx([35 * 60, 35 * 60])
+    assert waits == pytest.approx([14 * 60, 35 * 60])
 
 
 async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
