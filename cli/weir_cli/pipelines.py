@@ -5,15 +5,14 @@ Commands that need Spark start it inside this process, or reach executors with `
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weir_cli.pipeline_exports import ask_prometheus, export_apps, refuse_failed
 from weir_cli.pipeline_options import (
     DEFAULT_TABLES,
     Again,
@@ -33,16 +32,11 @@ from weir_cli.pipeline_options import (
     read_day,
     read_days,
     read_pairs,
-    read_token,
 )
 from weir_pipelines.errors import InputError
 from weir_pipelines.settings import EMBEDDED
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from weir_pipelines.export import History
-    from weir_pipelines.prometheus import PrometheusHistory
     from weir_pipelines.schemas import Table
     from weir_pipelines.store import Partition, Store
 
@@ -69,10 +63,9 @@ def export(
     """Export whole days of samples out of Prometheus; one that broke off goes on."""
     from weir_pipelines.store import Store
 
-    history = _ask(url, matchers, token_file, ca_file)
+    history = ask_prometheus(url, matchers, token_file, ca_file)
     wanted = read_days(first, last, days)
-    for name in apps or history.apps():
-        _export_days(history, Store(tables), name, wanted, again=again)
+    refuse_failed(export_apps(history, Store(tables), apps, wanted, again=again))
 
 
 @app.command("import")
@@ -145,10 +138,15 @@ def run_jobs(
     store = Store(tables)
     if keep_days is not None:  # before the export, which may need the room
         _prune(store, keep_days, wanted, apps)
+    failed: list[str] = []
     if url is not None:
-        history = _ask(url, matchers, token_file, ca_file)
-        for name in apps or history.apps():
-            _export_days(history, store, name, wanted, again=False)
+        history = ask_prometheus(url, matchers, token_file, ca_file)
+        failed = export_apps(history, store, apps, wanted, again=False)
+        if not _list_days(store, JOBS[chosen[0]].needs, wanted, apps):
+            # A server that has no history yet is no fault: every night of a new cluster is one.
+            refuse_failed(failed)
+            typer.echo(f"nothing to work up: {url} has no samples of {wanted[0]} to {wanted[-1]}")
+            return
     _find_days(store, JOBS[chosen[0]].needs, wanted, apps)  # before Spark is started
     session = open_session(master=master, options=options)
     try:
@@ -162,6 +160,7 @@ def run_jobs(
             _tell(name, JOBS[name].run(work))
     finally:
         session.stop()
+    refuse_failed(failed)
 
 
 @app.command("events")
@@ -229,59 +228,22 @@ def trace(
     typer.echo(f"{out}: {rebuilt.rates.size} slots, {rebuilt.filled:.1%} of them filled in")
 
 
-def _ask(
-    url: str, matchers: list[str] | None, token_file: Path | None, ca_file: Path | None
-) -> PrometheusHistory:
-    """Return the history of the server that the options describe."""
-    from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
-
-    headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file)}"}
-    settings = PrometheusSettings(
-        url=url,
-        matchers=read_pairs("--match", matchers),
-        headers=headers,
-        verify=True if ca_file is None else str(ca_file),
-    )
-    return PrometheusHistory(settings)
-
-
-def _export_days(
-    history: History, store: Store, name: str, days: Sequence[date], *, again: bool
-) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from weir_pipelines.export import export_day
-    from weir_pipelines.store import Partition
-
-    for day in days:
-        with Progress(console=Console(stderr=True)) as progress:
-            task = progress.add_task(f"{name} {day}", total=1.0)
-
-            done = export_day(
-                history,
-                store,
-                Partition(name, day),
-                now=time.time(),
-                again=again,
-                tell=partial(_show, progress, task),
-            )
-        typer.echo(f"{name} {day}: {done}")
-
-
-def _show(progress: Progress, task: TaskID, share: float) -> None:
-    progress.update(task, completed=share)
+def _list_days(
+    store: Store, table: Table, wanted: Sequence[date], apps: Collection[str] | None
+) -> list[Partition]:
+    """Return the wanted days that a table has, of the applications that are named, or of all."""
+    return [
+        each
+        for each in store.partitions(table)
+        if each.day in wanted and (not apps or each.app in apps)
+    ]
 
 
 def _find_days(
     store: Store, table: Table, wanted: Sequence[date], apps: Collection[str] | None
 ) -> list[Partition]:
-    """Return the wanted days that a table has, of the applications that are named, or of all."""
-    found = [
-        each
-        for each in store.partitions(table)
-        if each.day in wanted and (not apps or each.app in apps)
-    ]
+    """Return the same, of which there must be some."""
+    found = _list_days(store, table, wanted, apps)
     if not found:
         raise InputError(
             f"{store.root}: expected {table.name} of {wanted[0]} to {wanted[-1]}, got none; export "

@@ -86,15 +86,27 @@ class PrometheusHistory:
             retry=Retry(total=0, read=False),
         )
 
-    def apps(self) -> tuple[str, ...]:
-        """Return the applications that the server knows of, by the label that names them.
+    def apps(self, start: float, end: float) -> tuple[str, ...]:
+        """Return the applications that have samples in [start, end), by the label that names them.
+
+        A server that looks its blocks up whole may name one besides that has samples shortly before
+        or after.
+
+        Args:
+            start: Unix seconds.
+            end: Unix seconds.
 
         Raises:
-            SourceError: The server does not answer, or no label names applications.
+            SourceError: The server refuses or does not answer, or no label names applications.
         """
-        if not self._settings.label:
+        label = self._settings.label
+        if not label:
             raise SourceError("Expected the name of an application, because no label tells it")
-        found = self._ask(lambda: self._prometheus.get_label_values(self._settings.label))
+        asked = {"match[]": _render_selector(self._settings.matchers), "start": start, "end": end}
+        try:
+            found = self._ask(lambda: self._prometheus.get_label_values(label, dict(asked)))
+        except _RefusedError as refusal:
+            raise SourceError(f"{self._settings.url} refused: {refusal}") from refusal
         return tuple(sorted(map(str, found)))
 
     @property
@@ -131,9 +143,7 @@ class PrometheusHistory:
         matchers = dict(self._settings.matchers)
         if self._settings.label:
             matchers[self._settings.label] = app
-        # A JSON string is a PromQL string: the same quotes and escapes.
-        rendered = [f"{name}={json.dumps(value)}" for name, value in matchers.items()]
-        return f'{{__name__=~"{"|".join(sorted(ROLES))}",{",".join(rendered)}}}'
+        return _render_selector(matchers)
 
     def _ask(self, question: Callable[[], Sequence[T]]) -> Sequence[T]:
         retrying = Retrying(
@@ -157,6 +167,14 @@ class PrometheusHistory:
             raise _RefusedError(str(error)[:300]) from error
         except requests.RequestException as error:
             raise _UnreachableError(type(error).__name__) from error
+
+
+def _render_selector(matchers: Mapping[str, str]) -> str:
+    """Return the series of the history that have these labels, in PromQL."""
+    # A JSON string is a PromQL string: the same quotes and escapes.
+    metrics = "|".join(sorted(ROLES))
+    rendered = [f"{name}={json.dumps(value)}" for name, value in matchers.items()]
+    return "{" + ",".join([f'__name__=~"{metrics}"', *rendered]) + "}"
 
 
 def _refuse_partial(response: requests.Response, **_: object) -> None:

@@ -8,7 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from weir_cli import main
+from weir_pipelines import prometheus
 from weir_pipelines import session as session_module
+from weir_pipelines.errors import SourceError
+from weir_pipelines.intake import Scraped
 from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
 from weir_simulator.trace_files import read_trace
 
@@ -32,6 +35,37 @@ def dump(tmp_path):
     file = tmp_path / "dump.txt"
     file.write_text("\n".join([*lines, "# EOF", ""]))
     return file
+
+
+class FakeServer:
+    """Applications that read 20 records/s; the first of them is refused, as by a real server."""
+
+    key = "server"
+    names = ("a_bad", "streams_trips")
+
+    def __init__(self, settings):
+        """Know of the same applications whoever asks, and however."""
+
+    def apps(self, start, end):
+        return self.names
+
+    def samples(self, app, start, end):
+        if app == "a_bad":
+            raise SourceError("refused: found duplicate series")
+        seconds = range(int(start), int(end), 30)
+        labels = {"weir_app": app, "weir_operator": "read", "task_name": "Source", "job_id": "j"}
+        for role, rate in ((RECORDS_IN, 0), (RECORDS_OUT, 20)):
+            yield Scraped(
+                name=METRICS[role],
+                labels=labels,
+                times_ms=[1000 * second for second in seconds],
+                values=[float(rate * second) for second in seconds],
+            )
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(prometheus, "PrometheusHistory", FakeServer)
 
 
 @pytest.fixture
@@ -128,3 +162,46 @@ def test_a_file_without_metrics_of_flink_is_refused(tmp_path):
 
     assert refused.exit_code == 1
     assert "expected samples of Flink's metrics with the label weir_app" in refused.output
+
+
+@pytest.mark.usefixtures("server")
+def test_an_application_that_the_server_refuses_costs_the_others_nothing(tmp_path):
+    exported = run("export", "--prometheus", "http://it", "--from", DAY, "--tables", tmp_path)
+
+    assert exported.exit_code == 1
+    assert f"streams_trips {DAY}: exported" in exported.output
+    assert "a_bad: refused: found duplicate series" in exported.output
+    assert "Error: Expected the whole history, got not all of a_bad;" in exported.output
+
+
+@pytest.mark.usefixtures("server", "lasting_session")
+def test_a_night_works_up_what_was_given_and_fails_for_what_was_not(tmp_path):
+    night = run("run", "arrivals", "--prometheus", "http://it", "--from", DAY, "--tables", tmp_path)
+
+    assert night.exit_code == 1
+    assert f"streams_trips {DAY}: arrivals" in night.output
+    assert night.output.splitlines()[-1].startswith("Error: Expected the whole history")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_night_without_any_history_yet_succeeds_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(FakeServer, "names", ())
+    monkeypatch.setattr(session_module, "open_session", None)
+
+    night = run("run", "--prometheus", "http://it", "--from", DAY, "--tables", tmp_path)
+
+    assert night.exit_code == 0, night.output
+    assert night.output.splitlines()[-1] == (
+        f"nothing to work up: http://it has no samples of {DAY} to {DAY}"
+    )
+
+
+@pytest.mark.usefixtures("server")
+def test_a_night_in_which_all_is_refused_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(FakeServer, "names", ("a_bad",))
+    monkeypatch.setattr(session_module, "open_session", None)
+
+    night = run("run", "--prometheus", "http://it", "--from", DAY, "--tables", tmp_path)
+
+    assert night.exit_code == 1
+    assert "got not all of a_bad" in night.output

@@ -24,6 +24,7 @@ class FakeServer(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, float, float]] = []
+        self.listed: list[dict[str, list[str]]] = []
         self.headers: dict[str, str] = {}
         self.most = 1e9
         self.failures = 0
@@ -47,7 +48,12 @@ class Handler(BaseHTTPRequestHandler):
         if server.answers:
             self.answer(*server.answers.pop(0))
             return
-        parameters = parse_qs(urlsplit(self.path).query)
+        asked = urlsplit(self.path)
+        parameters = parse_qs(asked.query)
+        if asked.path.endswith("/label/weir_app/values"):
+            server.listed.append(parameters)
+            self.answer(200, {"status": "success", "data": ["shop_trips", "shop_orders"]})
+            return
         query, end = parameters["query"][0], float(parameters["time"][0])
         [milliseconds] = re.findall(r"\[(\d+)ms\]", query)
         length = int(milliseconds) / 1000
@@ -114,6 +120,24 @@ def test_only_the_apps_series_of_the_history_are_asked_for(server):
     assert 'weir_app="shop_trips"' in query
     assert 'cluster="n\\"1"' in query
     assert NAME in query
+
+
+def test_only_applications_of_these_days_with_these_labels_are_listed(server):
+    found = a_history(server, matchers={"cluster": "north"}).apps(100.0, 700.0)
+
+    assert found == ("shop_orders", "shop_trips")
+    [asked] = server.listed
+    assert (asked["start"], asked["end"]) == (["100.0"], ["700.0"])
+    [selector] = asked["match[]"]
+    assert 'cluster="north"' in selector
+    assert NAME in selector
+
+
+def test_a_server_that_lists_no_applications_is_named_with_its_reason(server):
+    server.answers = [(422, {"status": "error", "error": "no such tenant"})]
+
+    with pytest.raises(SourceError, match=f"{server.url} refused: .*no such tenant"):
+        a_history(server).apps(100.0, 700.0)
 
 
 def test_a_piece_that_is_too_large_is_halved_until_the_server_grants_it(server):
