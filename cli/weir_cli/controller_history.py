@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weir_cli.history import need_pyarrow
+from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import TemporaryError
 from weir_pipelines.errors import PipelineError
 
@@ -20,33 +21,40 @@ if TYPE_CHECKING:
 
 
 class TablesHistory:
-    """The pipelines' tables as the controller reads them."""
+    """The pipelines' tables as the controller reads them: what ended long ago is not used."""
 
-    def __init__(self, tables: Path) -> None:
+    def __init__(self, tables: Path, clock: Clock) -> None:
         self._tables = tables
+        self._clock = clock
 
     def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
         """Return what is kept of an application.
 
         Raises:
-            TemporaryError: Nothing is kept of it, or it cannot be read.
+            TemporaryError: Nothing is kept of it, it is too old, or it cannot be read.
         """
         from weir_pipelines.history import read_history
 
         with _temporarily():
-            return read_history(self._tables, app, operators=operators, node_types=node_types)
+            return read_history(
+                self._tables,
+                app,
+                operators=operators,
+                node_types=node_types,
+                now=self._clock.now(),
+            )
 
     def seasons(self, app: str) -> Mapping[str, Season]:
         """Return what usually arrives at its operators.
 
         Raises:
-            TemporaryError: It cannot be read.
+            TemporaryError: It is too old, or cannot be read.
         """
         from weir_pipelines.seasons import read_seasons
         from weir_pipelines.store import Tables
 
         with _temporarily():
-            return read_seasons(Tables(self._tables), app)
+            return read_seasons(Tables(self._tables), app, now=self._clock.now())
 
 
 def open_history(tables: Path) -> TablesHistory:
@@ -56,7 +64,7 @@ def open_history(tables: Path) -> TablesHistory:
         MissingExtraError: pyarrow is not installed.
     """
     need_pyarrow()
-    return TablesHistory(tables)
+    return TablesHistory(tables, SystemClock())
 
 
 @contextmanager

@@ -2,18 +2,19 @@
 
 A day is used where the minutes of every operator that matters are covered, and is left out whole
 where they are not: half a day teaches that traffic ends at noon. Service times come of all days
-that are used. A trace must have neighbours, so it is made of the longest run of such days, the
-latest where several are as long.
+that are used. A trace must have neighbours, so it is made of the last run of such days: what was
+before a hole is further from the days to come, however long it lasted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from weir_pipelines.age import refuse_old
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import IMPOSSIBLE
 from weir_pipelines.fitting_samples import INTERVAL, read_fitting_samples
@@ -37,7 +38,12 @@ LEAST_COVERED = 0.9
 
 
 def read_history(
-    root: Path, app: str, *, operators: Collection[str], node_types: Collection[str]
+    root: Path,
+    app: str,
+    *,
+    operators: Collection[str],
+    node_types: Collection[str],
+    now: float | None = None,
 ) -> History:
     """Return what is kept of an application.
 
@@ -46,10 +52,11 @@ def read_history(
         app: As the label `weir_app` has it.
         operators: Whose minutes must be covered for a day to be used.
         node_types: Names of the node types, `pool/size`.
+        now: Unix time to which it must be near (`MOST_AGE`); `None` takes it however old it is.
 
     Raises:
-        InputError: Nothing is kept of it, no day can be used, a table cannot be read, or a pool
-            has another number of sizes than one.
+        InputError: Nothing is kept of it, no day can be used, the last one is too old, a table
+            cannot be read, or a pool has another number of sizes than one.
     """
     tables = Tables(root)
     try:
@@ -79,12 +86,13 @@ def read_history(
     if not rates:
         reasons = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
         raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
-    run = _longest_run(sorted(rates))
+    refuse_old(root, app, max(rates), now=now)
+    run = _last_run(sorted(rates))
     return History(
         samples=read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types),
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
-        seasons=read_seasons(tables, app),
+        seasons=read_seasons(tables, app, now=now),
         used=tuple(sorted(rates)),
         left_out=left_out,
     )
@@ -137,12 +145,11 @@ def _count_impossible(tables: Tables, partition: Partition) -> dict[str, int]:
     return counts
 
 
-def _longest_run(days: Iterable[date]) -> list[date]:
-    """Return the most days that follow each other, the latest of equally many."""
-    longest: list[date] = []
-    run: list[date] = []
-    for day in days:
-        run = [*run, day] if run and day - run[-1] == timedelta(days=1) else [day]
-        if len(run) >= len(longest):
-            longest = run
-    return longest
+def _last_run(days: Sequence[date]) -> list[date]:
+    """Return the days up to the last one that follow each other."""
+    run = [days[-1]]
+    for day in reversed(days[:-1]):
+        if run[0] - day != timedelta(days=1):
+            break
+        run = [day, *run]
+    return run

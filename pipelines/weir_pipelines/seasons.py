@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weir_pipelines.age import refuse_old
 from weir_pipelines.schemas import PROFILES, REGIMES, Table
 from weir_pipelines.store import Partition, Tables, read_columns
 from weir_policies.model.season import HOURS, Season
@@ -13,7 +14,7 @@ from weir_policies.model.season import HOURS, Season
 Row = Mapping[str, Any]  # Any: a row of a table, its columns' types are declared there
 
 
-def read_seasons(tables: Tables, app: str) -> dict[str, Season]:
+def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[str, Season]:
     """Return what usually arrives at each operator as of the last day, by name.
 
     Where that day is surely on another level than the days before it, what is usual is taken to be
@@ -22,13 +23,15 @@ def read_seasons(tables: Tables, app: str) -> dict[str, Season]:
     Args:
         tables: Where they are.
         app: As the label `weir_app` has it.
+        now: Unix time to which the last day must be near (`age.MOST_AGE`); `None` takes any.
 
     Raises:
-        InputError: A table is not as agreed, or cannot be read.
+        InputError: A table is not as agreed, or cannot be read; or the last day is too old.
     """
     days = [each for each in tables.partitions(PROFILES) if each.app == app]
     if not days:
         return {}
+    refuse_old(tables.root, app, days[-1].day, now=now)
     hours: dict[str, dict[int, Row]] = {}
     for row in _rows(tables, PROFILES, days[-1]):
         hours.setdefault(row["operator"], {})[row["hour"]] = row

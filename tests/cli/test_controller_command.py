@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from typer.testing import CliRunner
@@ -52,7 +52,7 @@ def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_st
 def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp_path, monkeypatch):
     write_day(
         tmp_path / "tables",
-        Partition("streams_trips", date(2026, 3, 2)),
+        Partition("streams_trips", datetime.now(UTC).date() - timedelta(days=1)),
         KnownJob(rate=lambda _: 40.0),
     )
     told = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -34,8 +34,8 @@ def write(root, number, **how):
     write_day(root, Partition(APP, day(number)), JOB, **how)
 
 
-def read(root, app=APP):
-    return read_history(root, app, operators=[OPERATOR], node_types=NODE_TYPES)
+def read(root, app=APP, now=None):
+    return read_history(root, app, operators=[OPERATOR], node_types=NODE_TYPES, now=now)
 
 
 def test_all_days_become_samples_and_a_trace_of_minutes(tmp_path):
@@ -84,15 +84,24 @@ def test_minutes_that_cannot_be_count_as_not_covered(tmp_path):
     assert history.left_out == {day(3): "only 80% of the minutes of 'match' are sound"}
 
 
-def test_the_trace_is_the_longest_run_of_days_and_service_times_are_of_all(tmp_path):
-    for number in (2, 4, 5):
+def test_the_trace_is_the_last_run_of_days_and_service_times_are_of_all(tmp_path):
+    for number in (1, 2, 3, 5, 6):
         write(tmp_path, number)
 
     history = read(tmp_path)
 
     assert history.rates[OPERATOR].size == 2 * 1440
-    assert len(history.samples.intervals) == 3 * 288
-    assert "without a hole between them: 2, from 2026-03-04 on" in history.sentence
+    assert len(history.samples.intervals) == 5 * 288
+    assert "without a hole between them: 2, from 2026-03-05 on" in history.sentence
+
+
+def test_history_that_ended_more_than_a_week_ago_is_refused_to_whoever_steers_by_it(tmp_path):
+    write(tmp_path, 2)
+    near, far = (datetime(2026, 3, number, 12, tzinfo=UTC).timestamp() for number in (9, 10))
+
+    assert read(tmp_path, now=near).used == (day(2),)
+    with pytest.raises(InputError, match=r"'streams_trips' of the last 7 .*, got 2026-03-02 as"):
+        read(tmp_path, now=far)
 
 
 def test_days_of_more_than_four_weeks_ago_are_left_out(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -57,6 +57,15 @@ def test_a_level_that_has_surely_changed_is_that_of_the_days_to_come(tmp_path, c
     season = read_seasons(Tables(tmp_path), APP)["op"]
 
     assert season.rates[0] == expected
+
+
+def test_a_season_of_more_than_a_week_ago_is_refused_to_whoever_steers_by_it(tmp_path):
+    write_profile(tmp_path)
+    near, far = (datetime(2026, 3, number, 12, tzinfo=UTC).timestamp() for number in (15, 16))
+
+    assert read_seasons(Tables(tmp_path), APP, now=near).keys() == {"op"}
+    with pytest.raises(InputError, match="got 2026-03-08 as the latest; look why weir pipelines"):
+        read_seasons(Tables(tmp_path), APP, now=far)
 
 
 def test_a_table_whose_rows_are_damaged_is_refused_by_name(tmp_path):

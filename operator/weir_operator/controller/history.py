@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Protocol
 
 from weir_operator.errors import TemporaryError
@@ -122,5 +123,15 @@ def fit_with_past(
     return PastFit(
         fit=fitted,
         seasons=history.seasons,
-        said=f"fitted to {len(history.used)} days of history and what was measured since",
+        said=_say_used(history, fitted),
+    )
+
+
+def _say_used(history: History, fitted: Fit) -> str:
+    """Return which days count, and from when on traffic does, which long holes have cut."""
+    begin = datetime.fromtimestamp(fitted.begin, UTC)
+    return (
+        f"fitted to {len(history.used)} days of history, {history.used[0]} to {history.used[-1]} "
+        f"({len(history.left_out)} left out), and what was measured since; its traffic begins on "
+        f"{begin:%Y-%m-%d at %H:%M} UTC"
     )

@@ -23,11 +23,20 @@ from weir_simulator.traces import Trace
 
 NEGLIGIBLE = 1e-6
 """Part of a slot that rounding may leave of a neighbour's stretch."""
+MOST_JOINED = 18_000.0
+"""Seconds of a hole that is filled: what two days of history, each of which may lack a tenth of its
+minutes, can lack at the midnight between them. A line through more is traffic that never was."""
+LEAST_KEPT = 86_400.0
+"""Seconds that what follows a longer hole must last to be the trace: less knows no time of day."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArrivalTrace:
-    """Records/s that arrived at one operator, slot by slot without a gap."""
+    """Records/s that arrived at one operator, slot by slot without a gap.
+
+    Holes that are too long to be filled part it: it is the last part that lasts a day, or the last
+    of all where none does.
+    """
 
     rates: Trace
     """Shape `(slots,)`."""
@@ -61,12 +70,14 @@ def trace_arrivals(
 def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
     """Return the arrivals that stretches of time had, slot by slot, as `trace_arrivals` does.
 
+    Of stretches with a hole of more than `MOST_JOINED` between them, one part becomes the trace.
+
     Args:
         stretches: Begin and end, Unix seconds, and records/s between them, shape `(n, 3)`, n >= 1,
             in order of time; what begins before the one before has ended counts from there on.
         slot: Seconds.
     """
-    start, end, rate = stretches.T
+    start, end, rate = _choose_part(stretches).T
     start = np.maximum(start, np.append(start[0], np.maximum.accumulate(end)[:-1]))
     length = np.maximum(end - start, 0.0)
     # What had arrived, and how long was measured, at each begin and end in turn.
@@ -83,6 +94,15 @@ def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
     places = np.arange(slots)
     rates = np.interp(places, places[known], arrived[known] / covered[known])
     return ArrivalTrace(rates=rates, filled=int(slots - known.sum()), begin=float(times[0]))
+
+
+def _choose_part(stretches: Floats) -> Floats:
+    """Return the last stretches without a long hole that last a day, or the last where none do."""
+    ends = np.maximum.accumulate(stretches[:, 1])
+    holes = np.flatnonzero(stretches[1:, 0] - ends[:-1] > MOST_JOINED)
+    parts = np.split(stretches, holes + 1)
+    lasting = [each for each in parts if each[:, 1].max() - each[0, 0] >= LEAST_KEPT]
+    return (lasting or parts)[-1]
 
 
 def fit_selectivities(

@@ -53,8 +53,11 @@ class History:
     def since(self, time: float) -> History:
         """Return what is of later than a Unix time, such as that at which the job has drifted."""
         gone = max(0, math.ceil((time - self.begin) / MINUTE))
+        over = [day for day in self.used if (day - EPOCH).days * DAY + DAY <= time]
         return replace(
             self,
+            used=tuple(day for day in self.used if day not in over),
+            left_out={**self.left_out, **dict.fromkeys(over, "before the job became what it is")},
             samples=self.samples.since(time),
             begin=self.begin + MINUTE * gone,
             rates={name: each[gone:] for name, each in self.rates.items()},

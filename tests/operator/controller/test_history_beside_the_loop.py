@@ -67,7 +67,8 @@ async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(set
     await setting.loop.attempt()
 
     assert setting.loop.view.model.sentence.endswith(
-        "; fitted to 1 days of history and what was measured since"
+        "; fitted to 1 days of history, 1970-01-01 to 1970-01-01 (0 left out), and what was "
+        "measured since; its traffic begins on 1970-01-01 at 00:00 UTC"
     )
     assert kept.asked == [("streams_trips", ("match", "count"), ("small/1", "large/1"))]
     [(work, _)] = setting.tuner.calls

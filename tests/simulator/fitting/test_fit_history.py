@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -98,6 +99,26 @@ def test_the_trace_has_the_minutes_of_the_history_and_then_what_was_measured_sin
     assert rates.size == 1440 + 60
     assert rates[:1440] == pytest.approx(history.rates["op"])
     assert rates[1500 - 1] == pytest.approx(own.intervals[-1].operators["op"].arrived)
+
+
+def test_days_between_the_history_and_what_was_measured_since_are_not_made_up():
+    begin = 7 * DAY
+    own = Samples(intervals=tuple(sample(begin + 60.0 * n, seconds=60.0) for n in range(1, 1441)))
+
+    fit = fit_history(a_history(), structure_of(EXPERIMENT), slot=60.0, recent=own)
+
+    assert fit.begin == begin
+    assert fit.arrivals["op"].rates.size == 1440
+    assert fit.arrivals["op"].filled == 0
+
+
+def test_days_before_a_drift_are_told_as_left_out():
+    history = replace(a_history(), used=(date(1970, 1, 1), date(1970, 1, 2)))
+
+    later = history.since(DAY)
+
+    assert later.used == (date(1970, 1, 2),)
+    assert later.left_out == {date(1970, 1, 1): "before the job became what it is"}
 
 
 def test_minutes_that_nobody_knows_are_joined_by_a_line_and_counted():

@@ -44,6 +44,31 @@ def test_a_gap_is_filled_along_a_line_and_counted():
     assert trace.filled == 2
 
 
+def hours(first, last):
+    """Return an interval an hour, between two hours."""
+    return [seen(end=3600.0 * (hour + 1), seconds=3600.0, op=hour) for hour in range(first, last)]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "begin", "size"),
+    [
+        (hours(0, 30) + hours(35, 60), 0, 60),
+        (hours(0, 30) + hours(36, 60), 36, 24),
+        (hours(0, 30) + hours(36, 59), 0, 30),
+        (hours(0, 23) + hours(36, 40), 36, 4),
+    ],
+    ids=["five hours are joined", "six are not", "less than a day follows", "no part lasts a day"],
+)
+def test_a_long_hole_is_not_filled_and_the_last_part_that_lasts_a_day_is_the_trace(
+    intervals, begin, size
+):
+    trace = trace_arrivals(intervals, "op", slot=3600.0)
+
+    assert trace is not None
+    assert trace.begin == 3600.0 * begin
+    assert trace.rates == pytest.approx(np.arange(begin, begin + size))
+
+
 @pytest.mark.parametrize("slot", [30.0, 60.0, 300.0])
 def test_slots_of_another_length_carry_the_same_records(slot):
     rates = [3.0, 5.0, 4.0, 9.0, 1.0]
