@@ -140,7 +140,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fitted.parent.mkdir()
         shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
     for app in ("default_trips", "streams_trips"):
-        write_day(folder / ".weir/history", Partition(app, date(2026, 3, 2)), HISTORY)
+        for tables in (".weir/history", "var/lib/weir-history"):
+            write_day(folder / tables, Partition(app, date(2026, 3, 2)), HISTORY)
     _link_stand_ins(folder / ".venv/bin")
     return folder
 
@@ -218,6 +219,7 @@ def on_a_cluster(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             "--namespace",
             "weir-system",
             "--create-namespace",
+            "--set=pipelines.enabled=true,prometheus.url=http://prometheus:9090",
         ]
         prepare(helm, "install", *chart)
         prepare(kubectl, "apply", "-f", "-", stdin=CLUSTER)
