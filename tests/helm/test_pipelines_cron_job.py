@@ -156,3 +156,59 @@ def test_the_image_that_the_page_has_installed_is_the_one_that_it_builds_and_pus
         container["image"]
     ]
     assert re.findall(r"^docker push (\S+)$", page, re.M) == [container["image"]]
+
+
+def policy_of(render, sample, *, egress):
+    """Return the NetworkPolicy of the pipelines."""
+    objects = render({**SAMPLES[sample], "networkPolicy": {"egress": {"enabled": egress}}})
+    [policy] = [
+        each
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"].endswith("-pipelines")
+    ]
+    return policy["spec"]
+
+
+def test_driver_and_executors_are_reached_by_each_other_alone(render):
+    objects = render(SAMPLES[WITH_EXECUTORS])
+    [job] = of_kind(objects, "CronJob")
+    [template] = [
+        yaml.safe_load(each["data"]["pod.yaml"])
+        for each in of_kind(objects, "ConfigMap")
+        if "pod.yaml" in each["data"]
+    ]
+    [deployment] = of_kind(objects, "Deployment")
+    controller = deployment["spec"]["template"]["metadata"]["labels"]
+
+    policy = policy_of(render, WITH_EXECUTORS, egress=False)
+
+    labels = policy["podSelector"]["matchLabels"]
+    for pod in (job["spec"]["jobTemplate"]["spec"]["template"], template):
+        assert labels.items() <= pod["metadata"]["labels"].items()
+    assert not labels.items() <= controller.items()
+    assert policy["ingress"] == [{"from": [{"podSelector": {"matchLabels": labels}}]}]
+    assert policy["policyTypes"] == ["Ingress"]
+
+
+def test_nobody_reaches_the_pipelines_where_one_pod_does_it_all(render):
+    assert policy_of(render, "pipelines", egress=False)["ingress"] == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "ports"),
+    [("pipelines", {53, 9090}), (WITH_EXECUTORS, {53, 9090, 443, 6443})],
+)
+def test_the_pipelines_reach_only_what_they_need_where_egress_is_bounded(render, sample, ports):
+    policy = policy_of(render, sample, egress=True)
+
+    rules = policy["egress"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert {port["port"] for rule in rules for port in rule.get("ports", [])} == ports
+    peers = [{"podSelector": policy["podSelector"]}] if sample == WITH_EXECUTORS else []
+    assert [each for rule in rules if "ports" not in rule for each in rule["to"]] == peers
+
+
+def test_the_pipelines_have_no_policy_where_policies_are_switched_off(render):
+    objects = render({**SAMPLES["pipelines"], "networkPolicy": {"enabled": False}})
+
+    assert of_kind(objects, "NetworkPolicy") == []

@@ -141,3 +141,38 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Rules of a NetworkPolicy that let a pod out to names. */}}
+{{- define "weir.egressToNames" -}}
+# Names.
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- end -}}
+
+{{/* The same, to the API server. */}}
+{{- define "weir.egressToApiServer" -}}
+{{- with .Values.networkPolicy.egress -}}
+# The API server.
+- ports:
+    {{- range .apiServerPorts }}
+    - {port: {{ . }}}
+    {{- end }}
+  {{- with .apiServerCIDRs }}
+  to:
+    {{- range . }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The same, to Prometheus, and nothing where none is named. */}}
+{{- define "weir.egressToPrometheus" -}}
+{{- if .Values.prometheus.url -}}
+# Prometheus, inside the cluster: a policy sees the port of the pod, not that of its Service.
+- to: [{namespaceSelector: {}}]
+  ports:
+    {{- range .Values.networkPolicy.egress.prometheusPorts }}
+    - {port: {{ . }}}
+    {{- end }}
+{{- end -}}
+{{- end -}}
