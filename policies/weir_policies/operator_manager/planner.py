@@ -142,6 +142,8 @@ OUTAGE = 0.3
 feeds the job has stopped for a while."""
 BELOW_FLOOR = 0.7
 """Rates below this part of the least capacity are all the same."""
+WITHOUT_MENU = 1e-3
+"""Records/s below which they are, where nothing is known to carry any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,11 +205,17 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
     return memory
 
 
-def _expect(o: int, memory: Memory, season: Season) -> None:
-    floor = np.log(1e-3)
+@compiled
+def _floor(o: int, memory: Memory) -> float:
+    """Return the logarithm of the rate below which all rates are the same."""
     if memory.ints[o, RUNGS_USED] > 0:
-        floor = np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
-    take_season(o, memory, season, floor=floor)
+        return np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
+    return np.log(WITHOUT_MENU)
+
+
+def _expect(o: int, memory: Memory, season: Season) -> None:
+    """Let an operator that has not seen a block yet begin with what is usual."""
+    take_season(o, memory, season, floor=_floor(o, memory))
 
 
 @compiled_apart
@@ -296,9 +304,7 @@ def _end_block(o: int, view: View, memory: Memory) -> None:
     floats, ints = memory.floats[o], memory.ints[o]
     note_excess(o, memory)
     if ints[BLOCKS] == 0:
-        floats[FLOOR] = np.log(1e-3)
-        if ints[RUNGS_USED] > 0:
-            floats[FLOOR] = np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
+        floats[FLOOR] = _floor(o, memory)
     height = max(np.log(max(floats[BLOCK_PEAK], 1e-9)), floats[FLOOR])
     season, usual = 0.0, height
     if ints[PLANS] > 0:
