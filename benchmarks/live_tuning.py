@@ -67,16 +67,12 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     )
     if not result.better:
         return
-    version = Version(
+    version = Version.of(
+        answer,
         number=1,
         since=time.time(),
         former=0,
-        point=result.best,
         budgets=result.best.budgets,
-        prediction=result.prediction,
-        former_prediction=result.incumbent_prediction,
-        certainty=result.certainty,
-        forecast=answer.forecast,
         most_rate=float(rates.max()),
     )
     store = TuningStore(state / TUNINGS, key=settings.key)

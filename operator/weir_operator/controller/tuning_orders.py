@@ -69,8 +69,8 @@ def make_work(
     deployments: DeploymentMap,
     known: Sequence[Point],
     training: bool,
-    similar: Sequence[Point] = (),
-    seasons: Mapping[str, Season] | None = None,
+    similar: Sequence[Point],
+    seasons: Mapping[str, Season],
 ) -> TuningWork:
     """Return the work of one tuning.
 
@@ -101,7 +101,7 @@ def make_work(
         policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
     )
     experiment = experiment.model_copy(update={"initial": begin_with(deployments, experiment)})
-    experiment = with_seasons(experiment, seasons or {}, begin=fit.begin)
+    experiment = with_seasons(experiment, seasons, begin=fit.begin)
     names = [operator.name for operator in experiment.operators]
     incumbent = None
     if all(math.isfinite(budgets.get(name, math.nan)) for name in names):

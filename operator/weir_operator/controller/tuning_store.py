@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from weir_operator.controller.trial import Trial
 from weir_operator.controller.tuned import UNTUNED, Tuned
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
-from weir_operator.tuning.work import Forecast
+from weir_operator.tuning.work import Forecast, TuningAnswer
 from weir_policies.promise import CostWeights
 from weir_simulator.tuning.order import Point, Prediction
 
@@ -66,6 +67,32 @@ class Version(BaseModel):
     reason: str = ""
     """Why it stands so, one sentence."""
     trial: Trial = Trial()
+
+    @classmethod
+    def of(
+        cls,
+        answer: TuningAnswer,
+        *,
+        number: int,
+        since: float,
+        former: int,
+        budgets: Mapping[str, float],
+        most_rate: float,
+    ) -> Self:
+        """Return the version that takes a tuning's answer; the arguments are fields of it."""
+        result = answer.result
+        return cls(
+            number=number,
+            since=since,
+            former=former,
+            point=result.best,
+            budgets=dict(budgets),
+            prediction=result.prediction,
+            former_prediction=result.incumbent_prediction,
+            certainty=result.certainty,
+            forecast=answer.forecast,
+            most_rate=most_rate,
+        )
 
     @property
     def tuned(self) -> Tuned:
