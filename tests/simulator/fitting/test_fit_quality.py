@@ -99,6 +99,32 @@ def test_intervals_that_were_steady_and_are_predicted_not_to_be_make_a_bad_fit(j
     assert "got none in 100% of them" in quality.sentence
 
 
+def test_hours_that_chance_moves_are_judged_together(job):
+    calibration, later = job
+    # As of few records each, which happen to be slow or fast: over all it is as it was.
+    factors = [1.4, 1.3, 1.5, 0.6, 0.5, 0.7] * 2
+    noisy = [
+        with_response(with_response(each, "match", factor), "sum", factor)
+        for each, factor in zip(later, factors, strict=True)
+    ]
+
+    quality = judge_fit(calibration, noisy, block=180.0)
+
+    assert quality.good
+    assert quality.hours == 4  # each of which is 30 % to 50 % off
+
+
+def test_a_miss_that_may_be_chance_asks_for_more_records(job):
+    calibration, later = job
+    two = [with_response(later[0], "sum", 9.0), later[1]]
+
+    quality = judge_fit(calibration, two, block=60.0)
+
+    assert not quality.good
+    assert quality.chance > 0.15
+    assert "wait for more records" in quality.sentence
+
+
 def test_the_tolerance_is_the_callers(job):
     calibration, later = job
 
