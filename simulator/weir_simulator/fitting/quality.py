@@ -224,8 +224,8 @@ def _pool(pairs: Sequence[tuple[int, Times]]) -> list[list[Times]]:
         blocks[block].append(pair)
     pooled: list[list[Times]] = []
     left: list[Times] = []
-    for block in blocks.values():
-        left += block
+    for times in blocks.values():
+        left += times
         if _standard_error(left) <= PRECISION:
             pooled.append(left)
             left = []
