@@ -8,7 +8,8 @@ own), so these are not among them. Every search begins with the naive baseline.
 Algorithm 4 may take two rounds, 100 evaluations in all, random search and CMA-ES as many, ours half
 as many. The best known of a setting is the best of all of its runs and of one long one of ours.
 
-`TUNE_SEEDS=4 make bench NAME=tune` takes fewer seeds, for a quick look.
+`TUNE_SEEDS=4 make bench NAME=tune` takes fewer seeds, for a quick look. Runs are kept, so that what
+was interrupted goes on; after a change of the searches, delete `build/benchmarks/tune-runs.json`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -175,13 +177,30 @@ def compare_searches(seeds: Sequence[int], yardstick_seeds: Sequence[int]) -> li
     ]
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "tune-runs.json"
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        runs = []
-        for run in pool.map(follow, *zip(*tasks, strict=True)):
-            runs.append(run)  # written at once: a run that is ended early has its beginning
-            write_whole(path, json.dumps([asdict(each) for each in runs]) + "\n")
-    return summarise_runs(runs)
+    kept = read_runs(path)
+    left = [task for task in tasks if _key(*task) not in kept]
+    if left:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+            for task, run in zip(left, pool.map(follow, *zip(*left, strict=True)), strict=True):
+                kept[_key(*task)] = run
+                write_whole(path, json.dumps([asdict(each) for each in kept.values()]) + "\n")
+    return summarise_runs([kept[_key(*task)] for task in tasks])
+
+
+def read_runs(path: Path) -> dict[tuple[str, str, int], Progress]:
+    """Return the runs that a file has, by search, setting and seed; none where there is no file."""
+    if not path.exists():
+        return {}
+    runs = [
+        Progress(**each | {"used": tuple(each["used"]), "best": tuple(each["best"])})
+        for each in json.loads(path.read_text())
+    ]
+    return {(run.way, run.setting, run.seed): run for run in runs}
+
+
+def _key(setting: Application, way: str, seed: int, _: int) -> tuple[str, str, int]:
+    return way, str(setting), seed
 
 
 def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
