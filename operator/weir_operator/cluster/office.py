@@ -20,7 +20,7 @@ from weir_operator.cluster.leader import Fence
 from weir_operator.cluster.objects import ObjectApi, Resource
 from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.controller.history import HistorySource
+from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.metrics.seam import MetricsSource
@@ -101,8 +101,8 @@ class Office:
     """Folder of what outlives the process: records, what was learned."""
     tuner_for: TunerFor | None = None
     """Makes the tuner of a StreamApp; `None` tunes nothing."""
-    history: HistorySource | None = None
-    """Where the history of all jobs lies; `None` where nobody named a place."""
+    history: HistoryReader | None = None
+    """Reads the history of all jobs; `None` where nobody named a place."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)

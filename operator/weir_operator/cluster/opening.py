@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,8 +27,6 @@ from weir_policies.model.season import Season
 LOOK_EVERY = 5.0
 """Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
 back pods by itself, and Flink the job."""
-READ_WITHIN = 30.0
-"""Seconds in which a season must be read: a volume that hangs keeps no job from being steered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +95,7 @@ async def open_loops(
         source = office.worlds.source(app, runtime)
         stack.push_async_callback(source.close)
         past = (
-            None if office.history is None else Past(source=office.history, app=str(resource.key))
+            None if office.history is None else Past(reader=office.history, app=str(resource.key))
         )
         seasons = {} if past is None else await _read_seasons(past, notebook, office.clock)
         around = Surroundings(
@@ -130,15 +127,13 @@ async def open_loops(
 async def _read_seasons(past: Past, notebook: Notebook, clock: Clock) -> Mapping[str, Season]:
     """Return what policies begin with; nothing, and an event, where it cannot be read."""
     try:
-        async with asyncio.timeout(READ_WITHIN):
-            return await past.seasons()
-    except (TemporaryError, TimeoutError) as error:
-        why = str(error) or f"it was not read within {READ_WITHIN:g} s"
+        return await past.seasons()
+    except TemporaryError as error:
         notebook.on_event(
             Event(
                 time=clock.now(),
                 reason="HistoryUnused",
-                message=f"Policies begin without a season: {why}",
+                message=f"Policies begin without a season: {error}",
             )
         )
         return {}

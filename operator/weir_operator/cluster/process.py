@@ -45,6 +45,7 @@ from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.cluster.settings import ControllerSettings, TunerAccess
 from weir_operator.cluster.telemetry import Telemetry
 from weir_operator.cluster.worlds import ClusterWorlds
+from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.controller.mapped_tables import MappedTables
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.errors import WeirError
@@ -120,7 +121,7 @@ class Controller:
                 compiler=self._compiler,
                 crowd=self._crowd,
                 tuner_for=tuner_for,
-                history=settings.history,
+                history=None if settings.history is None else HistoryReader(settings.history),
                 shared_restarts=_share_restarts(settings, self._clock.now()),
             ),
             clock=self._boot,

@@ -9,7 +9,7 @@ from typing import Any
 
 from weir_operator.cluster.health import Limits
 from weir_operator.cluster.objects import Key
-from weir_operator.controller.history import HistorySource
+from weir_operator.controller.history_reader import HistorySource
 
 CANARY_NAME = "weir-canary"
 

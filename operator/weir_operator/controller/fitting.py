@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from weir_operator.controller.history import Past, PastFit, fit_with_past
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.sampling import most_intervals, read_samples
 from weir_operator.controller.tuned import ModelState
+from weir_operator.errors import TemporaryError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.drift import Drift, DriftDetector
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError
+from weir_simulator.fitting.history import History
 from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.structure import Structure
 
@@ -79,9 +82,7 @@ class Fitter:
         """
         structure = self._structure(flow)
         try:
-            found, most = await asyncio.get_running_loop().run_in_executor(
-                _FITS, self._fit, structure, since
-            )
+            found, most = await self._fit(structure, since)
         except TooFewSamplesError as error:
             state = ModelState(fitted=None, reason="TooFewSamples", sentence=str(error))
             return Fitted(state=state, fit=None)
@@ -114,10 +115,30 @@ class Fitter:
         """Begin anew."""
         self._detector = None
 
-    def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:
-        """Return the fit, and how many intervals of its own it could be of at most."""
+    async def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:
+        """Return the fit, and how many intervals of its own it could be of at most.
+
+        History is read before the fit has its turn: a volume that hangs holds up no other fit.
+        """
+        history, unread = None, ""
+        async with AsyncExitStack() as stack:
+            try:
+                if self._past is not None:
+                    history = await stack.enter_async_context(
+                        self._past.opened(structure, since=since)
+                    )
+            except TemporaryError as error:
+                unread = str(error)
+            found, most = await asyncio.get_running_loop().run_in_executor(
+                _FITS, self._fit_now, structure, since, history
+            )
+        return replace(found, unused=found.unused or unread), most
+
+    def _fit_now(
+        self, structure: Structure, since: float, history: History | None
+    ) -> tuple[PastFit, int]:
         own = read_samples(self._records, since=since)
-        found = fit_with_past(own, structure, self._past, slot=self._slot, since=since)
+        found = fit_with_past(own, structure, history, slot=self._slot)
         # A fit is held for as long as its tuning takes; what it was made of is most of it.
         emptied = replace(found.fit.cleaned, samples=Samples(intervals=(), changes=()))
         kept = replace(found, fit=replace(found.fit, cleaned=emptied))

@@ -1,4 +1,4 @@
-"""What was kept of a job before the controller, or beside it: a seam, and what is made of it.
+"""What was kept of a job before the controller, or beside it, and what is made of it.
 
 Whoever starts the controller knows where history lies and how it is read; here it is a value. It
 is an aid: where there is none, or it cannot be read, the loops go on with what they measure.
@@ -6,12 +6,12 @@ is an aid: where there is none, or it cannot be read, the loops go on with what 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
 
+from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
@@ -22,56 +22,38 @@ from weir_simulator.fitting.samples import Samples
 from weir_simulator.fitting.structure import Structure
 
 
-class HistorySource(Protocol):
-    """Where the history of all jobs lies. Its calls block: threads make them."""
-
-    def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
-        """Return what is kept of an application, as its label `weir_app` has it.
-
-        Raises:
-            TemporaryError: Nothing is kept of it, or it cannot be read; says why.
-        """
-        ...
-
-    def seasons(self, app: str) -> Mapping[str, Season]:
-        """Return what usually arrives at its operators; empty where that is not known.
-
-        Raises:
-            TemporaryError: It cannot be read.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Past:
     """What is kept of one job."""
 
-    source: HistorySource
+    reader: HistoryReader
     app: str
     """`namespace/name` of the StreamApp."""
 
-    def read(self, structure: Structure, *, since: float) -> History:
-        """Return what is kept of it after a Unix time.
+    @asynccontextmanager
+    async def opened(self, structure: Structure, *, since: float) -> AsyncIterator[History]:
+        """Yield what is kept of it after a Unix time.
 
         Raises:
-            TemporaryError: Nothing is.
+            TemporaryError: Nothing is, or it cannot be read.
         """
-        history = self.source.read(
+        async with self.reader.opened(
             mangle(self.app),
             operators=[each for each in structure.models if each not in structure.fixed],
             node_types=[each.name for each in structure.node_types],
-        ).since(since)
-        if not history.samples.intervals:
-            raise TemporaryError("The history ends before the job became what it is now")
-        return history
+        ) as whole:
+            history = whole.since(since)
+            if not history.samples.intervals:
+                raise TemporaryError("The history ends before the job became what it is now")
+            yield history
 
     async def seasons(self) -> Mapping[str, Season]:
-        """Return what usually arrives at its operators, read beside the event loop.
+        """Return what usually arrives at its operators.
 
         Raises:
             TemporaryError: It cannot be read.
         """
-        return await asyncio.to_thread(self.source.seasons, mangle(self.app))
+        return await self.reader.seasons(mangle(self.app))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,26 +70,21 @@ class PastFit:
 
 
 def fit_with_past(
-    own: Samples, structure: Structure, past: Past | None, *, slot: float, since: float
+    own: Samples, structure: Structure, history: History | None, *, slot: float
 ) -> PastFit:
     """Fit a job to its history and to what was measured since; to the latter alone if need be.
 
     Args:
-        own: What the controller has measured after `since`.
+        own: What the controller has measured since the job is what it is now.
         structure: The job as specified.
-        past: Where its history is; `None` where nobody named one.
+        history: What is kept of it since then; `None` where nothing can be read.
         slot: Seconds between two decisions.
-        since: Unix time from which on the job is what it is now.
 
     Raises:
         FitError: The simulator cannot be fitted to what was measured either.
     """
-    if past is None:
+    if history is None:
         return PastFit(fit=fit(own, structure, slot=slot))
-    try:
-        history = past.read(structure, since=since)
-    except TemporaryError as error:
-        return PastFit(fit=fit(own, structure, slot=slot), unused=str(error))
     fitted: Fit | None = None
     try:
         fitted = fit_history(history, structure, slot=slot, recent=own)

@@ -11,6 +11,7 @@ import pytest
 from tests.operator.controller.tuning_setting import HOURS, TRUTHS, plans
 from weir_operator.controller.assembly import operator_managers
 from weir_operator.controller.history import Past
+from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
 from weir_operator.streamapp.testing import a_stream_app
 from weir_policies.model.season import HOURS as HOURS_OF_WEEK
@@ -57,12 +58,16 @@ class Kept:
 
 
 def past(history):
-    return Past(source=Kept(history), app="streams/trips")
+    return past_of(Kept(history))
+
+
+def past_of(source):
+    return Past(reader=HistoryReader(source), app="streams/trips")
 
 
 async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(setting_of):
     kept = Kept(a_history())
-    setting = setting_of(intervals=SINCE, past=Past(source=kept, app="streams/trips"))
+    setting = setting_of(intervals=SINCE, past=past_of(kept))
 
     await setting.loop.attempt()
 
@@ -112,16 +117,17 @@ async def test_history_of_another_job_than_the_present_one_is_not_used_and_said_
     assert len(work.rates) == len(HOURS)
 
 
-def test_what_was_before_a_drift_is_no_history_of_the_present_job():
+async def test_what_was_before_a_drift_is_no_history_of_the_present_job():
     structure = a_structure(*TRUTHS)
 
-    later = past(a_history()).read(structure, since=60.0 * (MINUTES - 60))
+    async with past(a_history()).opened(structure, since=60.0 * (MINUTES - 60)) as later:
+        assert len(later.samples.intervals) == 60
+        assert later.begin == 60 * (MINUTES - 60)
+        assert later.rates["match"].size == 60
 
-    assert len(later.samples.intervals) == 60
-    assert later.begin == 60 * (MINUTES - 60)
-    assert later.rates["match"].size == 60
     with pytest.raises(TemporaryError, match="ends before the job became what it is now"):
-        past(a_history()).read(structure, since=60.0 * MINUTES)
+        async with past(a_history()).opened(structure, since=60.0 * MINUTES):
+            pass
 
 
 async def test_policies_that_have_learned_nothing_begin_with_the_season():
