@@ -25,7 +25,7 @@ from weir_operator.runtime.folders import AppFolder, TaskManagerFolder
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2
 """CPU seconds per second that stand for one core of speed 1."""
-PERIOD = 20_000
+PERIOD = 10_000
 """Microseconds in which a quota is used up. Short, so that a record is rarely stopped for long; the
 kernel takes quotas of at least 1000."""
 LEAST = 1_000
