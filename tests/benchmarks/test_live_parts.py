@@ -95,7 +95,7 @@ def test_what_is_compared_on_peaks_at_one_and_follows_what_is_learned_from(kind)
 
 def test_a_replicas_quota_is_its_speeds_share_of_a_small_core():
     assert quota_of(1.6) == round(1.6 * CORE * PERIOD)
-    with pytest.raises(QuotaError, match=r"a speed of at least 0\.25"):
+    with pytest.raises(QuotaError, match=r"a speed of at least 0\.5"):
         quota_of(0.1)
 
 
