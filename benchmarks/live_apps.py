@@ -29,8 +29,8 @@ INTERVAL = 5
 """Seconds between two decisions, and that a line of a trace lasts."""
 LINES = 34
 """Of a trace: three hours in three minutes, at whose end Weir would begin to tune by itself."""
-LEARNED_LINES = 180
-"""The fifteen hours before them, from which Weir learns. Of half as many, chance moves the quarter
+LEARNED_LINES = 120
+"""The ten hours before them, from which Weir learns. Of half as many, chance moves the quarter
 that is held out by a tenth: too near to what makes a fit a bad one."""
 KNOWN_LINES = 2016
 """The week before the comparison, on which it tunes, with a simulator fitted meanwhile."""

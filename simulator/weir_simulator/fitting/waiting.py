@@ -34,7 +34,14 @@ from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 PRIOR = 0.5
 """Standard deviation of the arrival SCV around what is assumed of it."""
 NOISE = 0.1
-"""Relative error of an interval's mean response time beyond which it counts as an outlier."""
+"""Relative error of an interval's mean response time beyond which it counts as an outlier, at
+least."""
+OUTLYING = 5.0
+"""The same, in median errors, where these are large: an interval of few records is often far off,
+and mostly below the mean, which a few long ones make up."""
+PASSES = 3
+"""Fits, each with errors relative to what the former one expects. Relative to what was measured
+itself, being too low would count less than being too high, and so would win."""
 LEAST_INTERVALS = 3
 """Steady intervals below which nothing is concluded from response times."""
 FULL = 0.95
@@ -98,19 +105,28 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
     if len(samples) < LEAST_INTERVALS:
         return assumed
 
-    def residuals(guess: Floats) -> Floats:
-        predicted = predict_groups(replace(bare, arrival_scv=float(guess[0])), groups) + guess[1]
-        misses = (predicted - measured) / measured / NOISE
+    def predict(guess: Floats) -> Floats:
+        return predict_groups(replace(bare, arrival_scv=float(guess[0])), groups) + guess[1]
+
+    def residuals(guess: Floats, expected: Floats, noise: float) -> Floats:
+        misses = (predict(guess) - measured) / expected / noise
         return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
 
-    found = least_squares(
-        residuals,
-        x0=[model.arrival_scv, max(float(np.median(measured)) * 0.01, model.network_time)],
-        bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
-        x_scale=[1.0, float(np.median(measured))],
-        loss="soft_l1",
-    )
-    misses = residuals(found.x)[:-1]
+    guess = np.array([model.arrival_scv, max(float(np.median(measured)) * 0.01, model.network_time)])
+    noise = NOISE
+    for _ in range(PASSES):
+        expected = predict(guess)
+        found = least_squares(
+            residuals,
+            x0=guess,
+            args=(expected, noise),
+            bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
+            x_scale=[1.0, float(np.median(measured))],
+            loss="soft_l1",
+        )
+        guess = np.asarray(found.x)
+        noise = max(NOISE, OUTLYING * float(np.median(np.abs(measured / predict(guess) - 1))))
+    misses = np.asarray(found.fun)[:-1]
     # The scatter that was found scales what the intervals say, not what is assumed beforehand.
     spread = float((misses**2).sum()) / max(len(samples) - 2, 1) * _inflation(misses)
     said = np.asarray(found.jac)[:-1]

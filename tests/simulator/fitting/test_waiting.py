@@ -56,6 +56,26 @@ def test_variability_and_network_time_come_back(arrival_scv, network_time, seed)
     assert found.network_time.value == pytest.approx(network_time, abs=0.003)
 
 
+def test_intervals_of_few_records_are_not_taken_for_an_easier_job():
+    truth = a_model(arrival_scv=1.0, network_time=0.0, keyed=False)
+    # A mean that chance moves by 40 %: most are below the true one, which a few late ones make up.
+    noisy = intervals_of(truth, LOADS * 5, rng=np.random.default_rng(1), noise=0.4)
+
+    found = fit_waiting(noisy, truth)
+
+    fitted = replace(
+        truth, arrival_scv=found.arrival_scv.value, network_time=found.network_time.value
+    )
+    observed = np.mean([each.operators["op"].response_time for each in noisy])
+    expected = np.mean(
+        [
+            predict_means(fitted, np.array([[2, 0]]), each.operators["op"].arrived)[0][0]
+            for each in noisy
+        ]
+    )
+    assert expected == pytest.approx(observed, rel=0.1)
+
+
 def test_outliers_do_not_carry_the_fit_away():
     truth, rng = a_model(), np.random.default_rng(1)
     intervals = intervals_of(truth, LOADS, rng=rng)
