@@ -112,7 +112,8 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
         misses = (predict(guess) - measured) / expected / noise
         return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
 
-    guess = np.array([model.arrival_scv, max(float(np.median(measured)) * 0.01, model.network_time)])
+    typical = float(np.median(measured))
+    guess = np.array([model.arrival_scv, max(typical * 0.01, model.network_time)])
     noise = NOISE
     for _ in range(PASSES):
         expected = predict(guess)
@@ -121,7 +122,7 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
             x0=guess,
             args=(expected, noise),
             bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
-            x_scale=[1.0, float(np.median(measured))],
+            x_scale=[1.0, typical],
             loss="soft_l1",
         )
         guess = np.asarray(found.x)
