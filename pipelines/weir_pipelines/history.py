@@ -101,16 +101,17 @@ def read_history(
 def _read_rates(tables: Tables, partition: Partition) -> dict[str, Floats]:
     """Return the day's rates by operator, one per minute, NaN where they are not known."""
     columns = ["operator", "minute", "arrived", "completeness"]
-    rows = [read_columns(file, columns) for file in tables.paths(ARRIVALS, [partition])]
     start = begin_of(partition.day)
     rates: dict[str, Floats] = {}
-    for table in rows:
-        names = table["operator"].to_pylist()
-        minutes = ((table["minute"].to_numpy() - start) / 60).astype(np.int64)
-        known = table["completeness"].to_numpy() >= COVERED
-        arrived = np.where(known, table["arrived"].to_numpy(), np.nan)  # null becomes NaN
-        for name, minute, rate in zip(names, minutes, arrived, strict=True):
-            rates.setdefault(name, np.full(DAY_MINUTES, np.nan))[minute] = rate
+    for file in tables.paths(ARRIVALS, [partition]):
+        rows = read_columns(file, columns)
+        operators = rows["operator"].combine_chunks().dictionary_encode()
+        minutes = ((rows["minute"].to_numpy() - start) / 60).astype(np.int64)
+        known = rows["completeness"].to_numpy() >= COVERED
+        arrived = np.where(known, rows["arrived"].to_numpy(), np.nan)  # null becomes NaN
+        of_day = np.full((len(operators.dictionary), DAY_MINUTES), np.nan)
+        of_day[operators.indices.to_numpy(), minutes] = arrived
+        rates.update(zip(operators.dictionary.to_pylist(), of_day, strict=True))
     return rates
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from weir_pipelines.errors import InputError
 from weir_pipelines.fitting_samples import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
 from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.testing_tables import KnownJob, KnownOperator, write_day
 
 DAY = Partition("app", datetime.date(1970, 1, 1))
 
@@ -73,12 +75,13 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
 
     [interval] = samples.intervals
     operator = interval.operators["match"]
-    means = {each.node_type: each.mean for each in operator.services}
+    services = {each.node_type: each for each in operator.services}
     assert (interval.time, interval.seconds, interval.disturbed) == (300.0, 300, False)
     assert operator.deployment == {"small/500m": 2, "large/1": 1}
     assert (operator.arrived, operator.taken, operator.given) == (25.0, 20.0, 10.0)
-    assert means == pytest.approx({"small/500m": 0.040, "large/1": 0.020})
-    assert operator.services[0].variance == pytest.approx(1.2 / 600 - 0.040**2)
+    assert services["small/500m"].mean == pytest.approx(0.040)
+    assert services["small/500m"].variance == pytest.approx(1.2 / 600 - 0.040**2)
+    assert services["large/1"].mean == pytest.approx(0.020)
     assert interval.response_time == pytest.approx(0.05)
 
 
@@ -115,3 +118,20 @@ def test_a_pool_must_have_one_size(tmp_path, types):
 
     with pytest.raises(InputError, match="Expected one size of pool 'small'"):
         read_fitting_samples(store, [DAY], types)
+
+
+def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path):
+    operators = tuple(KnownOperator(name=f"operator-{number}") for number in range(10))
+    write_day(tmp_path, DAY, KnownJob(rate=lambda _: 20.0, operators=operators))
+    store = Store(tmp_path)
+    read_fitting_samples(store, [DAY], ["small/1"])  # loads what pyarrow loads when first asked
+
+    tracemalloc.start()
+    try:
+        samples = read_fitting_samples(store, [DAY], ["small/1"])
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(samples.intervals) == 288
+    assert most < 3 * kept  # a row of Python for each of the day's would make it twenty times
