@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import OptimizeResult, least_squares
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
@@ -113,20 +113,21 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
         return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
 
     typical = float(np.median(measured))
-    guess = np.array([model.arrival_scv, max(typical * 0.01, model.network_time)])
-    noise = NOISE
-    for _ in range(PASSES):
-        expected = predict(guess)
-        found = least_squares(
+
+    def solve(guess: Floats, noise: float) -> OptimizeResult:
+        return least_squares(
             residuals,
             x0=guess,
-            args=(expected, noise),
+            args=(predict(guess), noise),
             bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
             x_scale=[1.0, typical],
             loss="soft_l1",
         )
-        guess = np.asarray(found.x)
-        noise = max(NOISE, OUTLYING * float(np.median(np.abs(measured / predict(guess) - 1))))
+
+    found = solve(np.array([model.arrival_scv, max(typical * 0.01, model.network_time)]), NOISE)
+    for _ in range(PASSES - 1):
+        off = float(np.median(np.abs(measured / predict(found.x) - 1)))
+        found = solve(found.x, max(NOISE, OUTLYING * off))
     misses = np.asarray(found.fun)[:-1]
     # The scatter that was found scales what the intervals say, not what is assumed beforehand.
     spread = float((misses**2).sum()) / max(len(samples) - 2, 1) * _inflation(misses)
