@@ -1,9 +1,10 @@
 """What no policy can do: how often the largest deployment itself misses a bound.
 
-An operator is fastest with all its replicas on the fastest node type: each gets the least records
-and works them off soonest, whatever the rule of sharing. Left out is everything that could only
-make it worse: backlog, lost replicas, and limits of pools, which may make another deployment the
-fastest. Where this says that a bound is missed, it is missed, by replicas of nominal speed.
+An operator is fastest with all its replicas on the fastest node type that it may run on: each gets
+the least records and works them off soonest, whatever the rule of sharing. Left out is everything
+that could only make it worse: backlog, lost replicas, and limits of pools, which may make another
+deployment the fastest. Where this says that a bound is missed, it is missed, by replicas of nominal
+speed.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ def _least_times(experiment: Experiment) -> Floats:
         (factor for each in experiment.world.changes for factor in each.speedups.values()),
         default=1.0,
     )
-    fastest = int(np.argmax([each.speedup for each in experiment.node_types]))
     behind: dict[str, Floats] = {}
     reached = np.zeros(rates.size)
     for model in sorted(true_models(experiment), key=lambda it: dataflow.order.index(it.name)):
         quick = replace(model, service_mean=model.service_mean / max(gain, 1.0))
         deployment = np.zeros((1, len(model.node_types)), dtype=np.int64)
-        deployment[0, fastest] = model.max_replicas
+        speeds = [0.0 if each.pool_limit == 0 else each.speedup for each in model.node_types]
+        deployment[0, int(np.argmax(speeds))] = model.max_replicas
         rate = rates * shares[model.name]
         rows = np.repeat(deployment, rate.size, axis=0)
         time, _ = predict_means(quick, rows, rate)

@@ -3,11 +3,16 @@
 Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6. The mean
 service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
 error and between the true speedups of the next slower and the next faster type. Prices are exact.
+
+All operators have the experiment's node types, so that deployments of all are of one shape. A type
+that an operator may not run on has room for none of its replicas, and counts as no faster than the
+slowest that it may run on: no policy reckons with a speed that the operator cannot have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +23,7 @@ from weir_simulator.experiment import Experiment, NodeType, Operator
 
 def true_models(experiment: Experiment) -> tuple[OperatorModel, ...]:
     """Return the operators as they are, in the file's order."""
-    types = _node_types(experiment, {})
+    types = true_node_types(experiment)
     return tuple(
         _model(experiment, operator, types, time_factor=1.0, scv=operator.scv)
         for operator in experiment.operators
@@ -47,6 +52,11 @@ def believed_models(experiment: Experiment, rng: np.random.Generator) -> tuple[O
         )
         for operator in experiment.operators
     )
+
+
+def true_node_types(experiment: Experiment) -> tuple[node_types.NodeType, ...]:
+    """Return the node types as they are, with the limits for all operators together."""
+    return _node_types(experiment, {})
 
 
 def draw_speedups(
@@ -100,6 +110,18 @@ def _node_types(
     )
 
 
+def _seen_by(
+    experiment: Experiment, operator: Operator, types: tuple[node_types.NodeType, ...]
+) -> tuple[node_types.NodeType, ...]:
+    """Return the node types as one operator has them, without room where it may not run."""
+    usable = [operator.may_use(each) for each in experiment.node_types]
+    slowest = min(each.speedup for each, may in zip(types, usable, strict=True) if may)
+    return tuple(
+        each if may else replace(each, speedup=slowest, pool_limit=0)
+        for each, may in zip(types, usable, strict=True)
+    )
+
+
 def _model(
     experiment: Experiment,
     operator: Operator,
@@ -110,7 +132,7 @@ def _model(
 ) -> OperatorModel:
     return OperatorModel(
         name=operator.name,
-        node_types=types,
+        node_types=_seen_by(experiment, operator, types),
         max_replicas=operator.max_replicas,
         service_mean=time_factor / operator.service_rate,
         service_scv=scv,

@@ -12,7 +12,7 @@ the operators as the world and as the policy knows them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -66,11 +66,26 @@ class Operator(Section):
     """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
     network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
     """Seconds per record on the wire before the operator."""
+    pools: tuple[Name, ...] | None = Field(default=None, min_length=1, examples=[["small"]])
+    """Pools that its replicas may run in; `None` is all of them."""
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
     """Seconds of response time granted to it; `None` is a share of the bound: an equal one with
     policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
     usual: UsualWeek | None = None
     """What usually arrives at it; `None` leaves that to be learned."""
+
+    def may_use(self, node_type: NodeType) -> bool:
+        """Return whether its replicas may run on a node type."""
+        return self.pools is None or node_type.pool_name in self.pools
+
+    def begins_with(
+        self, node_types: Sequence[NodeType], initial: Mapping[str, int] | None
+    ) -> dict[str, int]:
+        """Return its replicas to begin with by node type, given those of the experiment."""
+        if initial is None:
+            return dict.fromkeys([each.name for each in node_types if self.may_use(each)][:1], 1)
+        barred = {each.name for each in node_types if not self.may_use(each)}
+        return {name: count for name, count in initial.items() if name not in barred}
 
 
 class Edge(Section):
@@ -293,7 +308,8 @@ class Experiment(Section):
     initial: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
         default=None, examples=[{"t1": 1}]
     )
-    """Replicas of each operator to begin with, by node type; `None` is one of the first type."""
+    """Replicas of each operator to begin with, by node type, those left out that it may not run on;
+    `None` is one of the first type that it may."""
     sharing: Sharing = Sharing.EQUAL
     aggregation: Aggregation = Aggregation.WORST
     slot: Duration = Field(default=60.0, gt=0, examples=["60s"])
@@ -362,10 +378,11 @@ class Experiment(Section):
         return shares | own
 
     @property
-    def initial_deployment(self) -> Deployment:
-        """Deployment of each operator to begin with."""
-        first = {self.node_types[0].name: 1} if self.initial is None else self.initial
-        return Deployment(tuple(first.get(each.name, 0) for each in self.node_types))
+    def initial_deployments(self) -> tuple[Deployment, ...]:
+        """Deployments to begin with, one per operator in the file's order."""
+        named = [each.begins_with(self.node_types, self.initial) for each in self.operators]
+        types = [each.name for each in self.node_types]
+        return tuple(Deployment(tuple(first.get(name, 0) for name in types)) for first in named)
 
     def moves_by_one(self, policy: str) -> bool:
         """Return whether a decision of the policy reaches one replica more or less only.

@@ -193,20 +193,41 @@ def _unknown_node_types(
             )  # fmt: skip
 
 
-def _initial_fits_operators(
-    operators: Sequence[Operator], initial: Mapping[str, int] | None
+def _pools_are_known_once(
+    operators: Sequence[Operator], node_types: Sequence[NodeType]
 ) -> Iterator[Mistake]:
-    """Refuse an initial deployment without replicas, or with too many."""
+    """Refuse a pool of an operator that does not exist, and one that it names twice."""
+    known = list(dict.fromkeys(each.pool_name for each in node_types))
+    for index, operator in enumerate(operators):
+        for place, pool in enumerate(operator.pools or ()):
+            here = ("operators", index, "pools", place)
+            if pool not in known:
+                yield Mistake(
+                    here, pool, f"a pool ({', '.join(known)})",
+                    suggest(pool, known, otherwise="choose one of those or add a type of the pool"),
+                )  # fmt: skip
+            elif pool in (operator.pools or ())[:place]:
+                yield Mistake(here, pool, "each pool once", "remove this one")
+
+
+def _initial_fits_operators(
+    operators: Sequence[Operator],
+    node_types: Sequence[NodeType],
+    initial: Mapping[str, int] | None,
+) -> Iterator[Mistake]:
+    """Refuse an initial deployment that leaves an operator no replicas, or gives it too many."""
     if initial is None:
         return
-    size = sum(initial.values())
-    smallest = min(operator.max_replicas for operator in operators)
-    if not 1 <= size <= smallest:
-        yield Mistake(
-            ("initial",), initial,
-            f"from 1 to {smallest} replicas, the least maxReplicas of the operators",
-            "add replicas" if size < 1 else "take replicas away",
-        )  # fmt: skip
+    for operator in operators:
+        size = sum(operator.begins_with(node_types, initial).values())
+        if not 1 <= size <= operator.max_replicas:
+            where = "" if operator.pools is None else f" in {', '.join(operator.pools)}"
+            yield Mistake(
+                ("initial",), initial,
+                f"from 1 to {operator.max_replicas} replicas of {operator.name}{where}",
+                "add replicas" if size < 1 else "take replicas away",
+            )  # fmt: skip
+            return
 
 
 def _pools_have_one_limit(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
@@ -230,11 +251,11 @@ def _initial_fits_pools(
     initial: Mapping[str, int] | None,
 ) -> Iterator[Mistake]:
     """Refuse an initial deployment that exceeds the limit of a pool."""
-    wanted = {node_types[0].name: 1} if initial is None else initial
+    wanted = [operator.begins_with(node_types, initial) for operator in operators]
     limits = {each.pool_name: each.pool_limit for each in node_types if each.pool_limit is not None}
     for pool, limit in limits.items():
-        of_each = sum(wanted.get(it.name, 0) for it in node_types if it.pool_name == pool)
-        used = of_each * len(operators)
+        names = [each.name for each in node_types if each.pool_name == pool]
+        used = sum(named.get(name, 0) for named in wanted for name in names)
         if used > limit:
             yield Mistake(
                 ("initial",), initial,
@@ -279,6 +300,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _node_types_once,
     _something_has_a_price,
     _edges_join_operators,
+    _pools_are_known_once,
     _initial_names_node_types,
     _beliefs_name_node_types,
     _changes_name_node_types,

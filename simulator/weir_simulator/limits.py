@@ -16,7 +16,7 @@ def limit_pools(o: int, state: State, view: View) -> None:
             for other in range(view.counts.shape[1]):
                 if row != o and state.pool_of[other] == pool:
                     others += max(view.counts[row, other], view.target[row, other])
-        view.limit[o, place] = max(state.pool_room[pool] - others, 0)
+        view.limit[o, place] = max(state.pool_room[o, pool] - others, 0)
 
 
 @compiled

@@ -21,7 +21,7 @@ from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.promise import CostParts, CostWeights, Observation, OperatorPolicy, Transition
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
-from weir_simulator.beliefs import believed_models, true_models
+from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.experiment import Experiment
 from weir_simulator.minds import build_policies
 from weir_simulator.plain_operator import PlainOperator, step_towards
@@ -87,14 +87,16 @@ class _World:
         self.provisioning = math.ceil(world.provisioning_delay / self.slot)
         self.dataflow = experiment.dataflow
         models = true_models(experiment)
-        self.node_types = models[0].node_types
+        self.node_types = true_node_types(experiment)
         believed = believed_models(experiment, np.random.default_rng([seed, 0]))
         fed = {edge.target for edge in self.dataflow.edges}
         budgets = experiment.share_bound(policy, believed)
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
         policies = build_policies(experiment, policy, settings, seed=seed)
-        for row, truth in enumerate(models):
+        for row, (truth, initial) in enumerate(
+            zip(models, experiment.initial_deployments, strict=True)
+        ):
             self.operators[truth.name] = PlainOperator(
                 row=row,
                 truth=truth,
@@ -106,10 +108,10 @@ class _World:
                 source=truth.name not in fed,
                 seed=seed,
                 spread=world.replica_spread,
-                target=experiment.initial_deployment,
-                proposed=experiment.initial_deployment,
+                target=initial,
+                proposed=initial,
             )
-            self.operators[truth.name].install(experiment.initial_deployment)
+            self.operators[truth.name].install(initial)
         self.arbiter = Arbiter(experiment)
         self.rate_factor, self.standstill = 1.0, 0.0
         self.provisioned_at, self.pending_kind = -1, NOTHING

@@ -72,8 +72,8 @@ def set_scene(experiment: Experiment, *, seed: int, policy: str) -> Scene:
         counts=truth.counts, joined=truth.joined, price=truth.price
     )
     state = _begin(experiment)
-    for o in range(len(models)):
-        truth.counts[o] = experiment.initial_deployment.counts
+    for o, initial in enumerate(experiment.initial_deployments):
+        truth.counts[o] = initial.counts
         first_replicas(o, rules, truth, state)
         if rules.spread > 0:
             find_speeds(o, truth, state)
@@ -156,10 +156,13 @@ def _begin(experiment: Experiment) -> State:
         state.nominal[place] = node_type.speedup
         state.pool_of[place] = pools.index(node_type.pool_name)
         if node_type.pool_limit is not None:
-            state.pool_room[state.pool_of[place]] = node_type.pool_limit
+            state.pool_room[:, state.pool_of[place]] = node_type.pool_limit
     fed = {edge.target for edge in experiment.dataflow.edges}
     for o, operator in enumerate(experiment.operators):
         state.source[o] = operator.name not in fed
+        for node_type in experiment.node_types:
+            if not operator.may_use(node_type):
+                state.pool_room[o, pools.index(node_type.pool_name)] = 0
     return state
 
 

@@ -99,7 +99,8 @@ class State(NamedTuple):
     pool_of: Counts
     """Pool of each node type, `(t,)`."""
     pool_room: Counts
-    """Replicas that each pool has room for, `(pools,)`."""
+    """Replicas that each pool has room for, `(o, pools)`: the same for all operators that may run
+    there, none for the others."""
 
 
 class Changes(NamedTuple):
@@ -141,7 +142,7 @@ RULES_TYPE = types.NamedTuple([_NUMBA[hint] for hint in get_type_hints(Rules).va
 STATE_TYPE = types.NamedTuple(
     [
         (_I2 if hint == Counts else _F2)
-        if name in ("pending", "factor")
+        if name in ("pending", "factor", "pool_room")
         else (_I1 if hint == Counts else _F1)
         for name, hint in get_type_hints(State).items()
     ],
@@ -177,5 +178,5 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
         complete=counts(operators),
         taught=counts(operators),
         pool_of=counts(node_types),
-        pool_room=counts(pools),
+        pool_room=counts(operators, pools),
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from weir_simulator.errors import ExperimentError
-from weir_simulator.experiment import Change, Experiment, NodeType, Weights
+from weir_simulator.experiment import Change, Experiment, NodeType, Operator, Weights
 from weir_simulator.experiment_sentences import describe_all
 
 
@@ -58,7 +58,9 @@ def with_traffic(experiment: Experiment, factor: float) -> Experiment:
 
 
 def with_pool(experiment: Experiment, pool: str, *, speedup: float, price: float) -> Experiment:
-    """Return the experiment with one more pool, of one node type.
+    """Return the experiment with one more pool, of one node type, that all operators may use.
+
+    So may those that name their pools: else it could take the place of none that they name.
 
     Args:
         experiment: Where to add it.
@@ -77,14 +79,19 @@ def with_pool(experiment: Experiment, pool: str, *, speedup: float, price: float
         added = NodeType(name=pool, speedup=speedup, price=price)
     except ValidationError as error:
         raise _refusal(error, f"pool {pool}") from error
-    return _rebuild(experiment, {"node_types": (*experiment.node_types, added)}, f"pool {pool}")
+    operators = tuple(
+        each if each.pools is None else each.model_copy(update={"pools": (*each.pools, pool)})
+        for each in experiment.operators
+    )
+    updates = {"operators": operators, "node_types": (*experiment.node_types, added)}
+    return _rebuild(experiment, updates, f"pool {pool}")
 
 
 def without_pool(experiment: Experiment, pool: str) -> Experiment:
     """Return the experiment without a pool.
 
     Raises:
-        ExperimentError: There is no such pool, or no other.
+        ExperimentError: There is no such pool, or no other for an operator.
     """
     _require(experiment, pool)
     types = tuple(each for each in experiment.node_types if each.pool_name != pool)
@@ -92,6 +99,14 @@ def without_pool(experiment: Experiment, pool: str) -> Experiment:
         raise ExperimentError(
             (f"without {pool}: expected another pool to be left, got none; add one first",)
         )
+    for each in experiment.operators:
+        if each.pools == (pool,):
+            raise ExperimentError(
+                (
+                    f"without {pool}: expected another pool for operator {each.name}, got none; "
+                    "add one to its pools first",
+                )
+            )
     left = {each.name for each in types}
     changes = tuple(
         each.model_copy(
@@ -100,10 +115,13 @@ def without_pool(experiment: Experiment, pool: str) -> Experiment:
         for each in experiment.world.changes
     )
     believed = experiment.believed
+    begun = {name: count for name, count in (experiment.initial or {}).items() if name in left}
+    every = [each.begins_with(types, begun) for each in experiment.operators]
     updates: dict[str, object] = {
+        "operators": tuple(_leave(each, pool) for each in experiment.operators),
         "node_types": types,
-        # Without replicas to begin with, a run begins with one of the first type.
-        "initial": _keep(experiment.initial or {}, left) or None,
+        # Where one is left no replicas to begin with, all begin with one of their first type.
+        "initial": begun if all(any(counts.values()) for counts in every) else None,
         "world": experiment.world.model_copy(update={"changes": changes}),
         "believed": believed.model_copy(update={"speedups": _keep(believed.speedups, left)}),
     }
@@ -136,6 +154,13 @@ def with_emphasis(experiment: Experiment, factor: float) -> Experiment:
             )
         }
     )
+
+
+def _leave(operator: Operator, pool: str) -> Operator:
+    if operator.pools is None:
+        return operator
+    left = tuple(each for each in operator.pools if each != pool)
+    return operator.model_copy(update={"pools": left})
 
 
 def _keep(named: Mapping[str, object], left: set[str]) -> dict[str, object]:

@@ -39,6 +39,13 @@ def test_a_bound_below_the_service_time_is_never_kept():
     assert unavoidable_violations(a_chain(), [0.008]) == (100.0,)
 
 
+def test_an_operator_is_fastest_where_it_may_run():
+    # On t2 a record takes operator a twice 1/200 s, on t1 half of that.
+    operators = [{"name": "a", "service_rate": 200, "max_replicas": 3, "pools": ["t2"]}]
+
+    assert unavoidable_violations(an_experiment(operators=operators), [0.0099]) == (100.0,)
+
+
 def test_no_policy_misses_less():
     bound = 0.02
     experiment = a_chain(objective={"response_time": bound})

@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from weir_policies import registry
+from weir_policies.model.queueing import least_response_time
 from weir_policies.promise import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
@@ -100,6 +101,30 @@ def test_the_truth_is_what_the_file_says():
     assert model.aggregation is Aggregation.AVERAGE
     assert [node_type.pool for node_type in model.node_types] == ["a", "a"]
     assert [node_type.pool_limit for node_type in model.node_types] == [4, 4]
+
+
+def in_their_pools(**fields):
+    operators = (
+        Operator(name="a", service_rate=200, max_replicas=5, pools=("t2",)),
+        Operator(name="b", service_rate=200, max_replicas=5),
+    )
+    return an_experiment(operators=operators, **fields)
+
+
+def test_there_is_no_room_and_no_gain_where_an_operator_may_not_run():
+    bound, free = true_models(in_their_pools())
+
+    assert [(each.speedup, each.pool_limit) for each in bound.node_types] == [(0.5, 0), (0.5, None)]
+    assert [(each.speedup, each.pool_limit) for each in free.node_types] == [(1, None), (0.5, None)]
+    assert least_response_time(bound) == pytest.approx(2 * least_response_time(free))
+
+
+def test_an_operator_begins_on_the_first_type_that_it_may_run_on():
+    begun = in_their_pools().initial_deployments
+    written = in_their_pools(initial={"t1": 2, "t2": 1}).initial_deployments
+
+    assert [each.counts for each in begun] == [(0, 1), (1, 0)]
+    assert [each.counts for each in written] == [(0, 1), (2, 1)]
 
 
 def test_without_errors_the_belief_is_the_truth():

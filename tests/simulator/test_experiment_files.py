@@ -119,6 +119,26 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
             "3: operators[1].maxReplicas: expected a whole number, got 2.5; write for example 10",
         ),
         (
+            "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: [t2, t3]}\nedges",
+            "3: operators[1].pools[1]: expected a pool (t1, t2), got 't3'; "
+            "choose one of those or add a type of the pool",
+        ),
+        (
+            "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: [t2, t2]}\nedges",
+            "3: operators[1].pools[1]: expected each pool once, got 't2'; remove this one",
+        ),
+        (
+            "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: []}\nedges",
+            '3: operators[1].pools: expected a list of at least 1, got []; write for example '
+            '["small"]',
+        ),
+        (
+            "maxReplicas: 10}\nedges: [[parse, match]]",
+            "maxReplicas: 10, pools: [t2]}\ninitial: {t1: 2}\nedges: [[parse, match]]",
+            '4: initial: expected from 1 to 10 replicas of match in t2, got {"t1": 2}; '
+            "add replicas",
+        ),
+        (
             "[[parse, match]]", "[[parse, mach]]",
             "4: edges[0]: expected an operator (parse, match), got 'mach'; did you mean 'match'?",
         ),
@@ -182,7 +202,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ),
         (
             "", "initial: {t1: 6, t2: 5}\n",
-            "11: initial: expected from 1 to 10 replicas, the least maxReplicas of the operators, "
+            "11: initial: expected from 1 to 10 replicas of parse, "
             'got {"t1": 6, "t2": 5}; take replicas away',
         ),
         (
@@ -300,7 +320,7 @@ def test_the_papers_setting_is_the_default(write):
     experiment = load_experiment(write())
 
     assert experiment.sharing is Sharing.EQUAL
-    assert experiment.initial_deployment.counts == (1, 0)
+    assert [each.counts for each in experiment.initial_deployments] == [(1, 0), (1, 0)]
     assert experiment.dearest == 1.0
     assert not experiment.world.carries_backlog
     shares = experiment.share_bound("ql-pds", true_models(experiment))

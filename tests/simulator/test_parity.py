@@ -42,6 +42,13 @@ DIAMOND = [
     {"from": "b", "to": "d"},
     {"from": "c", "to": "d", "selectivity": 0.3},
 ]
+UNLIMITED = [{field: each[field] for field in each if field != "poolLimit"} for each in POOLS]
+IN_POOLS = [
+    CHAIN[0] | {"pools": ["s"]},
+    CHAIN[1],
+    CHAIN[2] | {"pools": ["l"]},
+    CHAIN[3] | {"pools": ["t2", "s"]},
+]
 BEYOND = {
     "resizes": True,
     "provisioningDelay": "2m",
@@ -87,6 +94,15 @@ EXPERIMENTS = {
         initial={"s/500m": 1},
         world=BEYOND,
         believed={"serviceError": [0.05, 0.1], "speedupError": 0.2},
+    ),
+    "unlike pools": an_experiment(
+        operators=IN_POOLS,
+        edges=DIAMOND,
+        nodeTypes=[*POOLS, TYPES[1]],
+        world={"resizes": True, "changes": [{"slot": 120, "speedups": {"s/1": 0.8}}]},
+    ),
+    "unlike pools without limits": an_experiment(
+        operators=IN_POOLS, edges=DIAMOND, nodeTypes=[*UNLIMITED, TYPES[1]]
     ),
 }
 

@@ -85,6 +85,35 @@ def test_the_last_pool_cannot_go():
         without_pool(one, "t2")
 
 
+def two_in_their_pools(one, other, **fields):
+    operators = [
+        {"name": "a", "service_rate": 200, "max_replicas": 2, "pools": one},
+        {"name": "b", "service_rate": 200, "max_replicas": 2, "pools": other},
+    ]
+    return an_experiment(operators=operators, **fields)
+
+
+def test_a_pool_leaves_the_operators_that_name_it():
+    changed = without_pool(two_in_their_pools(["t1", "t2"], None, initial={"t1": 1}), "t1")
+
+    assert [each.pools for each in changed.operators] == [("t2",), None]
+    assert [each.counts for each in changed.initial_deployments] == [(1,), (1,)]
+
+
+def test_the_only_pool_of_an_operator_cannot_go():
+    with pytest.raises(ExperimentError, match="without t1: expected another pool for operator a"):
+        without_pool(two_in_their_pools(["t1"], None), "t1")
+
+
+def test_an_added_pool_can_take_the_place_of_an_operators_only_one():
+    both = with_pool(two_in_their_pools(["t1"], None), "spot", speedup=1.0, price=0.4)
+
+    replaced = without_pool(both, "t1")
+
+    assert [each.pools for each in both.operators] == [("t1", "spot"), None]
+    assert [each.pools for each in replaced.operators] == [("spot",), None]
+
+
 def test_budgets_of_the_file_are_parts_of_the_bound():
     experiment = an_experiment(
         operators=[

@@ -168,15 +168,18 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
 
     A job that is fitted to runs already. Begun with the least, the simulated one would first have
     to work off what it cannot serve, which in a short trace is most of what is seen. All operators
-    begin with the same, so it is what suffices for each.
+    begin with the same of each type that they may run on, so it is what suffices for each.
     """
     running = [deployments.get(each.name, {}) for each in experiment.operators]
     most = {
         each.name: max(counts.get(each.name, 0) for counts in running)
         for each in experiment.node_types
     }
-    room = min(each.max_replicas for each in experiment.operators)
-    return most if 1 <= sum(most.values()) <= room else None
+    fits = all(
+        1 <= sum(each.begins_with(experiment.node_types, most).values()) <= each.max_replicas
+        for each in experiment.operators
+    )
+    return most if fits else None
 
 
 def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 Their papers know one kind of node. Here a plan counts an operator's replicas, all of them, as ones
 of the chosen node type: an action adds one of that type, or removes one, of another type first.
+Where an operator has no room for that type to begin with, the first with room is its chosen one.
 Prices are that type's. The arithmetic is `chains`, `unknown_costs` and `backups`; this module keeps
 their arrays in a policy's memory and reads them off a view.
 
@@ -35,7 +36,7 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
-from weir_policies.model.arrays import Floats
+from weir_policies.model.arrays import Counts, Floats
 
 # Columns of `Memory.floats`. MOST_BUSY is the utilisation above which an interval is violated;
 # where it is infinite, the budget of the response time decides. GAIN is the rate per source's.
@@ -89,7 +90,7 @@ def new_plan(
     memory.floats[:, MOST_BUSY], memory.floats[:, GAIN] = most_busy, gains
     quanta = parameters.find_quanta(view) / gains
     memory.floats[:, QUANTUM] = quanta.min() if joint else quanta
-    memory.ints[:, LEVELS], memory.ints[:, NODE_TYPE] = levels, node_type
+    memory.ints[:, LEVELS], memory.ints[:, NODE_TYPE] = levels, _find_types(view, node_type)
     memory.ints[:, JOINT], memory.ints[:, AXES] = joint, len(spaces[0])
     for o, (space, moved) in enumerate(zip(spaces, moves, strict=True)):
         memory.ints[o, DEPLOYMENTS], memory.ints[o, ACTIONS] = moved.shape
@@ -105,6 +106,13 @@ def new_plan(
             memory.ints[o, HEAD + levels : HEAD + 2 * levels],
         )
     return memory
+
+
+def _find_types(view: View, node_type: int) -> Counts:
+    """Return the type that each operator adds, `(o,)`; the first with room where that has none."""
+    roomy = view.limit > 0
+    stays = roomy[:, node_type] | ~roomy.any(axis=1)
+    return np.where(stays, node_type, roomy.argmax(axis=1))
 
 
 def find_gains(view: View) -> Floats:
@@ -165,7 +173,7 @@ def would_violate(row: int, size: int, level: int, o: int, view: View, memory: M
     scratch = memory.ints.shape[1] - types
     counts = memory.ints[o, scratch : scratch + types]
     counts[:] = 0
-    counts[memory.ints[o, NODE_TYPE]] = size
+    counts[memory.ints[row, NODE_TYPE]] = size
     rate = level * memory.floats[o, QUANTUM] * memory.floats[row, GAIN]
     time, busy = predict_one(row, view, counts, rate)
     if memory.floats[o, MOST_BUSY] < np.inf:
@@ -199,7 +207,6 @@ def remember_resources(o: int, view: View, memory: Memory) -> None:
     """Write what every deployment costs at today's prices, weighted."""
     levels, deployments = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS]
     first = HEAD + levels * (levels + 1)
-    place = memory.ints[o, NODE_TYPE]
     top = 0.0
     for axis in range(memory.ints[o, AXES]):
         top += view.traits[axis if memory.ints[o, JOINT] else o, TOP_COST]
@@ -209,7 +216,7 @@ def remember_resources(o: int, view: View, memory: Memory) -> None:
         for axis in range(memory.ints[o, AXES]):
             row = axis if memory.ints[o, JOINT] else o
             most = view.rules[row, MAX_REPLICAS]
-            price += (1 + left % most) * view.price[row, place]
+            price += (1 + left % most) * view.price[row, memory.ints[row, NODE_TYPE]]
             left //= most
         memory.floats[o, first + deployment] = weight * price
 
@@ -270,10 +277,10 @@ def take_move(o: int, view: View, memory: Memory, after: int) -> bool:
         memory: The plan.
         after: The deployment's number.
     """
-    place = memory.ints[o, NODE_TYPE]
     left = after
     for axis in range(memory.ints[o, AXES]):
         row = axis if memory.ints[o, JOINT] else o
+        place = memory.ints[row, NODE_TYPE]
         most = view.rules[row, MAX_REPLICAS]
         change = 1 + left % most - total(view.counts[row])
         left //= most

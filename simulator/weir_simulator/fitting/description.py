@@ -9,12 +9,14 @@ The experiment judges the mean over records, which is what is measured of a real
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.promise import Aggregation
+from weir_policies.model.node_types import NodeType
+from weir_policies.promise import Aggregation, OperatorModel
 from weir_simulator import experiment
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights
@@ -51,16 +53,12 @@ def describe_experiment(
         budgets: Seconds by operator.
 
     Raises:
-        FitError: Operators differ in the node types that they may run on.
+        FitError: No operator is scaled, or one gets records both from a scaled operator and
+            directly from a source.
     """
     structure = calibration.structure
     graph = contract(structure, calibration.selectivities)
-    types = [structure.models[name].node_types for name in graph.operators]
-    if any(set(listed) != set(types[0]) for listed in types):
-        raise FitError(
-            "Expected all scaled operators to run on the same node types, got different ones; the "
-            "simulator has one list for all: name the same spec.operators[].pools for each"
-        )
+    types = _join_types([structure.models[name] for name in graph.operators])
     models = calibration.models
     operators = tuple(
         experiment.Operator(
@@ -75,11 +73,12 @@ def describe_experiment(
             arrival_scv=models[name].arrival_scv,
             network_time=models[name].network_time
             + (calibration.elsewhere.value if name in graph.sources else 0.0),
+            pools=_limit_pools(models[name], types),
             budget=budgets.get(name),
         )
         for name in graph.operators
     )
-    pools = [node_type.pool for node_type in types[0]]
+    pools = [node_type.pool for node_type in types]
     return Experiment(
         operators=operators,
         edges=tuple(
@@ -96,7 +95,7 @@ def describe_experiment(
                 pool=each.pool,
                 pool_limit=each.pool_limit,
             )
-            for each in types[0]
+            for each in types
         ),
         objective=experiment.Objective(response_time=response_time),
         weights=weights,
@@ -181,6 +180,22 @@ def common_rates(traces: Mapping[str, Trace]) -> Trace:
             "one of spec.operators, or take `fixed` away from the operator that feeds them all"
         )
     return next(iter(traces.values()))
+
+
+def _join_types(models: Sequence[OperatorModel]) -> tuple[NodeType, ...]:
+    """Return the node types of all operators, in the order of those that have most.
+
+    Where one operator may run on all of them, that is the order of the manifest.
+    """
+    listed = sorted((model.node_types for model in models), key=len, reverse=True)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(listed)))
+
+
+def _limit_pools(model: OperatorModel, types: Sequence[NodeType]) -> tuple[str, ...] | None:
+    """Return the pools of an operator that may not run on all node types; else `None`."""
+    if len(model.node_types) == len(types):
+        return None
+    return tuple(dict.fromkeys(each.pool for each in model.node_types))
 
 
 def _counting_noise(rates: Sequence[float] | Trace, slot: float) -> float:

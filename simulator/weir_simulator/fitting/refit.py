@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weir_policies.model.season import Season
-from weir_simulator.beliefs import true_models
+from weir_simulator.beliefs import true_models, true_node_types
 from weir_simulator.experiment import Experiment, TraceSource
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.structure import Structure
@@ -26,10 +26,18 @@ def structure_of(experiment: Experiment) -> Structure:
     """Return the job of an experiment as it is known before anything is measured.
 
     Its network times are left out: those of a fitted experiment hold what was spent elsewhere,
-    which is measured anew.
+    which is measured anew. So are the node types that an operator may not run on.
     """
+    listed = list(zip(experiment.node_types, true_node_types(experiment), strict=True))
     return Structure(
-        operators=tuple(replace(each, network_time=0.0) for each in true_models(experiment)),
+        operators=tuple(
+            replace(
+                model,
+                network_time=0.0,
+                node_types=tuple(known for given, known in listed if operator.may_use(given)),
+            )
+            for operator, model in zip(experiment.operators, true_models(experiment), strict=True)
+        ),
         edges=tuple((edge.source, edge.target) for edge in experiment.edges),
     )
 
@@ -72,14 +80,19 @@ def refit(experiment: Experiment, fit: Fit, *, trace: Path) -> Experiment:
     fitted = fit.to_experiment(
         response_time=experiment.objective.response_time, trace=trace, policy=experiment.policy
     )
-    budgets = {each.name: each.budget for each in experiment.operators}
+    given = {each.name: each for each in experiment.operators}
+    types = {each.name: each for each in fitted.node_types}
     return experiment.model_copy(
         update={
             "operators": tuple(
-                each.model_copy(update={"budget": budgets[each.name]}) for each in fitted.operators
+                each.model_copy(
+                    update={"budget": given[each.name].budget, "pools": given[each.name].pools}
+                )
+                for each in fitted.operators
             ),
             "edges": fitted.edges,
-            "node_types": fitted.node_types,
+            # One that no operator may run on was not fitted.
+            "node_types": tuple(types.get(each.name, each) for each in experiment.node_types),
             "trace": TraceSource(file=trace),
             "world": experiment.world.model_copy(
                 update={"queues": True, "noise": fitted.world.noise, "changes": ()}

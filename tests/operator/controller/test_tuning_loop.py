@@ -23,6 +23,7 @@ from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.work import TuningLostError
 from weir_policies import registry
+from weir_policies.model.dataflow import Dataflow
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import Plan, run_job
@@ -71,13 +72,26 @@ async def test_a_bad_fit_is_not_tuned_with(setting_of):
 
 
 async def test_a_job_that_the_simulator_cannot_have_is_told_once_and_not_tuned(setting_of):
-    setting = setting_of(truths=(TRUTHS[0], on_one_pool(TRUTHS[1])))
+    apart = [each | {"count": replace(each["count"], rate=20.0)} for each in plans(150)]
+    unlike = run_job(TRUTHS, apart, rng=np.random.default_rng(3)).intervals
+    setting = setting_of(intervals=unlike, flow=Dataflow(operators=("match", "count")))
 
     await setting.loop.attempt()
     await setting.loop.attempt()
 
     assert setting.reasons == ["CannotTune"]
     assert setting.tuner.calls == []
+
+
+async def test_a_job_of_operators_in_unlike_pools_is_tuned_where_each_may_run(setting_of):
+    bound = replace(TRUTHS[1], node_types=TRUTHS[1].node_types[:1])
+    setting = setting_of(truths=(TRUTHS[0], bound))
+
+    await setting.loop.attempt()
+
+    [(work, _)] = setting.tuner.calls
+    assert [each.pools for each in work.order.experiment.operators] == [None, ("small",)]
+    assert setting.reasons == ["TuningApplied"]
 
 
 async def test_what_is_better_is_in_force_on_trial_and_told(setting_of):
@@ -354,10 +368,6 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     tuning.cancel()
     await asyncio.wait({tuning})
     assert tuning.cancelled()
-
-
-def on_one_pool(model):
-    return replace(model, node_types=model.node_types[:1])
 
 
 async def _waits_of(setting):

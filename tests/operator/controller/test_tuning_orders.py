@@ -13,6 +13,19 @@ def test_a_simulation_begins_with_what_runs():
     assert first == {name: 2 if name == TYPES[0] else 0 for name in TYPES}
 
 
+def test_operators_in_unlike_pools_begin_with_what_each_runs_there():
+    operators = [
+        {"name": "a", "service_rate": 200, "max_replicas": 2, "pools": TYPES[:1]},
+        {"name": "b", "service_rate": 200, "max_replicas": 3, "pools": TYPES[1:]},
+    ]
+    experiment = an_experiment(operators=operators)
+
+    first = begin_with({"a": {TYPES[0]: 2}, "b": {TYPES[1]: 3}}, experiment)
+
+    begun = experiment.model_copy(update={"initial": first})
+    assert [each.counts for each in begun.initial_deployments] == [(2, 0), (0, 3)]
+
+
 def test_what_does_not_suffice_for_all_or_is_too_much_for_one_is_not_begun_with():
     nothing = begin_with({}, an_experiment())
     too_much = begin_with({"op": {TYPES[0]: ROOM + 1}}, an_experiment())

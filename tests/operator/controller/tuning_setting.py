@@ -51,6 +51,7 @@ class Setting:
         *answers,
         intervals=HOURS,
         truths=TRUTHS,
+        flow=FLOW,
         bound=0.5,
         terms=HOLD,
         tuner=None,
@@ -60,6 +61,7 @@ class Setting:
         past=None,
     ):
         self.folder = folder
+        self.flow = flow
         self.bound = bound
         self.terms = terms
         self.phase = phase
@@ -118,11 +120,11 @@ class Setting:
                 sight=cast(Sight, None),  # nothing of it is looked at
                 violated=late,
                 deployments=deployments,
-                budgets=self.sharing.share(FLOW, self.managers).budgets,
+                budgets=self.sharing.share(self.flow, self.managers).budgets,
                 proposals={},
                 verdicts={},
                 held="",
-                dataflow=FLOW,
+                dataflow=self.flow,
             )
             self.loop.see(tick, sample)
 

@@ -132,11 +132,24 @@ def test_a_job_of_fixed_operators_has_nothing_to_tune():
         contract(a_structure(a_model(), fixed=frozenset({"op"})))
 
 
-def test_operators_on_different_pools_are_refused():
-    structure = a_structure(a_model("a"), a_model("b", node_types=TYPES[:1]), edges=[("a", "b")])
+def test_an_operator_stays_in_its_pools_where_others_have_more():
+    structure = a_structure(a_model("a", node_types=TYPES[1:]), a_model("b"), edges=[("a", "b")])
 
-    with pytest.raises(FitError, match="same node types"):
-        describe(a_calibration(structure))
+    experiment = describe(a_calibration(structure))
+
+    assert [each.pools for each in experiment.operators] == [("large",), None]
+    assert [each.name for each in experiment.node_types] == ["small/1", "large/1"]
+
+
+def test_operators_without_a_pool_in_common_stay_apart():
+    structure = a_structure(
+        a_model("a", node_types=TYPES[1:]), a_model("b", node_types=TYPES[:1]), edges=[("a", "b")]
+    )
+
+    experiment = describe(a_calibration(structure))
+
+    assert [each.pools for each in experiment.operators] == [("large",), ("small",)]
+    assert [each.name for each in experiment.node_types] == ["large/1", "small/1"]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,31 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
     assert result.violations < 20
 
 
+def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_path):
+    small, large = a_model().node_types
+    truths = (a_model("match", node_types=(large,)), a_model("sum", node_types=(small,)))
+    plans = [
+        {
+            "match": Plan(deployment={"large/1": 2 + hour % 2}, rate=rate),
+            "sum": Plan(deployment={"small/1": 3 + hour % 2}, rate=rate),
+        }
+        for hour in range(16)
+        for rate in (60.0, 80.0, 50.0, 70.0, 55.0)
+    ]
+    samples = run_job(truths, plans, rng=np.random.default_rng(3))
+    fitted = fit(samples, a_structure(*truths, edges=[("match", "sum")]), slot=60.0)
+    write_trace(tmp_path / "rates.txt", fitted.rates)
+
+    experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+    result = simulate(experiment, seed=1, policy="queueing")
+
+    assert [each.pools for each in experiment.operators] == [("large",), ("small",)]
+    # At most what each may have, and what it needs at the least: 70/s of 12.5 and of 20 ms.
+    assert 1 <= result.replicas["large/1"] <= 10
+    assert 2 <= result.replicas["small/1"] <= 10
+    assert result.violations < 20
+
+
 def test_the_experiment_goes_through_a_file_and_back(chain, tmp_path):
     _, _, fitted = chain
     experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weir_policies.model.estimation import ServiceMeasurement
-from weir_simulator.experiment import Experiment
+from weir_simulator.experiment import Experiment, NodeType
 from weir_simulator.fitting.fit import BadFitError
 from weir_simulator.fitting.history import History, fit_history
 from weir_simulator.fitting.refit import refit, structure_of
@@ -38,6 +38,21 @@ EXPERIMENT = Experiment.model_validate_json(
         }
     )
 )
+
+
+def test_an_operator_is_fitted_to_the_node_types_that_it_may_run_on():
+    types = (*EXPERIMENT.node_types, NodeType(name="large/1", speedup=2.0, price=2.0))
+    bound = EXPERIMENT.operators[0].model_copy(update={"pools": ("small/1",)})
+    free = bound.model_copy(update={"name": "free", "pools": None})
+
+    structure = structure_of(
+        EXPERIMENT.model_copy(update={"operators": (bound, free), "node_types": types})
+    )
+
+    assert [[each.name for each in model.node_types] for model in structure.operators] == [
+        ["small/1"],
+        ["small/1", "large/1"],
+    ]
 
 
 def rate_at(time):
