@@ -28,6 +28,9 @@ HistoryApp = Annotated[
 ]
 FITTED = "fitted.yaml"
 TRACE = "trace.txt"
+LEAST_TOLD = 86_400.0
+"""Seconds of samples with all operators below which nothing is fitted where sizes are not told:
+less knows no time of day."""
 
 
 def fit_to_history(
@@ -35,7 +38,9 @@ def fit_to_history(
 ) -> Experiment:
     """Return the experiment fitted to the history of its job; as it is without a folder of tables.
 
-    The fitted experiment and its trace are left in `out`, and which days were used goes to stderr.
+    Where history cannot tell of what size replicas were, only its traffic is used, and the rest
+    stays as it is. The fitted experiment and its trace are left in `out`; which days were used, and
+    for what, goes to stderr.
 
     Args:
         experiment: What the file, or the StreamApp's, says.
@@ -59,8 +64,8 @@ def fit_to_history(
     need_pyarrow()
     from weir_pipelines.history import read_history
     from weir_simulator.experiment_writing import write_experiment
-    from weir_simulator.fitting.history import fit_history
-    from weir_simulator.fitting.refit import refit, structure_of, with_seasons
+    from weir_simulator.fitting.history import fit_history, trace_history
+    from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_traffic
     from weir_simulator.trace_files import write_trace
 
     structure = structure_of(experiment)
@@ -71,14 +76,20 @@ def fit_to_history(
         node_types=[each.name for each in experiment.node_types],
     )
     typer.echo(history.sentence, err=True)
-    fit = fit_history(history, structure, slot=experiment.slot)
-    typer.echo(fit.quality.sentence, err=True)
-    fitted = with_seasons(
-        refit(experiment, fit, trace=out / TRACE), history.seasons, begin=fit.begin
-    )
-    remark = f"{Path(source).name} fitted to the history of {name}."
+    if history.untold and history.told < LEAST_TOLD:
+        typer.echo("How fast operators are is left as the experiment has it", err=True)
+        rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
+        fitted = with_traffic(experiment, trace=out / TRACE)
+        remark = f"{Path(source).name} with the traffic of the history of {name}."
+    else:
+        fit = fit_history(history, structure, slot=experiment.slot)
+        typer.echo(fit.quality.sentence, err=True)
+        rates, begin = fit.rates, fit.begin
+        fitted = refit(experiment, fit, trace=out / TRACE)
+        remark = f"{Path(source).name} fitted to the history of {name}."
+    fitted = with_seasons(fitted, history.seasons, begin=begin)
     write_experiment(fitted, out / FITTED, remarks=(remark,))
-    write_trace(out / TRACE, fit.rates)
+    write_trace(out / TRACE, rates)
     return fitted
 
 

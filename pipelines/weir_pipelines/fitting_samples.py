@@ -1,8 +1,9 @@
 """From the tables to the samples that a simulator is fitted to; needs no Spark.
 
-Tables know node pools, a fit knows node types, which are sizes of pools. So a pool must have one
-size in what is fitted. What history cannot tell stays unknown: response times of single operators,
-and how long a change took.
+Tables know node pools, a fit knows node types, which are sizes of pools. Where a pool has several,
+nobody noted of which one a replica was (a pod is resized while it runs, so its series cannot say),
+and an operator that ran there is left out of the interval. What else history cannot tell stays
+unknown: response times of single operators, and how long a change took.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def read_fitting_samples(
     node_types: Collection[str],
     *,
     interval: int = INTERVAL,
-) -> Samples:
-    """Return what was measured of one application, oldest first.
+) -> FittingSamples:
+    """Return what was measured of one application, intervals without any operator left out.
 
     Args:
         store: Where the tables are.
@@ -55,7 +56,7 @@ def read_fitting_samples(
         interval: Seconds of one sample, a multiple of 60 of which a day has a whole number.
 
     Raises:
-        InputError: A pool has no size among the node types, or several; or a table cannot be read.
+        InputError: A pool is not among the node types, or a table cannot be read.
     """
     types = _Types(node_types)
     intervals: list[IntervalSample] = []
@@ -69,6 +70,8 @@ def read_fitting_samples(
         restless = set(_sorted_values(_with_faults(arrivals, _UNSETTLED)["begin"]))
         for begin in _sorted_values(arrivals["begin"]):
             before, unsettled = unsettled, begin in restless
+            if begin not in operators:
+                continue
             intervals.append(
                 IntervalSample(
                     time=begin + interval,
@@ -82,7 +85,20 @@ def read_fitting_samples(
             ChangeSample(time=minute + 60.0, kind=ChangeKind.RESCALE)
             for minute in _sorted_values(_with_faults(arrivals, (Fault.RESTART,))["minute"])
         ]
-    return Samples(intervals=tuple(intervals), changes=tuple(changes))
+    return FittingSamples(
+        samples=Samples(intervals=tuple(intervals), changes=tuple(changes)),
+        untold=tuple(sorted(types.untold)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FittingSamples:
+    """What was measured, and where it cannot be told of what."""
+
+    samples: Samples
+    """Oldest first."""
+    untold: tuple[str, ...]
+    """Pools of several sizes that replicas ran on, in order."""
 
 
 class _Types:
@@ -92,15 +108,22 @@ class _Types:
         self._sizes: dict[str, list[str]] = defaultdict(list)
         for name in sorted(names):
             self._sizes[name.partition("/")[0]].append(name)
+        self.untold: set[str] = set()
+        """Pools that were asked for and have several sizes."""
 
-    def of(self, pool: str) -> str:
-        found = self._sizes.get(pool, [])
-        if len(found) != 1:
+    def of(self, pool: str) -> str | None:
+        """Return the node type of what ran on a pool; `None` where it may be one of several."""
+        sizes = self._sizes.get(pool)
+        if sizes is None:
             raise InputError(
-                f"Expected one size of pool {pool!r} among the node types, got "
-                f"{', '.join(found) or 'none'}; history tells pools apart, not sizes"
+                f"Expected a size of pool {pool!r}, where the job ran, among the node types, "
+                f"got sizes of {', '.join(sorted(self._sizes))} only; add one, or remove the days "
+                "on which it ran there from the tables"
             )
-        return found[0]
+        if len(sizes) == 1:
+            return sizes[0]
+        self.untold.add(pool)
+        return None
 
 
 def _read_day(
@@ -135,8 +158,12 @@ class _Served:
 
 
 def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[_Served]]:
-    """Return what was served on each node type, by the interval's begin and the operator."""
+    """Return what was served on each node type, by the interval's begin and the operator.
+
+    An operator that ran on a pool of several sizes is not there: its deployment is not known.
+    """
     found: dict[tuple[int, str], list[_Served]] = defaultdict(list)
+    untold: set[tuple[int, str]] = set()
     summed = _group(work, ("begin", "operator", "pool")).aggregate(
         [
             # The most that ran in a minute; an interval with a change is disturbed anyway.
@@ -148,16 +175,20 @@ def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[
         ]
     )
     for begin, operator, pool, replicas, records, seconds, squares, utilisation in _rows(summed):
+        node_type = types.of(pool)
+        if node_type is None:
+            untold.add((begin, operator))
+            continue
         mean = seconds / records
         # Rounding can leave a constant time with a variance just below zero.
         variance = math.nan if squares is None else max(squares / records - mean * mean, 0.0)
         service = ServiceMeasurement(
-            node_type=types.of(pool), records=records, mean=mean, variance=variance
+            node_type=node_type, records=records, mean=mean, variance=variance
         )
         found[begin, operator].append(
             _Served(replicas=round(replicas), service=service, utilisation=_known(utilisation))
         )
-    return found
+    return {key: served for key, served in found.items() if key not in untold}
 
 
 def _operators(

@@ -56,7 +56,7 @@ def read_history(
 
     Raises:
         InputError: Nothing is kept of it, no day can be used, the last one is too old, a table
-            cannot be read, or a pool has another number of sizes than one.
+            cannot be read, or a pool is not among the node types.
     """
     tables = Tables(root)
     try:
@@ -88,8 +88,10 @@ def read_history(
         raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
     refuse_old(root, app, max(rates), now=now)
     run = _last_run(sorted(rates))
+    measured = read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types)
     return History(
-        samples=read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types),
+        samples=measured.samples,
+        untold=measured.untold,
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
         seasons=read_seasons(tables, app, now=now),

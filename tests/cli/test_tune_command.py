@@ -187,6 +187,31 @@ def test_it_is_tuned_in_a_simulator_that_is_fitted_to_history(experiment, tmp_pa
     assert load_experiment(out / "tuned.yaml").trace.file == out / "trace.txt"
 
 
+def test_history_gives_the_traffic_alone_to_a_job_whose_pools_have_several_sizes(
+    experiment, tmp_path
+):
+    experiment.write_text(
+        EXPERIMENT.replace("name: op,", "name: match,")
+        .replace("t1", "small/500m")
+        .replace("t2", "small/250m")
+    )
+    job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
+    write_day(tmp_path / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
+    out = tmp_path / "out"
+
+    result = weir(
+        *(experiment, "--history", tmp_path / "tables", "--app", "streams_trips"),
+        *("--evaluations", 2, "--slots", 200, "--out", out),
+    )
+
+    assert result.exit_code == 0, result.output
+    assert "of what ran on small only the traffic" in result.stderr
+    assert "How fast operators are is left as the experiment has it" in result.stderr
+    fitted = load_experiment(out / "fitted.yaml")
+    assert fitted.operators[0].service_rate == 180
+    assert arrival_rates(fitted.trace).size == 1440
+
+
 def test_a_file_belongs_to_no_application_so_one_must_be_named(experiment, tmp_path):
     result = weir(experiment, "--history", tmp_path)
 

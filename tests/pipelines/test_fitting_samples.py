@@ -71,7 +71,7 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
         + [work_of(minute, "large", seconds=12.0) for minute in minutes],
     )
 
-    samples = read_fitting_samples(store, [DAY], ["small/500m", "large/1"])
+    samples = read_fitting_samples(store, [DAY], ["small/500m", "large/1"]).samples
 
     [interval] = samples.intervals
     operator = interval.operators["match"]
@@ -92,7 +92,7 @@ def test_a_restart_disturbs_its_interval_and_the_next_and_is_a_change(tmp_path):
         [work_of(minute, "small") for minute in (0, 300, 600)],
     )
 
-    samples = read_fitting_samples(store, [DAY], ["small/1"])
+    samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
 
     assert [each.disturbed for each in samples.intervals] == [True, True, False]
     assert [each.time for each in samples.changes] == [60.0]
@@ -105,19 +105,38 @@ def test_what_is_unknown_stays_unknown(tmp_path):
         [work_of(0, "small", squares=None, sink_records=None, sink_seconds=None)],
     )
 
-    [interval] = read_fitting_samples(store, [DAY], ["small/1"]).intervals
+    [interval] = read_fitting_samples(store, [DAY], ["small/1"]).samples.intervals
 
     assert math.isnan(interval.operators["match"].arrived)
     assert math.isnan(interval.operators["match"].services[0].variance)
     assert math.isnan(interval.response_time)
 
 
-@pytest.mark.parametrize("types", [["large/1"], ["small/250m", "small/500m"]])
-def test_a_pool_must_have_one_size(tmp_path, types):
+def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_refused_with_what_to_do(tmp_path):
     store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
 
-    with pytest.raises(InputError, match="Expected one size of pool 'small'"):
-        read_fitting_samples(store, [DAY], types)
+    with pytest.raises(InputError, match=r"size of pool 'small', .*, got sizes of large only"):
+        read_fitting_samples(store, [DAY], ["large/1"])
+
+
+def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_path):
+    store = a_store(
+        tmp_path,
+        [arrivals_of(0), arrivals_of(300), arrivals_of(0, operator="count"), arrivals_of(600)],
+        [
+            work_of(0, "small"),
+            work_of(0, "large"),
+            work_of(300, "large"),
+            work_of(0, "large", operator="count"),
+            work_of(600, "small"),
+        ],
+    )
+
+    found = read_fitting_samples(store, [DAY], ["small/250m", "small/500m", "large/1"])
+
+    seen = [(each.time, set(each.operators)) for each in found.samples.intervals]
+    assert seen == [(300.0, {"count"}), (600.0, {"match"})]
+    assert found.untold == ("small",)
 
 
 def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path):
@@ -128,7 +147,7 @@ def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path
 
     tracemalloc.start()
     try:
-        samples = read_fitting_samples(store, [DAY], ["small/1"])
+        samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
         kept, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -34,8 +34,8 @@ def write(root, number, **how):
     write_day(root, Partition(APP, day(number)), JOB, **how)
 
 
-def read(root, app=APP, now=None):
-    return read_history(root, app, operators=[OPERATOR], node_types=NODE_TYPES, now=now)
+def read(root, app=APP, now=None, node_types=NODE_TYPES):
+    return read_history(root, app, operators=[OPERATOR], node_types=node_types, now=now)
 
 
 def test_all_days_become_samples_and_a_trace_of_minutes(tmp_path):
@@ -49,6 +49,19 @@ def test_all_days_become_samples_and_a_trace_of_minutes(tmp_path):
     assert history.begin == 1_772_409_600.0  # Monday 2 March 2026, midnight
     minutes = history.begin + 60.0 * np.arange(2 * 1440)
     assert history.rates[OPERATOR] == pytest.approx([rate_of_day(each) for each in minutes])
+
+
+def test_of_a_pool_with_several_sizes_the_traffic_is_told_and_that_it_is_all(tmp_path):
+    write(tmp_path, 2)
+
+    history = read(tmp_path, node_types=("small/250m", "small/500m"))
+
+    assert history.rates[OPERATOR].size == 1440
+    assert history.told == 0
+    assert history.sentence == (
+        "Days of history used: 1, 2026-03-02 to 2026-03-02; of what ran on small only the traffic, "
+        "because history tells pools apart and not sizes"
+    )
 
 
 def test_a_day_that_is_half_covered_is_left_out_and_said_so(tmp_path):

@@ -43,7 +43,7 @@ class Past:
             node_types=[each.name for each in structure.node_types],
         ) as whole:
             history = whole.since(since)
-            if not history.samples.intervals:
+            if history.end == history.begin:
                 raise TemporaryError("The history ends before the job became what it is now")
             yield history
 
@@ -107,8 +107,9 @@ def fit_with_past(
 def _say_used(history: History, fitted: Fit) -> str:
     """Return which days count, and from when on traffic does, which long holes have cut."""
     begin = datetime.fromtimestamp(fitted.begin, UTC)
-    return (
+    said = (
         f"fitted to {len(history.used)} days of history, {history.used[0]} to {history.used[-1]} "
         f"({len(history.left_out)} left out), and what was measured since; its traffic begins on "
         f"{begin:%Y-%m-%d at %H:%M} UTC"
     )
+    return "; ".join(filter(None, (said, history.only_traffic)))

@@ -16,11 +16,15 @@ from datetime import date, timedelta
 import numpy as np
 
 from weir_policies.model.arrays import Floats
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.season import Season
+from weir_simulator.errors import FitError
+from weir_simulator.fitting.description import common_rates
 from weir_simulator.fitting.fit import Fit, fit
 from weir_simulator.fitting.flow import ArrivalTrace, trace_stretches
 from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.structure import Structure
+from weir_simulator.traces import Trace
 
 MINUTE, DAY = 60.0, 86_400.0
 EPOCH = date(1970, 1, 1)
@@ -44,11 +48,21 @@ class History:
     """Days, in order."""
     left_out: Mapping[date, str]
     """Days that are there and not used, with the reason in words for people."""
+    untold: tuple[str, ...] = ()
+    """Pools of which nobody knows what size ran there: an operator that did is in no sample of that
+    time, and its rates are."""
 
     @property
     def end(self) -> float:
         """Unix seconds at which the rates end, and at most the samples."""
         return self.begin + MINUTE * max(len(each) for each in self.rates.values())
+
+    @property
+    def told(self) -> float:
+        """Seconds in which there is a sample of every operator that has rates."""
+        names = self.rates.keys()
+        whole = (each for each in self.samples.intervals if names <= each.operators.keys())
+        return sum(each.seconds for each in whole)
 
     def since(self, time: float) -> History:
         """Return what is of later than a Unix time, such as that at which the job has drifted."""
@@ -64,12 +78,24 @@ class History:
         )
 
     @property
+    def only_traffic(self) -> str:
+        """Of what only the traffic is known, for people; empty where more is of everything."""
+        if not self.untold:
+            return ""
+        return (
+            f"of what ran on {', '.join(self.untold)} only the traffic, because history tells "
+            "pools apart and not sizes"
+        )
+
+    @property
     def sentence(self) -> str:
         """Which days it holds and which it does not, for people."""
         days, first = int((self.end - self.begin) / DAY), EPOCH + timedelta(seconds=self.begin)
         said = f"Days of history used: {len(self.used)}, {self.used[0]} to {self.used[-1]}"
         if days < len(self.used):
             said += f"; days of traffic, without a hole between them: {days}, from {first} on"
+        if self.untold:
+            said += f"; {self.only_traffic}"
         if self.left_out:
             listed = "; ".join(f"{day}: {why}" for day, why in sorted(self.left_out.items()))
             said += f". Left out: {listed}"
@@ -98,6 +124,29 @@ def fit_history(
         for name, trace in fitted.arrivals.items()
     }
     return replace(fitted, arrivals=arrivals)
+
+
+def trace_history(history: History, dataflow: Dataflow, *, slot: float) -> tuple[Trace, float]:
+    """Return the traffic alone, where nothing is fitted.
+
+    Args:
+        history: What is kept of the job.
+        dataflow: Of its operators, whose first ones get the traffic.
+        slot: Seconds between two decisions in the experiment.
+
+    Returns:
+        Records/s slot by slot, and the Unix seconds at which they begin.
+
+    Raises:
+        FitError: The first operators get different rates, or one of them none.
+    """
+    nothing = Samples(intervals=())
+    found = {name: _trace(history, name, nothing, slot=slot) for name in dataflow.sources}
+    traces = {name: trace for name, trace in found.items() if trace is not None}
+    if missing := sorted(found.keys() - traces.keys()):
+        raise FitError(f"Expected rates of {', '.join(missing)} in the history, got none")
+    rates = common_rates({name: trace.rates for name, trace in traces.items()})
+    return rates, min(trace.begin for trace in traces.values())
 
 
 def _join(earlier: Samples, own: Samples) -> Samples:

@@ -65,6 +65,16 @@ def with_seasons(
     )
 
 
+def with_traffic(experiment: Experiment, *, trace: Path) -> Experiment:
+    """Return the experiment with other traffic, and everything else as it is.
+
+    Args:
+        experiment: Of the same job.
+        trace: Where the rates were written; it is not opened here.
+    """
+    return experiment.model_copy(update={"trace": TraceSource(file=trace)})
+
+
 def refit(experiment: Experiment, fit: Fit, *, trace: Path) -> Experiment:
     """Return the experiment with what was fitted.
 

@@ -82,6 +82,28 @@ async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(set
     assert "HistoryUnused" not in setting.reasons
 
 
+async def test_where_sizes_are_not_told_traffic_is_of_history_and_speed_as_measured(setting_of):
+    whole = a_history()
+    traffic = replace(whole, samples=Samples(intervals=()), untold=("small",))
+    setting = setting_of(intervals=SINCE, past=past(traffic))
+    alone = setting_of(intervals=SINCE)
+
+    await setting.loop.attempt()
+    await alone.loop.attempt()
+
+    assert setting.loop.view.model.sentence.endswith(
+        "; of what ran on small only the traffic, because history tells pools apart and not sizes"
+    )
+    [(work, _)], [(without, _)] = setting.tuner.calls, alone.tuner.calls
+    assert len(work.rates) == MINUTES + len(HOURS)
+    rates, measured = (
+        {each.name: each.service_rate for each in made.order.experiment.operators}
+        for made in (work, without)
+    )
+    assert rates == measured
+    assert "HistoryUnused" not in setting.reasons
+
+
 async def test_a_tuning_simulates_policies_that_begin_with_the_season(setting_of):
     setting = setting_of(intervals=SINCE, past=past(a_history()))
 
