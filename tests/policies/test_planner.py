@@ -62,13 +62,14 @@ def an_interval(before: Observation, after: Observation) -> Transition:
     )
 
 
-def follow(policy, rates, *, model=MODEL, truth=None, start=TWO_SLOW):
+def follow(policy, rates, *, model=MODEL, truth=None, start=TWO_SLOW, **changes):
     """Let a policy scale through the rates; return its observations and decisions."""
-    seen = observe(model, start, rates[0], truth=truth)
+    seen = observe(model, start, rates[0], truth=truth, **changes)
     observations, decisions = [seen], []
     for tick, rate in enumerate(rates[1:], start=1):
         decisions.append(policy.decide(seen))
-        following = observe(model, decisions[-1].target, float(rate), tick, truth=truth)
+        target = decisions[-1].target
+        following = observe(model, target, float(rate), tick, truth=truth, **changes)
         policy.learn(an_interval(seen, following))
         seen = following
         observations.append(seen)
@@ -132,6 +133,24 @@ def test_what_is_too_large_for_a_steady_rate_is_left_for_something_cheaper():
     _, decisions = follow(a_planner(), steady(150.0, 600), start=large)
 
     assert 1.0 * decisions[-1].target.counts[0] + 2.1 * decisions[-1].target.counts[1] < 6
+
+
+def test_what_chance_does_to_few_records_moves_it_seldom():
+    types = (replace(SLOW, speedup=0.5, price=0.02), replace(FAST, speedup=1.6, price=0.05))
+    model = a_model(
+        node_types=types, max_replicas=3, service_mean=0.09, keyed=False, sharing=Sharing.BY_LOAD
+    )
+    moves = []
+
+    for seed in range(6):
+        # 70 records an interval: chance moves them by an eighth, and the capacities are near.
+        rates = np.random.default_rng(seed).poisson(70, 150) / 5
+        seen, _ = follow(
+            a_planner(), rates, model=model, start=Deployment((0, 2)), interval=5.0, budget=0.75
+        )
+        moves.append(sum(one.deployment != two.deployment for one, two in pairwise(seen)))
+
+    assert np.mean(moves) <= 5
 
 
 def test_a_restart_that_costs_more_is_made_less_often():

@@ -14,7 +14,16 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
-from weir_policies.kernels.view import BUDGET, BUSIEST, PROCESSED, RATE, RESPONSE_TIME, Memory, View
+from weir_policies.kernels.view import (
+    BUDGET,
+    BUSIEST,
+    INTERVAL,
+    PROCESSED,
+    RATE,
+    RESPONSE_TIME,
+    Memory,
+    View,
+)
 from weir_policies.operator_manager.planner_choice import rate_to_carry
 from weir_policies.operator_manager.planner_fit import SATURATED, is_behind
 from weir_policies.operator_manager.planner_memory import (
@@ -43,6 +52,8 @@ MARGIN = 0.1
 """Part by which the target of a restart must exceed that: a restart should last."""
 SAVING = 0.1
 """Part of the price that a restart must save."""
+CHANCE = 2.0
+"""Standard deviations of the number of records, if they come independently."""
 LONG_HEADROOM = 0.05
 """Part by which the largest rate must be exceeded, as in `window-max`."""
 
@@ -96,6 +107,16 @@ def need_of_long(o: int, view: View, memory: Memory) -> float:
     return most * (1 + LONG_HEADROOM)
 
 
+@compiled
+def chance_of(o: int, view: View, rate: float) -> float:
+    """Return by which part chance moves the number of records of an interval: two deviations.
+
+    Of 100 records a fifth; a deployment that the next interval may outgrow saves nothing.
+    """
+    records = rate * view.seen[o, INTERVAL]
+    return CHANCE / np.sqrt(records) if records > 0 else 0.0
+
+
 @compiled_apart
 def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
     """Return the candidate that `BRIEF` goes to, -1 to stay.
@@ -120,7 +141,7 @@ def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
     rises = view.seen[o, RATE] > least * (1 + HEADROOM)
     if late or rises or memory.ints[o, SEEN_INTERVALS] < BRIEF_WINDOW:
         return -1
-    need = most * (1 + HEADROOM) * (1 + MARGIN)
+    need = most * (1 + HEADROOM) * (1 + max(MARGIN, chance_of(o, view, most)))
     return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, need, SAVING), SAVING)
 
 
