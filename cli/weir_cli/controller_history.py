@@ -73,4 +73,4 @@ def _temporarily() -> Iterator[None]:
     try:
         yield
     except (PipelineError, OSError, ValueError) as error:  # the last: a folder that names no day
-        raise TemporaryError(f"The history is not used: {error}") from error
+        raise TemporaryError(str(error)) from error

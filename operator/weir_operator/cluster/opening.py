@@ -133,7 +133,7 @@ async def _read_seasons(past: Past, notebook: Notebook, clock: Clock) -> Mapping
             Event(
                 time=clock.now(),
                 reason="HistoryUnused",
-                message=f"Policies begin without a season: {error}",
+                message=f"Policies begin without the season of history: {error}",
             )
         )
         return {}

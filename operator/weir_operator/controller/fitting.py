@@ -94,7 +94,8 @@ class Fitter:
             state = ModelState(fitted=False, reason="BadFit", sentence=quality.sentence)
             return Fitted(state=state, fit=None, past_unused=found.unused)
         self._detector = DriftDetector(found.fit.calibration)
-        sentence = "; ".join(filter(None, (quality.sentence, found.said)))
+        used = "; ".join(filter(None, (quality.sentence, found.said)))
+        sentence = ". ".join(filter(None, (used, found.unused)))
         return Fitted(
             state=ModelState(fitted=True, reason="Fitted", sentence=sentence),
             fit=found.fit,
@@ -132,7 +133,8 @@ class Fitter:
             found, most = await asyncio.get_running_loop().run_in_executor(
                 _FITS, self._fit_now, structure, since, history
             )
-        return replace(found, unused=found.unused or unread), most
+        unused = found.unused or unread
+        return replace(found, unused=unused and f"Fitted without history: {unused}"), most
 
     def _fit_now(
         self, structure: Structure, since: float, history: History | None

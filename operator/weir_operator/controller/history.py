@@ -44,7 +44,7 @@ class Past:
         ) as whole:
             history = whole.since(since)
             if history.end == history.begin:
-                raise TemporaryError("The history ends before the job became what it is now")
+                raise TemporaryError("it ends before the job became what it is now")
             yield history
 
     async def seasons(self) -> Mapping[str, Season]:
@@ -66,7 +66,7 @@ class PastFit:
     said: str = ""
     """What of it was used, for people; empty where there is none."""
     unused: str = ""
-    """Why it was not used, one sentence; empty where it was, or where there is none."""
+    """Why it was not used; empty where it was, or where there is none."""
 
 
 def fit_with_past(
@@ -95,7 +95,7 @@ def fit_with_past(
         return PastFit(
             fit=fit(own, structure, slot=slot),
             seasons=history.seasons,
-            unused=f"The history does not fit what is measured now: {why}",
+            unused=f"it does not fit what is measured now: {why}",
         )
     return PastFit(
         fit=fitted,

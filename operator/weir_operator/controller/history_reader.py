@@ -95,7 +95,7 @@ class HistoryReader:
                     return await asyncio.wrap_future(answer)
             except TimeoutError as error:
                 raise TemporaryError(
-                    f"History is not answering: a read has not ended within {self.within:g} s; "
+                    f"it is not answering: a read has not ended within {self.within:g} s; "
                     "look whether the volume hangs that it lies on"
                 ) from error
 

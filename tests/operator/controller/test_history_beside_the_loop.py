@@ -128,6 +128,17 @@ async def test_without_history_it_is_fitted_to_its_own_samples_and_that_is_told_
     assert setting.reasons.count("HistoryUnused") == 1
 
 
+async def test_the_condition_says_for_as_long_as_it_is_so_that_history_is_not_used(setting_of):
+    setting = setting_of(intervals=SINCE, past=past(None))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.loop.view.model.sentence.endswith(
+        ". Fitted without history: expected arrivals of it, got none"
+    )
+
+
 async def test_history_of_another_job_than_the_present_one_is_not_used_and_said_so(setting_of):
     setting = setting_of(intervals=SINCE, past=past(a_history(factor=1.6)))
 

@@ -21,7 +21,7 @@ HISTORY = History(
     samples=Samples(intervals=()), begin=0.0, rates={}, seasons={}, used=(), left_out={}
 )
 SEASON = Season(rates=(20.0,) * HOURS_OF_WEEK, weeks=1.0)
-NOT_ANSWERING = "History is not answering: a read has not ended within"
+NOT_ANSWERING = "it is not answering: a read has not ended within"
 
 
 class Volume:
