@@ -75,6 +75,15 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"pipelines": {"schedule": "nightly"}},
         "/pipelines/schedule",
     ),
+    "a minute that no hour has": ({"pipelines": {"schedule": "75 1 * * *"}}, "/pipelines/schedule"),
+    "words in the place of a schedule": (
+        {"pipelines": {"schedule": "every night at twenty past"}},
+        "/pipelines/schedule",
+    ),
+    "seconds, which cron does not know": (
+        {"pipelines": {"schedule": "0 20 1 * * *"}},
+        "/pipelines/schedule",
+    ),
     "two tokens": (
         {"prometheus": {"url": "http://p", "tokenFile": "/t", "tokenSecret": {"name": "s"}}},
         "prometheus.tokenFile: expected one token",

@@ -30,6 +30,18 @@ def test_there_is_none_unless_it_is_asked_for(render):
     assert of_kind(render(SAMPLES["everything"]), "CronJob") == []
 
 
+@pytest.mark.parametrize(
+    "schedule", ["20 1 * * *", "*/30 0-5,22 1,15 JAN-mar MON-FRI", "0 0/2 31 12 0", "@daily"]
+)
+def test_it_runs_whenever_cron_can_say(render, schedule):
+    values = SAMPLES["pipelines"]
+    values = {**values, "pipelines": {**values["pipelines"], "schedule": schedule}}
+
+    [job] = of_kind(render(values), "CronJob")
+
+    assert job["spec"]["schedule"] == schedule
+
+
 @pytest.mark.parametrize("sample", ["pipelines", WITH_EXECUTORS])
 def test_the_command_knows_every_flag_that_it_is_given(render, sample):
     run = load_command("pipelines").commands["run"]
