@@ -135,3 +135,20 @@ def test_the_joint_search_finds_it_with_botorch_as_well():
 
     assert best_of(told).keeps(LIMITS)
     assert best_of(told).money < 3.0
+
+
+def test_a_joint_search_that_finds_nothing_near_looks_elsewhere_as_well():
+    search = a_search("joint", evaluations=50)
+    told = []
+
+    while len(told) < 40:
+        for trial in search.ask(2):
+            is_start = bool((trial.coordinates == START).all())
+            told.append(trial)
+            search.tell(
+                trial,
+                Outcome(money=1.0 if is_start else 2.0, violations=0.0, reconfigurations=0.0),
+            )
+
+    distances = [float(np.abs(trial.coordinates - START).max()) for trial in told[-12:]]
+    assert min(distances) < 0.1 < 0.3 < max(distances)

@@ -11,6 +11,7 @@ from weir_policies.application_manager.search.promise import Limits, Outcome, Tr
 from weir_policies.application_manager.search.trust_region import (
     GREATEST_EDGE,
     LEAST_EDGE,
+    WHOLE_EDGE,
     TrustRegion,
 )
 
@@ -60,10 +61,18 @@ def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
     assert grown.edge == again.edge == GREATEST_EDGE
 
 
-def test_the_box_never_shrinks_below_its_least():
-    region = a_region([BEST] * 100)
+def test_a_box_that_fails_at_its_least_begins_anew_as_large_as_the_cube():
+    least = a_region([BEST] * 12)
+    anew = a_region([BEST] * 16)
 
-    assert region.edge == LEAST_EDGE
+    assert least.edge == LEAST_EDGE
+    assert anew.edge == WHOLE_EDGE
+
+
+def test_a_box_that_failed_often_is_narrow_until_it_begins_anew():
+    narrow = [a_region([BEST] * failures).is_narrow for failures in (7, 8, 15, 16)]
+
+    assert narrow == [False, True, True, False]
 
 
 @pytest.mark.parametrize("edge", [0.4, 0.05])

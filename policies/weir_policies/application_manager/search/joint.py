@@ -5,8 +5,9 @@
    of them however many operators there are. Pairs all over their square are tried with the budgets
    in force, by short simulations, and the best of them in full.
 3. Then the point of greatest constrained expected improvement (`landscape`) within a trust region
-   around the best trial (`trust_region`), again and again, by full simulations. A batch believes in
-   its own predictions.
+   around the best trial (`trust_region`), again and again, by full simulations. Where that region
+   has become narrow, every other one is sought in the whole cube. A batch believes in its own
+   predictions.
 
 The surrogates never see the short simulations. A policy that learns pays for it in the first slots,
 and what that costs differs from point to point: enough to tell good weights from bad ones, too much
@@ -79,6 +80,7 @@ class JointSearch:
             ),
         ]
         self._untold = len(starts)
+        self._proposed = 0
         self._short: list[tuple[Trial, Outcome]] = []
         self._promoted = min(PROMOTED, max(1, int(MOST_PROMOTED * evaluations)))
 
@@ -92,7 +94,10 @@ class JointSearch:
         self._landscape.refresh()
         trials: list[Trial] = []
         for _ in range(count):
-            point = self._landscape.propose(self._rng, edge=self._region.edge)
+            elsewhere = self._region.is_narrow and self._proposed % 2 == 1
+            edge = None if elsewhere else self._region.edge
+            point = self._landscape.propose(self._rng, edge=edge)
+            self._proposed += 1
             trials.append(Trial(coordinates=point, origin="improvement"))
             self._landscape.believe(point)
         return trials

@@ -2,14 +2,16 @@
 
 Where a few weights and budgets of many keep the limits, the surrogates of the whole cube are vague
 almost everywhere, and looking everywhere spends trials on what is merely unknown. The box doubles
-after some improvements in a row and halves after more failures in a row.
+after some improvements in a row and halves after more failures in a row. Where nothing better was
+found at its least either, it begins anew as large as the cube.
 
 Source: Eriksson, Poloczek: Scalable Constrained Bayesian Optimization, AISTATS 2021, section 3.
 Departures:
 1. Its edges are equal, not in proportion to length scales.
 2. What is proposed within it is the point of greatest constrained expected improvement, not the
    best of a posterior's sample.
-3. At its least it stays so, instead of beginning anew elsewhere: a tuning has no time for that.
+3. It begins anew around the best trial, and with all trials known, instead of elsewhere with none:
+   a tuning has no time for that.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from weir_policies.application_manager.search.promise import Limits, Outcome, ra
 
 GREATEST_EDGE = 0.4
 """Of a cube with edges of 1; where it begins."""
+WHOLE_EDGE = 1.0
+"""Where it begins anew: nearly everywhere."""
+NARROW_EDGE = 0.1
+"""At and below, the search may be stuck beside something better."""
 LEAST_EDGE = 0.05
 """Below, points differ by less than the policies can tell."""
 SUCCESSES = 2
@@ -46,6 +52,11 @@ class TrustRegion:
         """Length of its edges; they end where the cube does."""
         return self._edge
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it has failed so often that looking elsewhere is worth trials, too."""
+        return self._edge <= NARROW_EDGE
+
     def judge(self, outcome: Outcome, best: Outcome) -> None:
         """Take note of what came of a trial; `best` is the best outcome before it."""
         if self._succeeds(outcome, best):
@@ -55,7 +66,8 @@ class TrustRegion:
         if self._successes == SUCCESSES:
             self._edge, self._successes = min(GREATEST_EDGE, 2 * self._edge), 0
         elif self._failures == self._patience:
-            self._edge, self._failures = max(LEAST_EDGE, self._edge / 2), 0
+            half = self._edge / 2
+            self._edge, self._failures = WHOLE_EDGE if half < LEAST_EDGE else half, 0
 
     def _succeeds(self, outcome: Outcome, best: Outcome) -> bool:
         excess, money = rank(best, self._limits)
