@@ -37,10 +37,10 @@ from weir_operator.metrics.file_discovery import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.day_import import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
-from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.settings import WHOLE, ArrivalSettings
 from weir_pipelines.store import Store
-from weir_pipelines.testing import KnownHistory, SampleRow, work_out_history
+from weir_pipelines.testing import KnownHistory, work_out_history
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
 DURATION = "12 min"

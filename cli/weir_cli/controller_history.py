@@ -72,5 +72,5 @@ def _temporarily() -> Iterator[None]:
     """Turn what can go wrong with tables into what the controller goes on from."""
     try:
         yield
-    except (PipelineError, OSError, ValueError) as error:  # the last: a folder that names no day
+    except (PipelineError, OSError) as error:
         raise TemporaryError(str(error)) from error

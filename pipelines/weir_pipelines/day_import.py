@@ -27,7 +27,7 @@ from weir_pipelines.intake import (
     place_day,
     write_day,
 )
-from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.store import Partition, Store, arrow_schema
 
 MOST_HELD = 1 << 20
@@ -36,9 +36,6 @@ ROW_GROUP = 1 << 17
 """Samples that are written at once when runs are merged: some 30 MB as Python has them."""
 READ_AT_ONCE = 1 << 13
 """Samples of one run that are held while runs are merged."""
-
-Row = tuple[int, int, float, int | None]
-"""A sample, as the table `samples` has it."""
 
 
 class DayImport:
@@ -113,7 +110,7 @@ class DayImport:
         return folder
 
 
-def merge_rows(runs: Sequence[Iterable[Row]], *, at_once: int) -> Iterator[list[Row]]:
+def merge_rows(runs: Sequence[Iterable[SampleRow]], *, at_once: int) -> Iterator[list[SampleRow]]:
     """Yield the rows of sorted runs in the order of the table, so many at once.
 
     Rows of one series at one time stay in the order of their runs. Of each run, one row that was
@@ -124,13 +121,13 @@ def merge_rows(runs: Sequence[Iterable[Row]], *, at_once: int) -> Iterator[list[
         yield rows
 
 
-def _read_rows(file: Path) -> Iterator[Row]:
+def _read_rows(file: Path) -> Iterator[SampleRow]:
     with pq.ParquetFile(file) as opened:
         for batch in opened.iter_batches(batch_size=READ_AT_ONCE):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _as_table(rows: Sequence[Row]) -> pa.Table:
+def _as_table(rows: Sequence[SampleRow]) -> pa.Table:
     schema = arrow_schema(SAMPLES)
     columns = zip(*rows, strict=True)
     return pa.table(

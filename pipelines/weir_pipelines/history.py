@@ -62,7 +62,7 @@ def read_history(
     try:
         listed = [each for each in tables.partitions(ARRIVALS) if each.app == app]
         worked = set(tables.partitions(WORK))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InputError(f"{root}: expected tables of the pipelines, got {error}") from error
     if not listed:
         raise InputError(

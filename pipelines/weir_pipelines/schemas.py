@@ -93,6 +93,9 @@ SAMPLES = Table(
     order=("series", "time_ms"),
 )
 
+SampleRow = tuple[int, int, float, int | None]
+"""A row of `samples`: series, Unix milliseconds, value, Unix milliseconds of the receipt."""
+
 ARRIVALS = Table(
     name="arrivals",
     version=1,

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weir_pipelines.age import refuse_old
+from weir_pipelines.errors import InputError
 from weir_pipelines.schemas import PROFILES, REGIMES, Table
 from weir_pipelines.store import Partition, Tables, read_columns
+from weir_policies.errors import ParameterError
 from weir_policies.model.season import HOURS, Season
 
 Row = Mapping[str, Any]  # Any: a row of a table, its columns' types are declared there
@@ -26,7 +28,8 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
         now: Unix time to which the last day must be near (`age.MOST_AGE`); `None` takes any.
 
     Raises:
-        InputError: A table is not as agreed, or cannot be read; or the last day is too old.
+        InputError: A table is not as agreed, cannot be read, or holds what is no week; or the last
+            day is too old.
     """
     days = [each for each in tables.partitions(PROFILES) if each.app == app]
     if not days:
@@ -38,7 +41,16 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
     levels = {
         row["operator"]: row["factor"] for row in _rows(tables, REGIMES, days[-1]) if row["changed"]
     }
-    return {name: _season(rows).times(levels.get(name, 1.0)) for name, rows in hours.items()}
+    seasons: dict[str, Season] = {}
+    for name, rows in hours.items():
+        try:
+            seasons[name] = _season(rows).times(levels.get(name, 1.0))
+        except ParameterError as error:
+            raise InputError(
+                f"{tables.root}: profiles and regimes of {name!r} on {days[-1].day}: {error}; "
+                "work the day up again"
+            ) from error
+    return seasons
 
 
 def _season(rows: Mapping[int, Row]) -> Season:

@@ -77,7 +77,11 @@ class Tables:
         return self.root / table.name / f"v{table.version}"
 
     def partitions(self, table: Table) -> tuple[Partition, ...]:
-        """Return the partitions that are there, in order."""
+        """Return the partitions that are there, in order.
+
+        Raises:
+            InputError: A folder in the place of one names no day.
+        """
         found = self.folder(table).glob(f"app=*/day=*/{table.name}.parquet")
         return tuple(sorted(map(_partition_of, found)))
 
@@ -249,7 +253,12 @@ def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _partition_of(file: Path) -> Partition:
     app, day = file.parts[-3].removeprefix("app="), file.parts[-2].removeprefix("day=")
-    return Partition(unquote(app), date.fromisoformat(day))
+    try:
+        return Partition(unquote(app), date.fromisoformat(day))
+    except ValueError as error:
+        raise InputError(
+            f"{file.parent}: expected a folder of a day, such as day=2026-03-02; remove it"
+        ) from error
 
 
 def _flush(path: Path) -> None:

@@ -10,12 +10,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 
 from weir_pipelines.samples import EPOCH, DayFunction, as_samples, cut_day
-from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.settings import DAY_MS, ArrivalSettings
 from weir_pipelines.store import arrow_schema
 
-SampleRow = tuple[int, int, float, int | None]
-"""Series, Unix milliseconds, value, Unix milliseconds of the receipt."""
 Curve = Callable[[float], float]
 """A series' value, of the Unix seconds."""
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
+from weir_cli.controller_history import open_history
 from weir_cli.main import app
 from weir_operator.errors import TemporaryError
 from weir_pipelines.store import Partition
@@ -72,3 +73,19 @@ def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp
     assert settings.history.seasons("streams_trips") == {}
     with pytest.raises(TemporaryError, match="expected arrivals of 'other', got none"):
         settings.history.read("other", **where)
+
+
+def test_history_that_cannot_be_read_is_not_used_and_a_mistake_of_weirs_own_is_not_hidden(
+    tmp_path, monkeypatch
+):
+    history = open_history(tmp_path)
+    foreign = tmp_path / "profiles/v1/app=streams_trips/day=yesterday/profiles.parquet"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+
+    with pytest.raises(TemporaryError, match="day=yesterday: expected a folder of a day"):
+        history.seasons("streams_trips")
+
+    monkeypatch.setattr("weir_pipelines.seasons.read_seasons", lambda *_, **__: int("a mistake"))
+    with pytest.raises(ValueError, match="a mistake"):
+        history.seasons("streams_trips")

@@ -112,6 +112,16 @@ def test_what_is_unknown_stays_unknown(tmp_path):
     assert math.isnan(interval.response_time)
 
 
+def test_a_value_that_must_be_there_and_is_not_is_refused_by_file_and_column(tmp_path):
+    store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
+    file = store.path(WORK, DAY)
+    rows = pa.table(pq.read_table(file).to_pydict() | {"records": pa.array([None], pa.float64())})
+    pq.write_table(rows, file)
+
+    with pytest.raises(InputError, match=r"work\.parquet: expected a value .* of column records"):
+        read_fitting_samples(store, [DAY], ["small/1"])
+
+
 def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_refused_with_what_to_do(tmp_path):
     store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
 

@@ -79,5 +79,12 @@ def test_a_table_whose_rows_are_damaged_is_refused_by_name(tmp_path):
         read_seasons(Tables(tmp_path), APP)
 
 
+def test_a_profile_that_no_week_can_have_is_refused_by_operator_and_day(tmp_path):
+    write_profile(tmp_path, usual=-100.0)
+
+    with pytest.raises(InputError, match="regimes of 'op' on 2026-03-08: Expected rates >= 0"):
+        read_seasons(Tables(tmp_path), APP)
+
+
 def test_where_no_profile_is_kept_there_is_no_season(tmp_path):
     assert read_seasons(Tables(tmp_path), APP) == {}

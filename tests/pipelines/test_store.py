@@ -16,7 +16,7 @@ from weir_pipelines.frames import read_table, write_table
 from weir_pipelines.jobs import Work
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, TABLES
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.store import FORGOTTEN_AFTER, STAGING, Partition, Store, arrow_schema
+from weir_pipelines.store import FORGOTTEN_AFTER, STAGING, Partition, Store, Tables, arrow_schema
 
 MONDAY = Partition("shop/trips", datetime.date(2026, 3, 2))
 TUESDAY = Partition("shop/trips", datetime.date(2026, 3, 3))
@@ -134,6 +134,15 @@ def test_a_foreign_file_is_refused_with_its_name_and_column(tmp_path, columns, s
 
     with pytest.raises(InputError, match=f"{re.escape(str(file))}: {sentence}"):
         store.paths(SAMPLES, [MONDAY])
+
+
+def test_a_folder_in_the_place_of_a_day_is_refused_by_its_name(tmp_path):
+    file = tmp_path / "samples/v1/app=a/day=yesterday/samples.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+    with pytest.raises(InputError, match=r"day=yesterday: expected a folder of a day"):
+        Tables(tmp_path).partitions(SAMPLES)
 
 
 def test_a_file_that_is_no_parquet_is_refused_by_name(tmp_path):
