@@ -60,8 +60,8 @@ def read_history(
     """
     tables = Tables(root)
     try:
-        listed = [each for each in tables.partitions(ARRIVALS) if each.app == app]
-        worked = set(tables.partitions(WORK))
+        listed = tables.partitions(ARRIVALS, app)
+        worked = set(tables.partitions(WORK, app))
     except OSError as error:
         raise InputError(f"{root}: expected tables of the pipelines, got {error}") from error
     if not listed:

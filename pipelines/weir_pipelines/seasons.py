@@ -31,7 +31,7 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
         InputError: A table is not as agreed, cannot be read, or holds what is no week; or the last
             day is too old.
     """
-    days = [each for each in tables.partitions(PROFILES) if each.app == app]
+    days = tables.partitions(PROFILES, app)
     if not days:
         return {}
     refuse_old(tables.root, app, days[-1].day, now=now)

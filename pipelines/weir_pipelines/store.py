@@ -53,7 +53,7 @@ class Partition:
     @property
     def folder(self) -> Path:
         """Where it lies inside its table, named as Spark names it."""
-        return Path(f"app={quote(self.app, safe='')}", f"day={self.day.isoformat()}")
+        return Path(_app_folder(self.app), f"day={self.day.isoformat()}")
 
     @property
     def neighbours(self) -> tuple[Partition, Partition]:
@@ -76,13 +76,19 @@ class Tables:
         """Return the folder of a table in its present version."""
         return self.root / table.name / f"v{table.version}"
 
-    def partitions(self, table: Table) -> tuple[Partition, ...]:
+    def partitions(self, table: Table, app: str | None = None) -> tuple[Partition, ...]:
         """Return the partitions that are there, in order.
+
+        Args:
+            table: Of which they are.
+            app: The application whose partitions are asked for; `None` asks for all. The folders of
+                others are not looked into, which would take long on a network volume.
 
         Raises:
             InputError: A folder in the place of one names no day.
         """
-        found = self.folder(table).glob(f"app=*/day=*/{table.name}.parquet")
+        folder = "app=*" if app is None else _app_folder(app)
+        found = self.folder(table).glob(f"{folder}/day=*/{table.name}.parquet")
         return tuple(sorted(map(_partition_of, found)))
 
     def paths(self, table: Table, wanted: Iterable[Partition]) -> tuple[Path, ...]:
@@ -91,8 +97,8 @@ class Tables:
         Raises:
             InputError: A file has other columns than the table.
         """
-        present = set(self.partitions(table))
-        files = tuple(self.path(table, each) for each in sorted({*wanted} & present))
+        paths = (self.path(table, each) for each in sorted({*wanted}))
+        files = tuple(path for path in paths if path.is_file())
         for file in files:
             check_file(file, table)
         return files
@@ -249,6 +255,10 @@ def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_list(present) and pa.types.is_list(wanted):
         return bool(present.value_type == wanted.value_type)
     return bool(present == wanted)
+
+
+def _app_folder(app: str) -> str:
+    return f"app={quote(app, safe='')}"
 
 
 def _partition_of(file: Path) -> Partition:

@@ -147,6 +147,18 @@ def test_history_without_a_day_of_use_is_refused_with_the_reasons(tmp_path):
         read(tmp_path)
 
 
+def test_the_folders_of_other_applications_are_not_looked_into(tmp_path):
+    write(tmp_path, 2)
+    for file in tmp_path.glob("*/v1/*/*/*.parquet"):
+        foreign = file.parents[2] / "app=other/day=yesterday" / file.name
+        foreign.parent.mkdir(parents=True)
+        foreign.touch()
+
+    history = read(tmp_path)
+
+    assert history.used == (day(2),)
+
+
 def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
     write(tmp_path, 2)
     [file] = tmp_path.glob("arrivals/v1/*/*/arrivals.parquet")
