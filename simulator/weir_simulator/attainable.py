@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from weir_policies.model.arrays import Floats
+from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.queueing import predict_means
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import true_models
@@ -50,7 +51,7 @@ def _least_times(experiment: Experiment) -> Floats:
     for model in sorted(true_models(experiment), key=lambda it: dataflow.order.index(it.name)):
         quick = replace(model, service_mean=model.service_mean / max(gain, 1.0))
         deployment = np.zeros((1, len(model.node_types)), dtype=np.int64)
-        speeds = [0.0 if each.pool_limit == 0 else each.speedup for each in model.node_types]
+        speeds = [0.0 if each.pool == NOWHERE else each.speedup for each in model.node_types]
         deployment[0, int(np.argmax(speeds))] = model.max_replicas
         rate = rates * shares[model.name]
         rows = np.repeat(deployment, rate.size, axis=0)

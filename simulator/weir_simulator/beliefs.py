@@ -5,8 +5,8 @@ service time is off by a relative error of drawn size and sign. A speedup is dra
 error and between the true speedups of the next slower and the next faster type. Prices are exact.
 
 All operators have the experiment's node types, so that deployments of all are of one shape. A type
-that an operator may not run on has room for none of its replicas, and counts as no faster than the
-slowest that it may run on: no policy reckons with a speed that the operator cannot have.
+that an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
+slowest that it may run on: policies decide as live ones, which are told of no such type.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _seen_by(
     usable = [operator.may_use(each) for each in experiment.node_types]
     slowest = min(each.speedup for each, may in zip(types, usable, strict=True) if may)
     return tuple(
-        each if may else replace(each, speedup=slowest, pool_limit=0)
+        each if may else replace(each, pool=node_types.NOWHERE, speedup=slowest, pool_limit=0)
         for each, may in zip(types, usable, strict=True)
     )
 

@@ -1,10 +1,13 @@
 """Operators that may not run everywhere stay where they may, whatever the policy."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from weir_policies.model.node_types import Deployment
+from weir_simulator.minds import build_policies
 from weir_simulator.plain import run_plainly
 from weir_simulator.plain_operator import PlainOperator
 from weir_simulator.run import new_outcome, settings_of
@@ -51,7 +54,63 @@ def installed(monkeypatch):
     return seen
 
 
-def an_experiment_in_pools(*, limited):
+class OnlyItsOwn:
+    """A policy that is told of no node type but its operator's, as a live one."""
+
+    def __init__(self, policy, places):
+        self.policy, self.places = policy, sorted(places)
+
+    def decide(self, observation):
+        decision = self.policy.decide(self.narrow(observation))
+        counts = dict(zip(self.places, decision.target.counts, strict=True))
+        target = Deployment(tuple(counts.get(place, 0) for place in range(len(TYPES))))
+        return replace(decision, target=target)
+
+    def learn(self, transition):
+        self.policy.learn(
+            replace(
+                transition,
+                observation=self.narrow(transition.observation),
+                proposed=self.cut(transition.proposed),
+                enacted=self.cut(transition.enacted),
+                next_observation=self.narrow(transition.next_observation),
+            )
+        )
+
+    def narrow(self, observation):
+        types = tuple(observation.model.node_types[place] for place in self.places)
+        return replace(
+            observation,
+            model=replace(observation.model, node_types=types),
+            deployment=self.cut(observation.deployment),
+        )
+
+    def cut(self, deployment):
+        return Deployment(tuple(deployment.counts[place] for place in self.places))
+
+
+@pytest.fixture
+def narrowed(monkeypatch):
+    """Return a function that lets every policy of the plain world know its own types only."""
+
+    def build_narrow(experiment, *args, **kwargs):
+        policies = build_policies(experiment, *args, **kwargs)
+        return [
+            OnlyItsOwn(policy, ALLOWED[operator.name])
+            for policy, operator in zip(policies, experiment.operators, strict=True)
+        ]
+
+    return lambda: monkeypatch.setattr("weir_simulator.plain.build_policies", build_narrow)
+
+
+def run(experiment, policy):
+    trace = 400 + 300 * np.sin(np.arange(SLOTS) / 12)
+    outcome = new_outcome(SLOTS, len(TYPES), history=True)
+    run_plainly(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
+    return outcome
+
+
+def an_experiment_in_pools(*, limited, **fields):
     types = [
         {**each, "pool_limit": ROOM.get(str(each["name"]))} if limited else each for each in TYPES
     ]
@@ -61,6 +120,7 @@ def an_experiment_in_pools(*, limited):
         node_types=types,
         rate={"levels": 10},
         world={"resizes": True},
+        **fields,
     )
 
 
@@ -68,12 +128,24 @@ def an_experiment_in_pools(*, limited):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_operator_leaves_its_pools(policy, limited, installed):
     experiment = an_experiment_in_pools(limited=limited)
-    trace = 400 + 300 * np.sin(np.arange(SLOTS) / 12)
-    outcome = new_outcome(SLOTS, len(TYPES), history=False)
 
-    run_plainly(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
+    run(experiment, policy)
 
     for name, allowed in ALLOWED.items():
         used = {place for counts in installed[name] for place, count in enumerate(counts) if count}
         assert used <= allowed
         assert len(installed[name]) > 1, "it was scaled"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_decides_as_a_live_one_that_is_told_of_no_other_pools(policy, narrowed):
+    first = {"small/1": 1, "small/2": 1, "large": 1, "spot": 1}
+    # As a fitted experiment: shares are equal and the mean over records counts.
+    experiment = an_experiment_in_pools(limited=False, aggregation="average", initial=first)
+    listed = run(experiment, policy)
+
+    narrowed()
+    live = run(experiment, policy)
+
+    np.testing.assert_allclose(listed.history, live.history)
+    np.testing.assert_array_equal(listed.replicas, live.replicas)

@@ -2,9 +2,9 @@
 
 Their papers know one kind of node. Here a plan counts an operator's replicas, all of them, as ones
 of the chosen node type: an action adds one of that type, or removes one, of another type first.
-Where an operator has no room for that type to begin with, the first with room is its chosen one.
-Prices are that type's. The arithmetic is `chains`, `unknown_costs` and `backups`; this module keeps
-their arrays in a policy's memory and reads them off a view.
+Its place is among those that the operator may run on. Prices are that type's. The arithmetic is
+`chains`, `unknown_costs` and `backups`; this module keeps their arrays in a policy's memory and
+reads them off a view.
 
 A plan covers one operator (row o) or all of them (`JOINT`, row 0): then a state is all operators'
 replicas and the rate at the sources, a violation is any operator's, and moving several at once
@@ -26,6 +26,7 @@ from weir_policies.kernels.view import (
     BUDGET,
     BUSIEST,
     MAX_REPLICAS,
+    NO_POOL,
     RATE,
     TOP_COST,
     VIOLATION,
@@ -36,7 +37,7 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.arrays import Floats
 
 # Columns of `Memory.floats`. MOST_BUSY is the utilisation above which an interval is violated;
 # where it is infinite, the budget of the response time decides. GAIN is the rate per source's.
@@ -67,9 +68,11 @@ def new_plan(
         ParameterError: A plan is too large, or there is no such node type.
     """
     operators, types = view.counts.shape
-    if node_type >= types:
+    own = [np.flatnonzero(pools != NO_POOL) for pools in view.pool]
+    fewest = min(places.size for places in own)
+    if node_type >= fewest:
         raise ParameterError(
-            f"Expected node_type of {policy} below {types}, the number of node types, got "
+            f"Expected node_type of {policy} below {fewest}, the number of node types, got "
             f"{node_type}; give the place of the type that it adds, counted from 0"
         )
     levels = int(parameters.levels)
@@ -90,7 +93,8 @@ def new_plan(
     memory.floats[:, MOST_BUSY], memory.floats[:, GAIN] = most_busy, gains
     quanta = parameters.find_quanta(view) / gains
     memory.floats[:, QUANTUM] = quanta.min() if joint else quanta
-    memory.ints[:, LEVELS], memory.ints[:, NODE_TYPE] = levels, _find_types(view, node_type)
+    memory.ints[:, LEVELS] = levels
+    memory.ints[:, NODE_TYPE] = [places[node_type] for places in own]
     memory.ints[:, JOINT], memory.ints[:, AXES] = joint, len(spaces[0])
     for o, (space, moved) in enumerate(zip(spaces, moves, strict=True)):
         memory.ints[o, DEPLOYMENTS], memory.ints[o, ACTIONS] = moved.shape
@@ -106,13 +110,6 @@ def new_plan(
             memory.ints[o, HEAD + levels : HEAD + 2 * levels],
         )
     return memory
-
-
-def _find_types(view: View, node_type: int) -> Counts:
-    """Return the type that each operator adds, `(o,)`; the first with room where that has none."""
-    roomy = view.limit > 0
-    stays = roomy[:, node_type] | ~roomy.any(axis=1)
-    return np.where(stays, node_type, roomy.argmax(axis=1))
 
 
 def find_gains(view: View) -> Floats:

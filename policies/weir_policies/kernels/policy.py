@@ -28,6 +28,7 @@ from weir_policies.kernels.view import (
     MAX_REPLICAS,
     NETWORK_TIME,
     NO_LIMIT,
+    NO_POOL,
     SERVICE_MEAN,
     SERVICE_SCV,
     SHARING,
@@ -44,7 +45,7 @@ from weir_policies.kernels.view import (
     empty_view,
 )
 from weir_policies.model.arrays import Floats
-from weir_policies.model.node_types import Deployment
+from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.operator_manager.staying import find_unknown, hold
 from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
@@ -265,10 +266,11 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
     left alone.
     """
     pools = list(dict.fromkeys(node_type.pool for node_type in model.node_types))
+    numbers = {pool: number for number, pool in enumerate(pools)} | {NOWHERE: NO_POOL}
     for place, node_type in enumerate(model.node_types):
         view.speedup[o, place] = node_type.speedup
         view.price[o, place] = node_type.price
-        view.pool[o, place] = pools.index(node_type.pool)
+        view.pool[o, place] = numbers[node_type.pool]
         limit = node_type.pool_limit
         view.limit[o, place] = NO_LIMIT if limit is None else limit
     traits, rules = view.traits[o], view.rules[o]

@@ -41,6 +41,8 @@ WORST, AVERAGE = AGGREGATION_CODES.values()
 
 NO_LIMIT = 2**31
 """What stands in `limit` for a pool without one, and for no key groups."""
+NO_POOL = -1
+"""What stands in `pool` for a node type that the operator may not run on; its limit is 0."""
 
 
 class View(NamedTuple):
@@ -69,7 +71,7 @@ class View(NamedTuple):
     price: Floats
     """Currency per replica and hour, `(o, t)`."""
     pool: Counts
-    """Number of the pool that each node type belongs to, `(o, t)`."""
+    """Number of the pool that each node type belongs to, `(o, t)`; `NO_POOL`."""
     limit: Counts
     """Most replicas of the operator in that pool, `(o, t)`; `NO_LIMIT`."""
     traits: Floats

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from weir_policies.errors import DeploymentError
 
+NOWHERE = ""
+"""Pool of a node type that is listed because others run on it: the operator itself may not."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeType:
@@ -22,7 +25,8 @@ class NodeType:
     name: str
     """Unique among the operator's node types; live code writes `pool/size`."""
     pool: str
-    """Node pool; replicas change size within a pool without a restart."""
+    """Node pool; replicas change size within a pool without a restart. In the simulator, whose
+    operators have one list, `NOWHERE` with a limit of 0 stands for one that is not this one's."""
     speedup: float
     """Work done per second relative to the reference speed 1; a service time divides by it."""
     price: float

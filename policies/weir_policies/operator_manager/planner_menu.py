@@ -9,6 +9,8 @@ Only deployments that carry more than all cheaper ones are of interest. The set 
    and a chain that fills up the types, those with the most speed for the money first.
 3. Resizes of what was chosen: same pool and count, another size, which needs no restart.
 
+Node types that the operator may not run on make no difference, as if they were not listed.
+
 Where moves are by one replica, a ladder of several node types cannot be climbed; the menu is then
 replicas of one type, chosen by `planner_chain`.
 """
@@ -25,6 +27,7 @@ from weir_policies.kernels.view import (
     BY_LOAD,
     EQUAL,
     MAX_REPLICAS,
+    NO_POOL,
     SHARING,
     STEP,
     Memory,
@@ -112,15 +115,25 @@ def _add(o: int, view: View, memory: Memory, counts: Counts) -> None:
     memory.ints[o, CANDIDATES_USED] = row + 1
 
 
+@compiled
+def _count_types(o: int, view: View) -> int:
+    """Return how many node types the operator may run on."""
+    types = 0
+    for place in range(view.counts.shape[1]):
+        types += view.pool[o, place] != NO_POOL
+    return types
+
+
 @compiled_apart
 def _add_single_types(o: int, view: View, memory: Memory) -> bool:
     """Enter the deployments of one node type; return whether a pool is too small for some."""
-    types = view.counts.shape[1]
     work = view.target[o]
     short = False
     most = view.rules[o, MAX_REPLICAS]
-    stride = 1 + (types * most) // (CANDIDATES // 2)
-    for place in range(types):
+    stride = 1 + (_count_types(o, view) * most) // (CANDIDATES // 2)
+    for place in range(view.counts.shape[1]):
+        if view.pool[o, place] == NO_POOL:
+            continue
         work[:] = 0
         room = room_in_pools(o, view, work, place)
         short = short or room < most
@@ -134,10 +147,10 @@ def _add_single_types(o: int, view: View, memory: Memory) -> bool:
 @compiled_apart
 def _add_pairs(o: int, view: View, memory: Memory) -> None:
     """Enter mixes of two node types, evenly thinned where they are too many."""
-    types = view.counts.shape[1]
+    types, choices = view.counts.shape[1], _count_types(o, view)
     work = view.target[o]
     most = view.rules[o, MAX_REPLICAS]
-    mixes = types * (types - 1) // 2 * most * most // 2
+    mixes = choices * (choices - 1) // 2 * most * most // 2
     stride = 1
     while mixes // (stride * stride) > CANDIDATES // 2:
         stride += 1
@@ -269,7 +282,7 @@ def _has_sizes(o: int, view: View) -> bool:
     """Return whether a pool has node types of several sizes."""
     for place in range(view.counts.shape[1]):
         for other in range(place):
-            if view.pool[o, place] == view.pool[o, other]:
+            if view.pool[o, place] == view.pool[o, other] != NO_POOL:
                 return True
     return False
 

@@ -31,7 +31,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import has_room, total
-from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, Memory, View, empty_memory
+from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, NO_POOL, Memory, View, empty_memory
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
 from weir_policies.operator_manager.wording import say_share
@@ -143,7 +143,7 @@ def _choose_removed(o: int, view: View, choice: int) -> int:
     best, least = 0, np.inf
     dearest, most, held = 0, -np.inf, 0
     for place in range(view.counts.shape[1]):
-        if _rank(o, view, choice, place) < least:
+        if view.pool[o, place] != NO_POOL and _rank(o, view, choice, place) < least:
             best, least = place, _rank(o, view, choice, place)
         if view.counts[o, place] > 0:
             held += 1
