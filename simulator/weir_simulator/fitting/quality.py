@@ -54,7 +54,8 @@ class Quality:
     """Median over held-out hours of |predicted / observed - 1|, source to sink; NaN where no hour
     could be judged. Hours of few records count together, as one."""
     chance: float
-    """Largest standard error of predicted / observed among these; NaN where it is not known."""
+    """Largest standard error of predicted / observed among these: `inf` where one interval is all
+    that was judged, NaN where `error` is."""
     bias: float
     """Median of predicted / observed - 1: above 0 where the model is slower than reality."""
     hours: int
@@ -119,7 +120,7 @@ def judge_fit(
         for name in calibration.operators
     }
     hours = len({each.block for each in finite})
-    groups = _pool([(each.block, each.whole) for each in finite])
+    groups = _join_blocks([(each.block, each.whole) for each in finite])
     ratios = [_ratio(group) for group in groups]
     error = statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
     chance = max((_standard_error(group) for group in groups), default=math.nan)
@@ -160,12 +161,17 @@ def _find_fault(
             f"of {error:.0%}"
             + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
             + (
-                f", of which chance may be {chance:.0%}: wait for more records"
+                f", of which chance may be {_say_part(chance, error)}: wait for more records"
                 if chance > PRECISION
                 else ": the job does something that the model does not know, or has drifted"
             )
         )
     return ""
+
+
+def _say_part(chance: float, error: float) -> str:
+    """Return how much of an error may be chance, for people; that of one interval is not known."""
+    return "all" if chance >= error else f"{chance:.0%}"
 
 
 def _compare(
@@ -210,11 +216,11 @@ def _compare(
 
 
 def _median_error(pairs: Sequence[tuple[int, Times]]) -> float:
-    ratios = [_ratio(group) for group in _pool(pairs)]
+    ratios = [_ratio(group) for group in _join_blocks(pairs)]
     return statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
 
 
-def _pool(pairs: Sequence[tuple[int, Times]]) -> list[list[Times]]:
+def _join_blocks(pairs: Sequence[tuple[int, Times]]) -> list[list[Times]]:
     """Return the blocks, neighbours together until chance moves them little.
 
     What is left at the end joins the last; nothing is left out.
@@ -222,18 +228,18 @@ def _pool(pairs: Sequence[tuple[int, Times]]) -> list[list[Times]]:
     blocks: dict[int, list[Times]] = defaultdict(list)
     for block, pair in pairs:
         blocks[block].append(pair)
-    pooled: list[list[Times]] = []
+    joined: list[list[Times]] = []
     left: list[Times] = []
     for times in blocks.values():
         left += times
         if _standard_error(left) <= PRECISION:
-            pooled.append(left)
+            joined.append(left)
             left = []
-    if pooled:
-        pooled[-1] += left
+    if joined:
+        joined[-1] += left
     elif left:
-        pooled.append(left)
-    return pooled
+        joined.append(left)
+    return joined
 
 
 def _ratio(group: Sequence[Times]) -> float:

@@ -125,6 +125,15 @@ def test_a_miss_that_may_be_chance_asks_for_more_records(job):
     assert "wait for more records" in quality.sentence
 
 
+def test_a_miss_of_one_interval_may_be_all_chance(job):
+    calibration, later = job
+
+    quality = judge_fit(calibration, [with_response(later[0], "sum", 9.0)], block=60.0)
+
+    assert not quality.good
+    assert quality.sentence.endswith("of which chance may be all: wait for more records")
+
+
 def test_the_tolerance_is_the_callers(job):
     calibration, later = job
 
