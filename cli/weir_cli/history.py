@@ -65,7 +65,7 @@ def fit_to_history(
     from weir_pipelines.history import read_history
     from weir_simulator.experiment_writing import write_experiment
     from weir_simulator.fitting.history import fit_history, trace_history
-    from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_traffic
+    from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_trace
     from weir_simulator.trace_files import write_trace
 
     structure = structure_of(experiment)
@@ -79,7 +79,7 @@ def fit_to_history(
     if history.untold and history.told < LEAST_TOLD:
         typer.echo("How fast operators are is left as the experiment has it", err=True)
         rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
-        fitted = with_traffic(experiment, trace=out / TRACE)
+        fitted = with_trace(experiment, trace=out / TRACE)
         remark = f"{Path(source).name} with the traffic of the history of {name}."
     else:
         fit = fit_history(history, structure, slot=experiment.slot)

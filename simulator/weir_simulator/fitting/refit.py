@@ -65,8 +65,8 @@ def with_seasons(
     )
 
 
-def with_traffic(experiment: Experiment, *, trace: Path) -> Experiment:
-    """Return the experiment with other traffic, and everything else as it is.
+def with_trace(experiment: Experiment, *, trace: Path) -> Experiment:
+    """Return the experiment with another trace, and everything else as it is.
 
     Args:
         experiment: Of the same job.
