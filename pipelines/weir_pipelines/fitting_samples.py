@@ -61,10 +61,12 @@ def read_fitting_samples(
     types = _Types(node_types)
     intervals: list[IntervalSample] = []
     changes: list[ChangeSample] = []
+    pools: set[str] = set()
     unsettled = False
     for partition in sorted(partitions):
         arrivals = _read_day(store, ARRIVALS, _ARRIVALS, partition, interval)
         work = _read_day(store, WORK, _WORK, partition, interval)
+        pools.update(work["pool"].unique().to_pylist())
         operators = _operators(arrivals, _served(work, types))
         response_times = _response_times(work)
         restless = set(_sorted_values(_with_faults(arrivals, _UNSETTLED)["begin"]))
@@ -87,7 +89,7 @@ def read_fitting_samples(
         ]
     return FittingSamples(
         samples=Samples(intervals=tuple(intervals), changes=tuple(changes)),
-        untold=tuple(sorted(types.untold)),
+        untold=tuple(sorted(pool for pool in pools if types.of(pool) is None)),
     )
 
 
@@ -108,11 +110,13 @@ class _Types:
         self._sizes: dict[str, list[str]] = defaultdict(list)
         for name in sorted(names):
             self._sizes[name.partition("/")[0]].append(name)
-        self.untold: set[str] = set()
-        """Pools that were asked for and have several sizes."""
 
     def of(self, pool: str) -> str | None:
-        """Return the node type of what ran on a pool; `None` where it may be one of several."""
+        """Return the node type of what ran on a pool; `None` where it may be one of several.
+
+        Raises:
+            InputError: The pool is not among the node types.
+        """
         sizes = self._sizes.get(pool)
         if sizes is None:
             raise InputError(
@@ -120,10 +124,7 @@ class _Types:
                 f"got sizes of {', '.join(sorted(self._sizes))} only; add one, or remove the days "
                 "on which it ran there from the tables"
             )
-        if len(sizes) == 1:
-            return sizes[0]
-        self.untold.add(pool)
-        return None
+        return sizes[0] if len(sizes) == 1 else None
 
 
 def _read_day(
@@ -163,8 +164,10 @@ class _Served:
     """What an operator's replicas on one node type did in an interval."""
 
     replicas: int
+    """The most that ran in a minute."""
     service: ServiceMeasurement
     utilisation: float
+    """Mean of its minutes, 0 to 1; NaN where it is not known."""
 
 
 def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[_Served]]:
@@ -225,7 +228,7 @@ def _operators(
 
 
 def _response_times(work: pa.Table) -> dict[int, float]:
-    """Return the mean latency of the records that came to a sink, by the interval's begin."""
+    """Return the mean latency, s, of the records that came to a sink, by the interval's begin."""
     noted = work.filter(pa.array(work["sink_records"].to_numpy() > 0))  # null becomes NaN
     summed = _group(noted, ("begin",)).aggregate([("sink_records", "sum"), ("sink_seconds", "sum")])
     return {begin: seconds / records for begin, records, seconds in _rows(summed)}
@@ -237,7 +240,7 @@ def _group(rows: pa.Table, keys: Sequence[str]) -> pa.TableGroupBy:
 
 
 def _sorted_values(column: pa.ChunkedArray) -> list[int]:
-    """Return each value once."""
+    """Return each value once, in order."""
     return [int(each) for each in np.unique(column.to_numpy())]
 
 
