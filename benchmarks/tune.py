@@ -19,7 +19,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ MADE_ON = (
     Application(name="C", types=1, milliseconds=40),
 )
 """Those on which the joint search was made; what it does there is no figure of its worth."""
-SETTINGS = MADE_ON if os.environ.get("TUNE_ON") == "made" else JUDGED
+SETTINGS = {"judged": JUDGED, "made": MADE_ON}[os.environ.get("TUNE_ON", "judged")]
 SEEDS = tuple(range(1, 1 + int(os.environ.get("TUNE_SEEDS", "20"))))
 """Of each setting, for the two searches that the goal is about."""
 YARDSTICK_SEEDS = SEEDS[:7]
@@ -186,14 +186,19 @@ def compare_searches(seeds: Sequence[int], yardstick_seeds: Sequence[int]) -> li
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "tune-runs.json"
     kept = read_runs(path)
-    left = [task for task in tasks if _key(*task) not in kept]
+    left = [task for task in tasks if _key(task) not in kept]
     if left:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
             for task, run in zip(left, pool.map(follow, *zip(*left, strict=True)), strict=True):
-                kept[_key(*task)] = run
-                write_whole(path, json.dumps([asdict(each) for each in kept.values()]) + "\n")
-    return summarise_runs([kept[_key(*task)] for task in tasks])
+                kept[_key(task)] = run
+                write_runs(path, kept.values())
+    return summarise_runs([kept[_key(task)] for task in tasks])
+
+
+def write_runs(path: Path, runs: Iterable[Progress]) -> None:
+    """Keep runs in a file, whole at any time."""
+    write_whole(path, json.dumps([asdict(run) for run in runs]) + "\n")
 
 
 def read_runs(path: Path) -> dict[tuple[str, str, int], Progress]:
@@ -207,7 +212,8 @@ def read_runs(path: Path) -> dict[tuple[str, str, int], Progress]:
     return {(run.way, run.setting, run.seed): run for run in runs}
 
 
-def _key(setting: Application, way: str, seed: int, _: int) -> tuple[str, str, int]:
+def _key(task: tuple[Application, str, int, int]) -> tuple[str, str, int]:
+    setting, way, seed, _ = task  # evaluations go with the search
     return way, str(setting), seed
 
 

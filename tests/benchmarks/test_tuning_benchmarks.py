@@ -10,7 +10,7 @@ import pytest
 from benchmarks.applications import applications
 from benchmarks.evolution import EvolutionSearch
 from benchmarks.reproduce_am import Case, Lived, cases, summarise
-from benchmarks.tune import Progress, summarise_runs
+from benchmarks.tune import Progress, read_runs, summarise_runs, write_runs
 from weir_policies.application_manager.search import promise
 
 LIMITS = promise.Limits(violations=0.05, reconfigurations=0.1)
@@ -158,3 +158,14 @@ def test_cma_es_finds_the_cheapest_point_that_keeps_the_limits():
                 best = min(best, outcome.money)
 
     assert best == pytest.approx(1.5, abs=0.02)
+
+
+def test_a_comparison_that_was_interrupted_goes_on_with_the_runs_that_it_kept(tmp_path):
+    known = Progress(way="joint", setting="A", seed=1, used=(1.0, 2.0), best=(math.inf, 9.5))
+    file = tmp_path / "runs.json"
+
+    before = read_runs(file)
+    write_runs(file, [known])
+
+    assert before == {}
+    assert read_runs(file) == {("joint", "A", 1): known}
