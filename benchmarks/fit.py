@@ -49,9 +49,10 @@ ARGUMENTS = (
 GIVEN = "small/500m"
 OPERATORS = ("match", "aggregate")
 FITTED_SECONDS = 60.0
+"""For which each deployment is measured that is fitted to."""
 JUDGED_SECONDS = 120.0
-"""Of 40 s, 3,000 records, at a utilisation of 0.8 chance moves the mean by a tenth: what the
-prediction may be off."""
+"""For which each is that is judged. Of 40 s, 3,000 records, at a utilisation of 0.8 chance moves
+the mean by a tenth: what the prediction may be off."""
 PARTS = 6
 """Intervals that a fitted deployment is measured in."""
 DAYS = range(int(os.environ.get("FIT_DAYS", "60")))

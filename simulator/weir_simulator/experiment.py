@@ -81,7 +81,7 @@ class Operator(Section):
     def begins_with(
         self, node_types: Sequence[NodeType], initial: Mapping[str, int] | None
     ) -> dict[str, int]:
-        """Return its replicas to begin with by node type, given those of the experiment."""
+        """Return its part of the experiment's `initial`; of `None` one of its first type."""
         if initial is None:
             return dict.fromkeys([each.name for each in node_types if self.may_use(each)][:1], 1)
         barred = {each.name for each in node_types if not self.may_use(each)}

@@ -19,7 +19,7 @@ from __future__ import annotations
 from weir_policies.application_manager.search.promise import Limits, Outcome, rank
 
 GREATEST_EDGE = 0.4
-"""Of a cube with edges of 1; where it begins."""
+"""Of a cube with edges of 1; where it begins, and what successes bring it to from either side."""
 WHOLE_EDGE = 1.0
 """Where it begins anew: nearly everywhere."""
 NARROW_EDGE = 0.1
