@@ -12,7 +12,7 @@ the operators as the world and as the policy knows them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -26,6 +26,7 @@ from weir_policies.model import dataflow as graph
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import least_response_time
 from weir_policies.promise import Aggregation, Neighbourhood, OperatorModel, Sharing
+from weir_simulator.beginning import begin
 from weir_simulator.experiment_rules import judge, judge_policy, judge_trace
 from weir_simulator.section import (
     MOST_SEED,
@@ -77,15 +78,6 @@ class Operator(Section):
     def may_use(self, node_type: NodeType) -> bool:
         """Return whether its replicas may run on a node type."""
         return self.pools is None or node_type.pool_name in self.pools
-
-    def begins_with(
-        self, node_types: Sequence[NodeType], initial: Mapping[str, int] | None
-    ) -> dict[str, int]:
-        """Return its part of the experiment's `initial`; of `None` one of its first type."""
-        if initial is None:
-            return dict.fromkeys([each.name for each in node_types if self.may_use(each)][:1], 1)
-        barred = {each.name for each in node_types if not self.may_use(each)}
-        return {name: count for name, count in initial.items() if name not in barred}
 
 
 class Edge(Section):
@@ -309,7 +301,7 @@ class Experiment(Section):
         default=None, examples=[{"t1": 1}]
     )
     """Replicas of each operator to begin with, by node type, those left out that it may not run on;
-    `None` is one of the first type that it may."""
+    `None` is one of the first such type with room in its pool."""
     sharing: Sharing = Sharing.EQUAL
     aggregation: Aggregation = Aggregation.WORST
     slot: Duration = Field(default=60.0, gt=0, examples=["60s"])
@@ -380,9 +372,9 @@ class Experiment(Section):
     @property
     def initial_deployments(self) -> tuple[Deployment, ...]:
         """Deployments to begin with, one per operator in the file's order."""
-        named = [each.begins_with(self.node_types, self.initial) for each in self.operators]
+        begun = begin(self.operators, self.node_types, self.initial)
         types = [each.name for each in self.node_types]
-        return tuple(Deployment(tuple(first.get(name, 0) for name in types)) for first in named)
+        return tuple(Deployment(tuple(first.get(name, 0) for name in types)) for first in begun)
 
     def moves_by_one(self, policy: str) -> bool:
         """Return whether a decision of the policy reaches one replica more or less only.

@@ -17,6 +17,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.errors import DataflowError, WeirPolicyError
 from weir_policies.model import dataflow
+from weir_simulator.beginning import begin, find_overfull
 from weir_simulator.section import Mistake
 
 if TYPE_CHECKING:
@@ -218,8 +219,8 @@ def _initial_fits_operators(
     """Refuse an initial deployment that leaves an operator no replicas, or gives it too many."""
     if initial is None:
         return
-    for operator in operators:
-        size = sum(operator.begins_with(node_types, initial).values())
+    for operator, counts in zip(operators, begin(operators, node_types, initial), strict=True):
+        size = sum(counts.values())
         if not 1 <= size <= operator.max_replicas:
             where = "" if operator.pools is None else f" in {', '.join(operator.pools)}"
             yield Mistake(
@@ -251,17 +252,14 @@ def _initial_fits_pools(
     initial: Mapping[str, int] | None,
 ) -> Iterator[Mistake]:
     """Refuse an initial deployment that exceeds the limit of a pool."""
-    wanted = [operator.begins_with(node_types, initial) for operator in operators]
-    limits = {each.pool_name: each.pool_limit for each in node_types if each.pool_limit is not None}
-    for pool, limit in limits.items():
-        names = [each.name for each in node_types if each.pool_name == pool]
-        used = sum(named.get(name, 0) for named in wanted for name in names)
-        if used > limit:
-            yield Mistake(
-                ("initial",), initial,
-                f"at most {limit} replicas of all operators in pool {pool}, here {used}",
-                "begin with fewer, begin on another node type, or raise the pool's limit",
-            )  # fmt: skip
+    overfull = find_overfull(begin(operators, node_types, initial), node_types)
+    if overfull is not None:
+        pool, limit, held = overfull
+        yield Mistake(
+            ("initial",), initial,
+            f"at most {limit} replicas of all operators in pool {pool}, here {held}",
+            "begin with fewer, begin on another node type, or raise the pool's limit",
+        )  # fmt: skip
 
 
 def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from weir_simulator.beginning import begin
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Change, Experiment, NodeType, Operator, Weights
 from weir_simulator.experiment_sentences import describe_all
@@ -116,7 +117,7 @@ def without_pool(experiment: Experiment, pool: str) -> Experiment:
     )
     believed = experiment.believed
     begun = {name: count for name, count in (experiment.initial or {}).items() if name in left}
-    every = [each.begins_with(types, begun) for each in experiment.operators]
+    every = begin(experiment.operators, types, begun)
     updates: dict[str, object] = {
         "operators": tuple(_leave(each, pool) for each in experiment.operators),
         "node_types": types,

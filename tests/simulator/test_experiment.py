@@ -127,6 +127,20 @@ def test_an_operator_begins_on_the_first_type_that_it_may_run_on():
     assert [each.counts for each in written] == [(0, 1), (2, 1)]
 
 
+def test_an_operator_begins_where_those_before_it_left_room():
+    types = (
+        NodeType(name="t1", speedup=1, price=1, pool_limit=1),
+        NodeType(name="t2", speedup=0.5, price=1),
+    )
+    operators = tuple(
+        Operator(name=name, service_rate=200, max_replicas=5) for name in ("a", "b", "c")
+    )
+
+    begun = an_experiment(operators=operators, node_types=types).initial_deployments
+
+    assert [each.counts for each in begun] == [(1, 0), (0, 1), (0, 1)]
+
+
 def test_without_errors_the_belief_is_the_truth():
     experiment = an_experiment()
 

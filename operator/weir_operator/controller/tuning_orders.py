@@ -19,6 +19,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
 from weir_policies.model.season import Season
+from weir_simulator.beginning import begin, find_overfull
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
@@ -175,9 +176,10 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
         each.name: max(counts.get(each.name, 0) for counts in running)
         for each in experiment.node_types
     }
-    fits = all(
-        1 <= sum(each.begins_with(experiment.node_types, most).values()) <= each.max_replicas
-        for each in experiment.operators
+    begun = begin(experiment.operators, experiment.node_types, most)
+    fits = find_overfull(begun, experiment.node_types) is None and all(
+        1 <= sum(counts.values()) <= each.max_replicas
+        for each, counts in zip(experiment.operators, begun, strict=True)
     )
     return most if fits else None
 

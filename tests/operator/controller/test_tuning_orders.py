@@ -31,3 +31,19 @@ def test_what_does_not_suffice_for_all_or_is_too_much_for_one_is_not_begun_with(
     too_much = begin_with({"op": {TYPES[0]: ROOM + 1}}, an_experiment())
 
     assert (nothing, too_much) == (None, None)
+
+
+def test_what_a_pool_has_no_room_for_when_all_begin_with_it_is_not_begun_with():
+    operators = [
+        {"name": name, "service_rate": 200, "max_replicas": 3, "pools": pools}
+        for name, pools in (("a", TYPES), ("b", TYPES[1:]))
+    ]
+    types = [
+        {"name": TYPES[0], "speedup": 1, "price": 1},
+        {"name": TYPES[1], "speedup": 1, "price": 1, "pool_limit": 3},
+    ]
+    experiment = an_experiment(operators=operators, node_types=types)
+
+    first = begin_with({"a": {TYPES[1]: 1}, "b": {TYPES[1]: 2}}, experiment)
+
+    assert first is None  # two of each
