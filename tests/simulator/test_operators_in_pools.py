@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from weir_policies import registry
 from weir_policies.model.node_types import Deployment
 from weir_simulator.minds import build_policies
 from weir_simulator.plain import run_plainly
@@ -27,17 +28,9 @@ OPERATORS = [
 ]
 ALLOWED = {"a": {0, 1}, "b": {2, 3}}
 ROOM = {"small/1": 3, "small/2": 3, "spot": 2}
-POLICIES = [
-    "ds2",
-    "full-backup",
-    "planner",
-    "ql-pds",
-    "queueing",
-    "threshold-cheapest",
-    "threshold-fastest",
-    "threshold-random",
-    "window-max",
-]
+UNFIT = {"hold", "mdp", "value-iteration", "dqn", "dqn-pds", "dqn-pds-plus"}
+"""Policies that never scale, that learn from a trace of their own first, or that need torch."""
+POLICIES = [name for name in registry.names() if name not in UNFIT]
 
 
 @pytest.fixture
