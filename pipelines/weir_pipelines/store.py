@@ -5,8 +5,9 @@ step. Readers see the old partition or the new, and a job that is killed leaves 
 moved in the folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs
 again changes nothing. The folder must be one file system that all Spark's processes see.
 
-Footers are held against the declared schema before anything is read, so that a foreign file is
-refused with its name and its column rather than somewhere inside a job.
+Footers are held against the declared schema before anything is read, and rows against what they can
+be (`row_checks`), so that a foreign file is refused with its name and its column rather than
+somewhere inside a job.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError, StoreError
-from weir_pipelines.schemas import Table
+from weir_pipelines.row_checks import refuse_damaged
+from weir_pipelines.schemas import TABLES, Table
 
 STAGING = ".staging"
 FORGOTTEN_AFTER = 86_400.0
@@ -214,15 +216,17 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def read_columns(file: Path, columns: Iterable[str]) -> pa.Table:
-    """Return some columns of a partition's file, which was checked.
+    """Return some columns of a partition's file, as `Tables.paths` gave it.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: It cannot be read, or a row cannot be of its table and day.
     """
     try:
-        return pq.read_table(file, columns=list(columns))
+        rows = pq.read_table(file, columns=list(columns))
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: expected a table that can be read, got {error}") from error
+    refuse_damaged(file, TABLES[file.stem], _partition_of(file).day, rows)
+    return rows
 
 
 def check_file(file: Path, table: Table) -> None:
