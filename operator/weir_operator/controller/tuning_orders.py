@@ -169,12 +169,14 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
 
     A job that is fitted to runs already. Begun with the least, the simulated one would first have
     to work off what it cannot serve, which in a short trace is most of what is seen. All operators
-    begin with the same of each type that they may run on, so it is what suffices for each.
+    begin with the same of each type that they may run on, so it is what suffices for each. A type
+    that none runs on is not named, so that whoever edits the file may take it away.
     """
     running = [deployments.get(each.name, {}) for each in experiment.operators]
     most = {
-        each.name: max(counts.get(each.name, 0) for counts in running)
+        each.name: count
         for each in experiment.node_types
+        if (count := max(counts.get(each.name, 0) for counts in running))
     }
     begun = begin(experiment.operators, experiment.node_types, most)
     fits = find_overfull(begun, experiment.node_types) is None and all(

@@ -7,10 +7,10 @@ TYPES = [each.name for each in an_experiment().node_types]
 ROOM = an_experiment().operators[0].max_replicas
 
 
-def test_a_simulation_begins_with_what_runs():
+def test_a_simulation_begins_with_what_runs_and_names_no_type_that_nothing_runs_on():
     first = begin_with({"op": {TYPES[0]: 2}, "sink": {TYPES[0]: 9}}, an_experiment())
 
-    assert first == {name: 2 if name == TYPES[0] else 0 for name in TYPES}
+    assert first == {TYPES[0]: 2}
 
 
 def test_operators_in_unlike_pools_begin_with_what_each_runs_there():
