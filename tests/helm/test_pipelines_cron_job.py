@@ -81,7 +81,13 @@ def test_without_executors_the_pod_has_no_right_to_anything(render):
     objects = render(SAMPLES["pipelines"])
 
     assert pod_of(objects)["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod_of(objects)
+
+
+def test_without_executors_the_pod_names_an_account_that_every_namespace_has(render):
+    objects = render(SAMPLES["pipelines"])
+
+    # Where none is named, an upgrade that takes executors away leaves that of their driver.
+    assert pod_of(objects)["serviceAccountName"] == "default"
 
 
 def test_without_executors_a_node_with_many_cores_does_not_hold_many_days_in_memory(render):
