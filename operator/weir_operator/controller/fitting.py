@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weir_operator.controller.history import Past, PastFit, fit_with_past
+from weir_operator.controller.history import Past, PastFit, fit_with_past, too_few
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.sampling import most_intervals, read_samples
 from weir_operator.controller.tuned import ModelState
@@ -130,9 +130,14 @@ class Fitter:
                     )
             except TemporaryError as error:
                 unread = str(error)
-            found, most = await asyncio.get_running_loop().run_in_executor(
-                _FITS, self._fit_now, structure, since, history
-            )
+            try:
+                found, most = await asyncio.get_running_loop().run_in_executor(
+                    _FITS, self._fit_now, structure, since, history
+                )
+            except TooFewSamplesError as error:
+                if not unread:
+                    raise
+                raise too_few(error, unread) from error
         unused = found.unused or unread
         return replace(found, unused=unused and f"Fitted without history: {unused}"), most
 

@@ -16,7 +16,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
-from weir_simulator.fitting.fit import Fit, fit
+from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
 from weir_simulator.fitting.history import History, fit_history
 from weir_simulator.fitting.samples import Samples
 from weir_simulator.fitting.structure import Structure
@@ -81,6 +81,7 @@ def fit_with_past(
         slot: Seconds between two decisions.
 
     Raises:
+        TooFewSamplesError: Too little was measured, and the history was of no use; says of both.
         FitError: The simulator cannot be fitted to what was measured either.
     """
     if history is None:
@@ -89,19 +90,27 @@ def fit_with_past(
     try:
         fitted = fit_history(history, structure, slot=slot, recent=own)
         why = fitted.quality.sentence
+    except TooFewSamplesError:  # even with it
+        raise
     except FitError as error:
         why = str(error)
     if fitted is None or not fitted.quality.good:
-        return PastFit(
-            fit=fit(own, structure, slot=slot),
-            seasons=history.seasons,
-            unused=f"it does not fit what is measured now: {why}",
-        )
+        unused = f"it does not fit what is measured now: {why}"
+        try:
+            alone = fit(own, structure, slot=slot)
+        except TooFewSamplesError as error:
+            raise too_few(error, unused) from error
+        return PastFit(fit=alone, seasons=history.seasons, unused=unused)
     return PastFit(
         fit=fitted,
         seasons=history.seasons,
         said=_say_used(history, fitted),
     )
+
+
+def too_few(error: TooFewSamplesError, unused: str) -> TooFewSamplesError:
+    """Return the same with why history does not take the place of what was not measured yet."""
+    return TooFewSamplesError(f"{error}. There is no help in history: {unused}")
 
 
 def _say_used(history: History, fitted: Fit) -> str:

@@ -55,6 +55,8 @@ TRIES = 2
 """How often a tuning that is lost is made within one interval."""
 FIRST_FIT = LEAST_INTERVALS + 5
 """Ticks until the first fit, where that is sooner than the interval."""
+LOOK_AGAIN = 5
+"""Ticks until the next look where too little was measured even then: changes spoil intervals."""
 MORE_THAN_SEEN = 1.1
 """Times the most that a tuning has seen is traffic that it knows nothing of."""
 SAVED_EVERY = 10
@@ -157,6 +159,7 @@ class TuningLoop:
         while True:
             await self.attempt()
             await self._clock.sleep(soon if self._model.fitted is None else settings.interval)
+            soon = min(soon, LOOK_AGAIN * settings.tick)
 
     async def attempt(self) -> None:
         """Fit, and tune if that can be; what fails is told and changes nothing."""

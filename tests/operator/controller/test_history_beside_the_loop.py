@@ -8,7 +8,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from tests.operator.controller.tuning_setting import HOURS, TRUTHS, plans
+from tests.operator.controller.tuning_setting import HOURS, TRUTHS, plans, with_other_times
 from weir_operator.controller.assembly import operator_managers
 from weir_operator.controller.history import Past
 from weir_operator.controller.history_reader import HistoryReader
@@ -27,9 +27,14 @@ SINCE = tuple(replace(each, time=each.time + 60 * MINUTES) for each in HOURS)
 SEASON = Season(rates=tuple(10.0 + hour % 24 for hour in range(HOURS_OF_WEEK)), weeks=2)
 
 
-def a_history(*, factor=1.0):
-    """Return the hours before the loop's own."""
+def a_history(*, factor=1.0, odd=False):
+    """Return the hours before the loop's own; `odd` ones took times that nothing explains."""
     before = run_job(TRUTHS, plans(MINUTES, factor=factor), rng=np.random.default_rng(5)).intervals
+    if odd:
+        before = tuple(
+            with_other_times(each) if (place // 19) % 4 == 3 else each
+            for place, each in enumerate(before)
+        )
     return History(
         samples=Samples(intervals=before),
         begin=0.0,
@@ -137,6 +142,23 @@ async def test_the_condition_says_for_as_long_as_it_is_so_that_history_is_not_us
     assert setting.loop.view.model.sentence.endswith(
         ". Fitted without history: expected arrivals of it, got none"
     )
+
+
+@pytest.mark.parametrize(
+    ("history", "why"),
+    [
+        (None, "expected arrivals of it, got none"),
+        (a_history(odd=True), "it does not fit what is measured now: "),
+    ],
+)
+async def test_who_waits_for_samples_is_told_why_history_does_not_do(setting_of, history, why):
+    setting = setting_of(intervals=SINCE[:20], past=past(history))
+
+    await setting.loop.attempt()
+
+    model = setting.loop.view.model
+    assert model.reason == "TooFewSamples"
+    assert f"got 20; wait for more. There is no help in history: {why}" in model.sentence
 
 
 async def test_history_of_another_job_than_the_present_one_is_not_used_and_said_so(setting_of):

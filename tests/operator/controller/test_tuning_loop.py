@@ -12,6 +12,7 @@ from tests.operator.controller.tuning_setting import (
     RUNS,
     TRUTHS,
     plans,
+    with_other_times,
 )
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fitted_files import find_fitted
@@ -59,7 +60,7 @@ async def test_a_good_fit_says_how_good_it_is_and_is_tuned_for_the_job_as_it_is(
 async def test_a_bad_fit_is_not_tuned_with(setting_of):
     slower = run_job(TRUTHS, plans(150), rng=np.random.default_rng(4)).intervals
     mixed = tuple(
-        each if (place // 19) % 4 != 3 else _with_other_times(other)
+        each if (place // 19) % 4 != 3 else with_other_times(other)
         for place, (each, other) in enumerate(zip(HOURS, slower, strict=True))
     )
     setting = setting_of(intervals=mixed)
@@ -225,15 +226,15 @@ async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
 async def test_jobs_that_were_measured_before_are_fitted_soon_and_one_by_one(
     setting_of, phase, minutes
 ):
-    waits = await _waits_of(setting_of(phase=phase))
+    waits = await _waits_of(setting_of(phase=phase), most=2)
 
     assert waits == pytest.approx([minutes * 60, 3600])
 
 
 async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(setting_of):
-    waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4))
+    waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4), most=4)
 
-    assert waits == pytest.approx([14 * 60, 35 * 60])
+    assert waits == pytest.approx([14 * 60, 35 * 60, 5 * 60, 5 * 60])
 
 
 async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
@@ -370,13 +371,13 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     assert tuning.cancelled()
 
 
-async def _waits_of(setting):
-    """Return the seconds before the loop's first attempt, and before its second."""
+async def _waits_of(setting, *, most):
+    """Return the seconds before each of the loop's first attempts."""
     waits, waiting = [], asyncio.Event()
 
     async def sleep(seconds):
         waits.append(seconds)
-        if len(waits) == 2:
+        if len(waits) == most:
             waiting.set()
             await asyncio.Event().wait()
 
@@ -386,12 +387,3 @@ async def _waits_of(setting):
     running.cancel()
     await asyncio.wait({running})
     return waits
-
-
-def _with_other_times(sample):
-    """Return an interval whose response times nothing explains."""
-    operators = {
-        name: replace(each, response_time=3 * each.response_time)
-        for name, each in sample.operators.items()
-    }
-    return replace(sample, operators=operators)
