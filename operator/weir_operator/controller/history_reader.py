@@ -1,9 +1,12 @@
 """Reads what is kept of jobs, beside the event loop, and does not wait for it for ever.
 
 History lies on a volume, and a volume can hang: a call on one whose server is gone never returns,
-and nothing can end the thread that made it. So a process makes one read at a time, nobody waits for
-it longer than it is given, and while one is overdue none is begun: whoever asks is told so at once.
-The thread ends once the volume answers, and the next read is made as ever.
+and nothing can end the thread that made it. So a process makes one read at a time, nobody waits
+longer than they are given, for their turn and for the read together, and while one is overdue none
+is begun: whoever asks is told so at once. The thread ends once the volume answers, and the next
+read is made as ever.
+
+History is an aid, so a defect in reading it is told like a volume that does not answer, and logged.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+import structlog
 
 from weir_operator.errors import TemporaryError
 from weir_policies.model.season import Season
 from weir_simulator.fitting.history import History
 
 T = TypeVar("T")
+
+log = structlog.get_logger()
 
 READ_WITHIN = 30.0
 """Seconds, several times what a history of the largest size takes."""
@@ -50,12 +57,14 @@ class HistoryReader:
     """Reads for all StreamApps of a process, one after the other; of one event loop."""
 
     def __init__(self, source: HistorySource, *, within: float = READ_WITHIN) -> None:
-        """Read from `source`; a read that takes longer than `within` seconds is given up."""
+        """Read from `source`; who has no answer `within` seconds of asking does without."""
         self._source = source
         self.within = within
         self._turn = asyncio.Lock()
         self._one_history = asyncio.Lock()
-        self._last: Future[Any] | None = None  # Any: whatever was asked for last
+        self._over: Future[None] = Future()  # of the last read; what was read is not kept
+        self._over.set_result(None)
+        self._keeper: asyncio.Task[None] | None = None
 
     async def seasons(self, app: str) -> Mapping[str, Season]:
         """Return what usually arrives at an application's operators.
@@ -82,37 +91,70 @@ class HistoryReader:
             yield await self._ask(read)
 
     async def _ask(self, read: Callable[[], T]) -> T:
-        # An asker that goes does not end the read, which keeps its turn until it is over.
-        return await asyncio.shield(asyncio.create_task(self._read_in_turn(read)))
+        try:
+            async with asyncio.timeout(self.within):
+                await self._turn.acquire()
+                return await self._begin(read)
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"it is not answering: a read has not ended within {self.within:g} s of being "
+                "asked for; look whether the volume hangs that it lies on, or is slow"
+            ) from error
 
-    async def _read_in_turn(self, read: Callable[[], T]) -> T:
-        async with self._turn:
-            try:
-                if self._last is not None and not self._last.done():
-                    raise TimeoutError
-                self._last = answer = _read_beside(read)
-                async with asyncio.timeout(self.within):
-                    return await asyncio.wrap_future(answer)
-            except TimeoutError as error:
-                raise TemporaryError(
-                    f"it is not answering: a read has not ended within {self.within:g} s; "
-                    "look whether the volume hangs that it lies on"
-                ) from error
+    def _begin(self, read: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin a read, whose turn it is.
+
+        An asker that goes does not end the read, which keeps its turn until it is over or overdue.
+
+        Raises:
+            TimeoutError: The read before it is overdue.
+        """
+        if not self._over.done():
+            self._turn.release()
+            raise TimeoutError
+        answer, self._over = _read_beside(read)
+        self._keeper = asyncio.create_task(self._keep_turn(self._over))
+        return asyncio.wrap_future(answer)
+
+    async def _keep_turn(self, over: Future[None]) -> None:
+        await asyncio.wait({asyncio.wrap_future(over)}, timeout=self.within)
+        self._turn.release()
 
 
-def _read_beside(read: Callable[[], T]) -> Future[T]:
-    """Make a read in a thread of its own.
+def _read_beside(read: Callable[[], T]) -> tuple[Future[T], Future[None]]:
+    """Make a read in a thread of its own; return what will be read, and that it is over.
 
     Not in an executor's: Python ends only after those, and a process that has lost its Lease must.
     """
     answer: Future[T] = Future()
-    answer.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+    over: Future[None] = Future()
+    for each in (answer, over):
+        each.set_running_or_notify_cancel()  # from now on it cannot be cancelled
 
     def make() -> None:
         try:
-            answer.set_result(read())
-        except Exception as error:  # raised where it is awaited
+            answer.set_result(_read(read))
+        except TemporaryError as error:  # raised where it is awaited
             answer.set_exception(error)
+        finally:
+            over.set_result(None)
 
     threading.Thread(target=make, name="history", daemon=True).start()
-    return answer
+    return answer, over
+
+
+def _read(read: Callable[[], T]) -> T:
+    """Read, and log a defect in it: whoever asked may have gone.
+
+    Raises:
+        TemporaryError: It cannot be read.
+    """
+    try:
+        return read()
+    except TemporaryError:
+        raise
+    except Exception as error:
+        log.exception("defect in reading history")
+        raise TemporaryError(
+            f"reading it came upon a defect, {type(error).__name__}: {error}; see the log"
+        ) from error

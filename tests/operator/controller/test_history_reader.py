@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from tests.operator.controller.tuning_setting import HOURS
 from weir_operator.controller.history import Past
@@ -102,6 +105,22 @@ async def test_history_is_read_again_once_the_volume_answers(hanging):
     assert await use_within(reader, 60.0).seasons("trips") == {"trips": SEASON}
 
 
+async def test_who_waits_for_the_reads_of_others_waits_no_longer_than_for_a_read(hanging):
+    reader = HistoryReader(hanging, within=3600.0)
+    slow = asyncio.create_task(reader.seasons("slow"))
+    await asyncio.to_thread(hanging.begun.wait)
+    use_within(reader, 0.01)
+
+    others = [asyncio.create_task(reader.seasons(f"trips-{number}")) for number in range(40)]
+    told, waiting = await asyncio.wait(others, timeout=10)
+
+    assert not waiting
+    assert all(NOT_ANSWERING in str(each.exception()) for each in told)
+    hanging.come_back()
+    assert await slow == {"slow": SEASON}
+    assert len(hanging.threads) == 1  # nobody reads for those who have gone
+
+
 async def test_no_end_of_the_process_waits_for_a_read_that_hangs(hanging):
     reader = HistoryReader(hanging, within=0.01)
 
@@ -123,6 +142,51 @@ async def test_a_read_whose_asker_has_gone_is_not_taken_for_one_that_hangs(hangi
     hanging.answers.set()
 
     assert await waiting == {"trips": SEASON}
+
+
+class Kept(History):
+    """A history whose end can be watched: one with slots has no place for that."""
+
+
+async def test_a_history_that_was_let_go_is_not_kept_in_memory():
+    class Source(Volume):
+        def read(self, app, *, operators, node_types):
+            self.seasons(app)
+            history = Kept(
+                samples=Samples(intervals=()), begin=0.0, rates={}, seasons={}, used=(), left_out={}
+            )
+            self.given = weakref.ref(history)
+            return history
+
+    source = Source(hangs=False)
+    reader = HistoryReader(source)
+
+    async with reader.opened("trips", operators=(), node_types=()) as history:
+        assert history is source.given()
+        del history
+    source.come_back()
+    await asyncio.sleep(0)  # the loop holds what woke this step until the next
+
+    gc.collect()
+    assert source.given() is None
+
+
+async def test_a_defect_in_reading_means_no_history_and_is_logged():
+    class Defective(Volume):
+        def seasons(self, app):
+            raise ZeroDivisionError(app)
+
+    volume = Defective(hangs=False)
+
+    with structlog.testing.capture_logs() as logged, pytest.raises(TemporaryError) as told:
+        await HistoryReader(volume).seasons("trips")
+
+    assert str(told.value) == (
+        "reading it came upon a defect, ZeroDivisionError: trips; see the log"
+    )
+    [entry] = logged
+    assert (entry["event"], entry["log_level"]) == ("defect in reading history", "error")
+    assert entry["exc_info"] is True
 
 
 async def test_the_next_history_is_read_once_the_one_before_is_let_go():
