@@ -71,19 +71,6 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"pipelines": {"enabled": True}},
         "pipelines.enabled: expected a Prometheus server",
     ),
-    "a night that cron does not know": (
-        {"pipelines": {"schedule": "nightly"}},
-        "/pipelines/schedule",
-    ),
-    "a minute that no hour has": ({"pipelines": {"schedule": "75 1 * * *"}}, "/pipelines/schedule"),
-    "words in the place of a schedule": (
-        {"pipelines": {"schedule": "every night at twenty past"}},
-        "/pipelines/schedule",
-    ),
-    "seconds, which cron does not know": (
-        {"pipelines": {"schedule": "0 20 1 * * *"}},
-        "/pipelines/schedule",
-    ),
     "two tokens": (
         {"prometheus": {"url": "http://p", "tokenFile": "/t", "tokenSecret": {"name": "s"}}},
         "prometheus.tokenFile: expected one token",
@@ -110,6 +97,40 @@ def test_a_wrong_value_is_refused_by_its_name(try_to_render, mistake):
 
     assert rendered.returncode != 0
     assert named in rendered.stderr
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "nightly",
+        "every night at twenty past",
+        "",
+        "20 1 * *",
+        "0 20 1 * * *",
+        "75 1 * * *",
+        "20 24 * * *",
+        "50-10 1 * * *",
+        "*/0 1 * * *",
+        "20, 1 * * *",
+        "20 1 * FOO BAR",
+        "20 1 1 * *",
+        "20 1 * JAN *",
+        "20 1 * * MON-FRI",
+        "@weekly",
+        "@reboot",
+    ],
+)
+def test_a_schedule_that_is_none_or_leaves_days_out_is_refused_in_one_sentence(
+    try_to_render, schedule
+):
+    rendered = try_to_render({"pipelines": {"schedule": schedule}})
+
+    assert rendered.returncode != 0
+    [sentence] = [line for line in rendered.stderr.splitlines() if "pipelines.schedule" in line]
+    assert sentence.endswith(
+        "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or "
+        f'@daily, got "{schedule}": a rarer one leaves holes in the history'
+    )
 
 
 def test_an_older_kubernetes_is_refused(helm):

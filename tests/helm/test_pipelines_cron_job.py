@@ -31,9 +31,10 @@ def test_there_is_none_unless_it_is_asked_for(render):
 
 
 @pytest.mark.parametrize(
-    "schedule", ["20 1 * * *", "*/30 0-5,22 1,15 JAN-mar MON-FRI", "0 0/2 31 12 0", "@daily"]
+    "schedule",
+    ["20 1 * * *", "*/30 0-5,22 * * *", "05 0/2 *  * *", "59 8-8,20-23/3 * * *", "@daily"],
 )
-def test_it_runs_whenever_cron_can_say(render, schedule):
+def test_it_runs_on_every_day_whenever_cron_can_say(render, schedule):
     values = SAMPLES["pipelines"]
     values = {**values, "pipelines": {**values["pipelines"], "schedule": schedule}}
 

@@ -112,6 +112,28 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* Whether cron knows a schedule, and runs by it at least daily. A schema could say the first in
+patterns, which nobody can read who is refused, and not that a range must rise. */}}
+{{- define "weir.isDaily" -}}
+{{- $valid := has . (list "@daily" "@midnight" "@hourly") -}}
+{{- if regexMatch `^[^ ]+ +[^ ]+( +\*){3}$` . -}}
+{{- $valid = true -}}
+{{- $fields := regexSplit " +" . -1 -}}
+{{- range $place, $most := list 59 23 -}}
+{{- range splitList "," (index $fields $place) -}}
+{{- $range := regexReplaceAll `/0*[1-9][0-9]*$` . "" -}}
+{{- $ends := splitList "-" $range -}}
+{{- if not (or (eq $range "*") (regexMatch `^[0-9]{1,2}(-[0-9]{1,2})?$` $range)) -}}
+{{- $valid = false -}}
+{{- else if or (gt (atoi (first $ends)) (atoi (last $ends))) (gt (atoi (last $ends)) $most) -}}
+{{- $valid = false -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $valid -}}
+{{- end -}}
+
 {{/* What no schema can say, one sentence each. */}}
 {{- define "weir.validate" -}}
 {{- with .Values -}}
@@ -123,6 +145,9 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- if and .pipelines.enabled (not .prometheus.url) -}}
 {{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
+{{- end -}}
+{{- if ne (include "weir.isDaily" .pipelines.schedule) "true" -}}
+{{- fail (printf "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or @daily, got %q: a rarer one leaves holes in the history" .pipelines.schedule) -}}
 {{- end -}}
 {{- if and .pipelines.enabled .prometheus.tokenFile -}}
 {{- fail "prometheus.tokenFile: the pods of pipelines do not have the controller's token: give prometheus.tokenSecret in its place" -}}
