@@ -59,11 +59,8 @@ def read_history(
             cannot be read, or a pool is not among the node types.
     """
     tables = Tables(root)
-    try:
-        listed = tables.partitions(ARRIVALS, app)
-        worked = set(tables.partitions(WORK, app))
-    except OSError as error:
-        raise InputError(f"{root}: expected tables of the pipelines, got {error}") from error
+    listed = tables.partitions(ARRIVALS, app)
+    worked = set(tables.partitions(WORK, app))
     if not listed:
         raise InputError(
             f"{root}: expected arrivals of {app!r}, got none; run weir pipelines run for it, or "

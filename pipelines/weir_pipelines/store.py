@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
+from stat import S_ISREG
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -87,20 +88,22 @@ class Tables:
                 others are not looked into, which would take long on a network volume.
 
         Raises:
-            InputError: A folder in the place of one names no day.
+            InputError: A folder in the place of one names no day, or one may not be read.
         """
-        folder = "app=*" if app is None else _app_folder(app)
-        found = self.folder(table).glob(f"{folder}/day=*/{table.name}.parquet")
-        return tuple(sorted(map(_partition_of, found)))
+        top = self.folder(table)
+        apps = _list_folder(top, "app=") if app is None else [top / _app_folder(app)]
+        days = [day for folder in apps for day in _list_folder(folder, "day=")]
+        files = (day / f"{table.name}.parquet" for day in days)
+        return tuple(sorted(_partition_of(file) for file in files if _is_file(file)))
 
     def paths(self, table: Table, wanted: Iterable[Partition]) -> tuple[Path, ...]:
         """Return the files of those of the wanted partitions that are there, checked.
 
         Raises:
-            InputError: A file has other columns than the table.
+            InputError: A file has other columns than the table, or may not be read.
         """
         paths = (self.path(table, each) for each in sorted({*wanted}))
-        files = tuple(path for path in paths if path.is_file())
+        files = tuple(path for path in paths if _is_file(path))
         for file in files:
             check_file(file, table)
         return files
@@ -259,6 +262,35 @@ def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_list(present) and pa.types.is_list(wanted):
         return bool(present.value_type == wanted.value_type)
     return bool(present == wanted)
+
+
+def _list_folder(folder: Path, prefix: str) -> list[Path]:
+    """Return what in a folder has names that begin so; nothing where there is no folder.
+
+    Not `glob`, for which a folder that may not be read is an empty one.
+    """
+    try:
+        return [each for each in folder.iterdir() if each.name.startswith(prefix)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path.parent, error) from error
+
+
+def _unreadable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{folder}: expected a folder of tables that can be read, got: {error.strerror}; look at "
+        "its volume, and let the user that runs this read all that lies in it"
+    )
 
 
 def _app_folder(app: str) -> str:
