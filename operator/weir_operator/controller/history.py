@@ -6,6 +6,7 @@ is an aid: where there is none, or it cannot be read, the loops go on with what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
-from weir_simulator.fitting.history import History, fit_history
+from weir_simulator.fitting.history import History, fit_history, with_traffic
 from weir_simulator.fitting.samples import Samples
 from weir_simulator.fitting.structure import Structure
 
@@ -74,6 +75,9 @@ def fit_with_past(
 ) -> PastFit:
     """Fit a job to its history and to what was measured since; to the latter alone if need be.
 
+    Where history tells of some operators only, a fit to it may not be there, or in no hour that was
+    held out be judged. Then it gives the traffic, as it does where it tells of none.
+
     Args:
         own: What the controller has measured since the job is what it is now.
         structure: The job as specified.
@@ -87,25 +91,31 @@ def fit_with_past(
     if history is None:
         return PastFit(fit=fit(own, structure, slot=slot))
     fitted: Fit | None = None
+    why = ""
     try:
         fitted = fit_history(history, structure, slot=slot, recent=own)
         why = fitted.quality.sentence
-    except TooFewSamplesError:  # even with it
-        raise
+    except TooFewSamplesError:
+        if not history.untold:  # even with it
+            raise
     except FitError as error:
         why = str(error)
-    if fitted is None or not fitted.quality.good:
-        unused = f"it does not fit what is measured now: {why}"
-        try:
-            alone = fit(own, structure, slot=slot)
-        except TooFewSamplesError as error:
-            raise too_few(error, unused) from error
-        return PastFit(fit=alone, seasons=history.seasons, unused=unused)
-    return PastFit(
-        fit=fitted,
-        seasons=history.seasons,
-        said=_say_used(history, fitted),
+    if fitted is not None and fitted.quality.good:
+        return PastFit(fit=fitted, seasons=history.seasons, said=_say_used(history, fitted))
+    unjudged = fitted is None or math.isnan(fitted.quality.error)
+    traffic_alone = bool(history.untold) and unjudged
+    unused = (
+        history.only_traffic if traffic_alone else f"it does not fit what is measured now: {why}"
     )
+    try:
+        alone = fit(own, structure, slot=slot)
+    except TooFewSamplesError as error:
+        raise too_few(error, unused) from error
+    if traffic_alone:
+        with_rates = with_traffic(alone, history, own)
+        said = _say_used(history, with_rates, what="the traffic of ")
+        return PastFit(fit=with_rates, seasons=history.seasons, said=said)
+    return PastFit(fit=alone, seasons=history.seasons, unused=unused)
 
 
 def too_few(error: TooFewSamplesError, unused: str) -> TooFewSamplesError:
@@ -113,12 +123,12 @@ def too_few(error: TooFewSamplesError, unused: str) -> TooFewSamplesError:
     return TooFewSamplesError(f"{error}. There is no help in history: {unused}")
 
 
-def _say_used(history: History, fitted: Fit) -> str:
+def _say_used(history: History, fitted: Fit, *, what: str = "") -> str:
     """Return which days count, and from when on traffic does, which long holes have cut."""
     begin = datetime.fromtimestamp(fitted.begin, UTC)
     said = (
-        f"fitted to {len(history.used)} days of history, {history.used[0]} to {history.used[-1]} "
-        f"({len(history.left_out)} left out), and what was measured since; its traffic begins on "
-        f"{begin:%Y-%m-%d at %H:%M} UTC"
+        f"fitted to {what}{len(history.used)} days of history, {history.used[0]} to "
+        f"{history.used[-1]} ({len(history.left_out)} left out), and what was measured since; its "
+        f"traffic begins on {begin:%Y-%m-%d at %H:%M} UTC"
     )
     return "; ".join(filter(None, (said, history.only_traffic)))

@@ -118,9 +118,19 @@ def fit_history(
         FitError: As of `fit`.
     """
     own = Samples(intervals=()) if recent is None else recent
-    fitted = fit(_join(history.samples, own), structure, slot=slot)
+    return with_traffic(fit(_join(history.samples, own), structure, slot=slot), history, own)
+
+
+def with_traffic(fitted: Fit, history: History, own: Samples) -> Fit:
+    """Return a fit with the rates of the history, then those since; all else is as it was.
+
+    Args:
+        fitted: To the same job.
+        history: What is kept of it.
+        own: What the controller itself has measured.
+    """
     arrivals = {
-        name: _trace(history, name, own, slot=slot) or trace
+        name: _trace(history, name, own, slot=fitted.slot) or trace
         for name, trace in fitted.arrivals.items()
     }
     return replace(fitted, arrivals=arrivals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import date
 
@@ -106,6 +107,29 @@ async def test_where_sizes_are_not_told_traffic_is_of_history_and_speed_as_measu
         for made in (work, without)
     )
     assert rates == measured
+    assert "HistoryUnused" not in setting.reasons
+
+
+async def test_where_sizes_of_one_operator_are_not_told_the_traffic_of_all_is_of_history(
+    setting_of,
+):
+    whole = a_history()
+    partly = [
+        replace(each, operators={"match": each.operators["match"]}, response_time=math.nan)
+        for each in whole.samples.intervals
+    ]
+    history = replace(whole, samples=Samples(intervals=tuple(partly)), untold=("large",))
+    setting = setting_of(intervals=SINCE[:60], past=past(history))
+
+    await setting.loop.attempt()
+
+    assert "fitted to the traffic of 1 days of history" in setting.loop.view.model.sentence
+    assert "; of what ran on large only the traffic" in setting.loop.view.model.sentence
+    [(work, _)] = setting.tuner.calls
+    assert len(work.rates) == MINUTES + 60
+    operators = {each.name: each for each in work.order.experiment.operators}
+    assert operators["count"].service_rate == pytest.approx(100, rel=0.05)
+    assert operators["match"].usual is not None
     assert "HistoryUnused" not in setting.reasons
 
 
