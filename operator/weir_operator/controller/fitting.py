@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weir_operator.controller.history import Past, PastFit, fit_with_past, too_few
+from weir_operator.controller.history import Past, PastFit, fit_with_past
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.sampling import most_intervals, read_samples
 from weir_operator.controller.tuned import ModelState
@@ -80,27 +80,23 @@ class Fitter:
         Raises:
             PermanentError: The records cannot be read.
         """
-        structure = self._structure(flow)
-        try:
-            found, most = await self._fit(structure, since)
-        except TooFewSamplesError as error:
-            state = ModelState(fitted=None, reason="TooFewSamples", sentence=str(error))
-            return Fitted(state=state, fit=None)
-        except FitError as error:
-            state = ModelState(fitted=False, reason="CannotFit", sentence=str(error))
-            return Fitted(state=state, fit=None)
+        found, most = await self._fit(self._structure(flow), since)
+        if isinstance(found.fit, TooFewSamplesError):
+            return _refuse(found, fitted=None, reason="TooFewSamples", sentence=str(found.fit))
+        if isinstance(found.fit, FitError):
+            return _refuse(found, fitted=False, reason="CannotFit", sentence=str(found.fit))
         quality = found.fit.quality
         if not quality.good:
-            state = ModelState(fitted=False, reason="BadFit", sentence=quality.sentence)
-            return Fitted(state=state, fit=None, past_unused=found.unused)
+            return _refuse(found, fitted=False, reason="BadFit", sentence=quality.sentence)
         self._detector = DriftDetector(found.fit.calibration)
         used = "; ".join(filter(None, (quality.sentence, found.said)))
-        sentence = ". ".join(filter(None, (used, found.unused)))
+        unused = found.unused and f"Fitted without history: {found.unused}"
+        sentence = ". ".join(filter(None, (used, unused)))
         return Fitted(
             state=ModelState(fitted=True, reason="Fitted", sentence=sentence),
             fit=found.fit,
             seasons=found.seasons,
-            past_unused=found.unused,
+            past_unused=unused,
             most_intervals=most,
         )
 
@@ -130,26 +126,21 @@ class Fitter:
                     )
             except TemporaryError as error:
                 unread = str(error)
-            try:
-                found, most = await asyncio.get_running_loop().run_in_executor(
-                    _FITS, self._fit_now, structure, since, history
-                )
-            except TooFewSamplesError as error:
-                if not unread:
-                    raise
-                raise too_few(error, unread) from error
-        unused = found.unused or unread
-        return replace(found, unused=unused and f"Fitted without history: {unused}"), most
+            found, most = await asyncio.get_running_loop().run_in_executor(
+                _FITS, self._fit_now, structure, since, history
+            )
+        return replace(found, unused=found.unused or unread), most
 
     def _fit_now(
         self, structure: Structure, since: float, history: History | None
     ) -> tuple[PastFit, int]:
         own = read_samples(self._records, since=since)
         found = fit_with_past(own, structure, history, slot=self._slot)
-        # A fit is held for as long as its tuning takes; what it was made of is most of it.
-        emptied = replace(found.fit.cleaned, samples=Samples(intervals=(), changes=()))
-        kept = replace(found, fit=replace(found.fit, cleaned=emptied))
-        return kept, most_intervals(own, interval=self._slot)
+        if not isinstance(found.fit, FitError):
+            # A fit is held for as long as its tuning takes; what it was made of is most of it.
+            emptied = replace(found.fit.cleaned, samples=Samples(intervals=(), changes=()))
+            found = replace(found, fit=replace(found.fit, cleaned=emptied))
+        return found, most_intervals(own, interval=self._slot)
 
     def _structure(self, flow: Dataflow) -> Structure:
         """Return the job as its manifest and its plan have it."""
@@ -162,3 +153,11 @@ class Fitter:
                 name for name, manager in managers.items() if manager.fixed is not None
             ),
         )
+
+
+def _refuse(found: PastFit, *, fitted: bool | None, reason: str, sentence: str) -> Fitted:
+    """Return what nothing can be tuned with, and why history does not mend that."""
+    unused = found.unused and f"There is no help in history: {found.unused}"
+    told = ". ".join(filter(None, (sentence, unused)))
+    state = ModelState(fitted=fitted, reason=reason, sentence=told)
+    return Fitted(state=state, fit=None, past_unused=unused)

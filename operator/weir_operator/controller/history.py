@@ -61,7 +61,8 @@ class Past:
 class PastFit:
     """A fit, and what the history had to do with it."""
 
-    fit: Fit
+    fit: Fit | FitError
+    """Why there is none, where the simulator cannot be fitted to what was measured."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
     """What usually arrives, by operator; as far as history tells."""
     said: str = ""
@@ -83,21 +84,17 @@ def fit_with_past(
         structure: The job as specified.
         history: What is kept of it since then; `None` where nothing can be read.
         slot: Seconds between two decisions.
-
-    Raises:
-        TooFewSamplesError: Too little was measured, and the history was of no use; says of both.
-        FitError: The simulator cannot be fitted to what was measured either.
     """
     if history is None:
-        return PastFit(fit=fit(own, structure, slot=slot))
+        return PastFit(fit=_fit_alone(own, structure, slot=slot))
     fitted: Fit | None = None
     why = ""
     try:
         fitted = fit_history(history, structure, slot=slot, recent=own)
         why = fitted.quality.sentence
-    except TooFewSamplesError:
+    except TooFewSamplesError as error:
         if not history.untold:  # even with it
-            raise
+            return PastFit(fit=error)
     except FitError as error:
         why = str(error)
     if fitted is not None and fitted.quality.good:
@@ -107,20 +104,20 @@ def fit_with_past(
     unused = (
         history.only_traffic if traffic_alone else f"it does not fit what is measured now: {why}"
     )
-    try:
-        alone = fit(own, structure, slot=slot)
-    except TooFewSamplesError as error:
-        raise too_few(error, unused) from error
-    if traffic_alone:
+    alone = _fit_alone(own, structure, slot=slot)
+    if traffic_alone and not isinstance(alone, FitError):
         with_rates = with_traffic(alone, history, own)
         said = _say_used(history, with_rates, what="the traffic of ")
         return PastFit(fit=with_rates, seasons=history.seasons, said=said)
     return PastFit(fit=alone, seasons=history.seasons, unused=unused)
 
 
-def too_few(error: TooFewSamplesError, unused: str) -> TooFewSamplesError:
-    """Return the same with why history does not take the place of what was not measured yet."""
-    return TooFewSamplesError(f"{error}. There is no help in history: {unused}")
+def _fit_alone(own: Samples, structure: Structure, *, slot: float) -> Fit | FitError:
+    """Return a fit to what the controller has measured, or why there is none."""
+    try:
+        return fit(own, structure, slot=slot)
+    except FitError as error:
+        return error
 
 
 def _say_used(history: History, fitted: Fit, *, what: str = "") -> str:

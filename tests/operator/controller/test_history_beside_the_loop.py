@@ -15,12 +15,14 @@ from weir_operator.controller.history import Past
 from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
 from weir_operator.streamapp.testing import a_stream_app
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.node_types import Deployment
 from weir_policies.model.season import HOURS as HOURS_OF_WEEK
 from weir_policies.model.season import Season
 from weir_policies.testing import an_observation
 from weir_simulator.fitting.history import History
 from weir_simulator.fitting.samples import Samples
-from weir_simulator.fitting.testing import a_structure, run_job
+from weir_simulator.fitting.testing import a_model, a_structure, run_job
 
 MINUTES = 480
 SINCE = tuple(replace(each, time=each.time + 60 * MINUTES) for each in HOURS)
@@ -183,6 +185,52 @@ async def test_who_waits_for_samples_is_told_why_history_does_not_do(setting_of,
     model = setting.loop.view.model
     assert model.reason == "TooFewSamples"
     assert f"got 20; wait for more. There is no help in history: {why}" in model.sentence
+
+
+ODD_HOURS = tuple(
+    with_other_times(each) if (place // 19) % 4 == 3 else each for place, each in enumerate(SINCE)
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "intervals"),
+    [("TooFewSamples", SINCE[:20]), ("BadFit", ODD_HOURS), ("Fitted", SINCE)],
+)
+async def test_whatever_comes_of_a_fit_says_why_history_is_not_used(setting_of, reason, intervals):
+    setting = setting_of(intervals=intervals, past=past(None))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.loop.view.model.reason == reason
+    assert says_that_history_cannot_be_read(setting)
+
+
+async def test_a_job_that_cannot_be_fitted_says_why_history_is_not_used(setting_of):
+    # Records reach count both from match, which is scaled, and past it.
+    pairs = (("gen", "match"), ("gen", "count"), ("match", "count"))
+    flow = Dataflow(
+        operators=("gen", "match", "count"),
+        edges=tuple(Edge(source=source, target=target) for source, target in pairs),
+    )
+    truths = (a_model("gen", service_mean=0.005), *TRUTHS)
+    both = [{"gen": each["count"], **each} for each in plans(150)]
+    intervals = run_job(truths, both, rng=np.random.default_rng(3)).intervals
+    setting = setting_of(intervals=intervals, truths=truths, flow=flow, past=past(None))
+    setting.managers["gen"].fixed = Deployment((1, 0))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.loop.view.model.reason == "CannotFit"
+    assert says_that_history_cannot_be_read(setting)
+
+
+def says_that_history_cannot_be_read(setting):
+    """Return whether the condition does, and one event."""
+    sentence = setting.loop.view.model.sentence
+    told = setting.reasons.count("HistoryUnused") == 1
+    return told and sentence.endswith(" history: expected arrivals of it, got none")
 
 
 async def test_history_of_another_job_than_the_present_one_is_not_used_and_said_so(setting_of):
