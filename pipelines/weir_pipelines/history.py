@@ -29,8 +29,8 @@ from weir_simulator.fitting.history import History
 LAST_DAYS = 28
 """Days that are looked at, the last ones: four of each weekday. What was before is another job."""
 MOST_SAMPLES = 100_000
-"""Operators' intervals that are held at once, some 100 MB: with more than twelve operators, fewer
-days."""
+"""Operators' intervals that are held at once, some 100 MB: with more than twelve operators, service
+times come of fewer days. Rates are small and of all days."""
 COVERED = 0.5
 """Completeness from which on a minute tells its rate, as in `traces`."""
 LEAST_COVERED = 0.9
@@ -68,11 +68,9 @@ def read_history(
         )
     rates: dict[date, Mapping[str, Floats]] = {}
     left_out: dict[date, str] = {}
-    days_held = MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1))
-    last_days = min(LAST_DAYS, max(days_held, 1))
     for partition in listed:
-        if partition.day <= listed[-1].day - timedelta(days=last_days):
-            left_out[partition.day] = f"more than {last_days} days ago"
+        if partition.day <= listed[-1].day - timedelta(days=LAST_DAYS):
+            left_out[partition.day] = f"more than {LAST_DAYS} days ago"
             continue
         seen = _read_rates(tables, partition)
         reason = _find_fault(tables, partition, seen, operators, has_work=partition in worked)
@@ -84,15 +82,19 @@ def read_history(
         reasons = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
         raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
     refuse_old(root, app, max(rates), now=now)
-    run = _last_run(sorted(rates))
-    measured = read_fitting_samples(tables, [Partition(app, day) for day in rates], node_types)
+    used = sorted(rates)
+    run = _last_run(used)
+    most_sampled = max(MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)
+    sampled = used[-most_sampled:]
+    measured = read_fitting_samples(tables, [Partition(app, day) for day in sampled], node_types)
     return History(
         samples=measured.samples,
         untold=measured.untold,
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
         seasons=read_seasons(tables, app, now=now),
-        used=tuple(sorted(rates)),
+        used=tuple(used),
+        unsampled=tuple(used[: -len(sampled)]),
         left_out=left_out,
     )
 

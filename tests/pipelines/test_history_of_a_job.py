@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pytest
 
+from weir_pipelines import history as history_module
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history
 from weir_pipelines.schemas import QUALITY
@@ -124,6 +125,22 @@ def test_days_of_more_than_four_weeks_ago_are_left_out(tmp_path):
     history = read(tmp_path)
 
     assert history.left_out == {day(1): "more than 28 days ago"}
+
+
+def test_where_samples_would_be_too_many_the_first_days_give_traffic_alone(tmp_path, monkeypatch):
+    for number in (1, 2, 3):
+        write(tmp_path, number)
+    monkeypatch.setattr(history_module, "MOST_SAMPLES", 2 * 288)
+
+    history = read(tmp_path)
+
+    assert history.rates[OPERATOR].size == 3 * 1440
+    assert len(history.samples.intervals) == 2 * 288
+    assert history.sentence == (
+        "Days of history used: 3, 2026-03-01 to 2026-03-03; of 1 days, 2026-03-01 to 2026-03-01, "
+        "only the traffic, because service times of so many operators are of the last days"
+    )
+    assert history.since(history.begin + 86_400).only_traffic == ""
 
 
 def test_reading_makes_nothing_in_the_folder(tmp_path):

@@ -52,6 +52,10 @@ class History:
     """Pools of which nobody knows what size ran there: an operator that did is in no sample of that
     time, and its rates are."""
 
+    unsampled: tuple[date, ...] = ()
+    """Days, in order, that are used for their rates alone, because samples of all would take too
+    much memory."""
+
     @property
     def end(self) -> float:
         """Unix seconds at which the rates end, and at most the samples."""
@@ -71,6 +75,7 @@ class History:
         return replace(
             self,
             used=tuple(day for day in self.used if day not in over),
+            unsampled=tuple(day for day in self.unsampled if day not in over),
             left_out={**self.left_out, **dict.fromkeys(over, "before the job became what it is")},
             samples=self.samples.since(time),
             begin=self.begin + MINUTE * gone,
@@ -80,12 +85,18 @@ class History:
     @property
     def only_traffic(self) -> str:
         """Of what only the traffic is known, for people; empty where more is of everything."""
-        if not self.untold:
-            return ""
-        return (
-            f"of what ran on {', '.join(self.untold)} only the traffic, because history tells "
-            "pools apart and not sizes"
-        )
+        said = []
+        if self.untold:
+            said.append(
+                f"of what ran on {', '.join(self.untold)} only the traffic, because history tells "
+                "pools apart and not sizes"
+            )
+        if self.unsampled:
+            said.append(
+                f"of {len(self.unsampled)} days, {self.unsampled[0]} to {self.unsampled[-1]}, only "
+                "the traffic, because service times of so many operators are of the last days"
+            )
+        return "; ".join(said)
 
     @property
     def sentence(self) -> str:
@@ -94,7 +105,7 @@ class History:
         said = f"Days of history used: {len(self.used)}, {self.used[0]} to {self.used[-1]}"
         if days < len(self.used):
             said += f"; days of traffic, without a hole between them: {days}, from {first} on"
-        if self.untold:
+        if self.only_traffic:
             said += f"; {self.only_traffic}"
         if self.left_out:
             listed = "; ".join(f"{day}: {why}" for day, why in sorted(self.left_out.items()))
