@@ -29,8 +29,8 @@ HistoryApp = Annotated[
 FITTED = "fitted.yaml"
 TRACE = "trace.txt"
 LEAST_TOLD = 86_400.0
-"""Seconds of samples with all operators below which nothing is fitted where sizes are not told:
-less knows no time of day."""
+"""Seconds of samples with all operators below which nothing is fitted where others lack some: less
+knows no time of day."""
 
 
 def fit_to_history(
@@ -38,9 +38,9 @@ def fit_to_history(
 ) -> Experiment:
     """Return the experiment fitted to the history of its job; as it is without a folder of tables.
 
-    Where history cannot tell of what size replicas were, only its traffic is used, and the rest
-    stays as it is. The fitted experiment and its trace are left in `out`; which days were used, and
-    for what, goes to stderr.
+    Where history cannot tell of what size replicas were, or they ran where they may not any more,
+    only its traffic is used, and the rest stays as it is. The fitted experiment and its trace are
+    left in `out`; which days were used, and for what, goes to stderr.
 
     Args:
         experiment: What the file, or the StreamApp's, says.
@@ -74,9 +74,9 @@ def fit_to_history(
         name,
         operators=structure.dataflow.operators,
         node_types=[each.name for each in experiment.node_types],
-    )
+    ).within(structure)
     typer.echo(history.sentence, err=True)
-    if history.untold and history.told < LEAST_TOLD:
+    if history.partial and history.told < LEAST_TOLD:
         typer.echo("How fast operators are is left as the experiment has it", err=True)
         rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
         fitted = with_trace(experiment, trace=out / TRACE)

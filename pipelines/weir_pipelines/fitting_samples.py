@@ -1,9 +1,9 @@
 """From the tables to the samples that a simulator is fitted to; needs no Spark.
 
 Tables know node pools, a fit knows node types, which are sizes of pools. Where a pool has several,
-nobody noted of which one a replica was (a pod is resized while it runs, so its series cannot say),
-and an operator that ran there is left out of the interval. What else history cannot tell stays
-unknown: response times of single operators, and how long a change took.
+nobody noted of which one a replica was (a pod is resized while it runs, so its series cannot say).
+An operator that ran there, or on a pool that is gone, is left out of the interval. What else
+history cannot tell stays unknown: response times of single operators, and how long a change took.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import ScalarAggregateOptions
 
-from weir_pipelines.errors import InputError
 from weir_pipelines.faults import Fault
 from weir_pipelines.schemas import ARRIVALS, WORK, Table
 from weir_pipelines.settings import WHOLE
@@ -56,7 +55,7 @@ def read_fitting_samples(
         interval: Seconds of one sample, a multiple of 60 of which a day has a whole number.
 
     Raises:
-        InputError: A pool is not among the node types, or a table cannot be read.
+        InputError: A table cannot be read.
     """
     types = _Types(node_types)
     intervals: list[IntervalSample] = []
@@ -100,7 +99,7 @@ class FittingSamples:
     samples: Samples
     """Oldest first."""
     untold: tuple[str, ...]
-    """Pools of several sizes that replicas ran on, in order."""
+    """Pools that replicas ran on and that have several sizes, or none any more; in order."""
 
 
 class _Types:
@@ -112,18 +111,8 @@ class _Types:
             self._sizes[name.partition("/")[0]].append(name)
 
     def of(self, pool: str) -> str | None:
-        """Return the node type of what ran on a pool; `None` where it may be one of several.
-
-        Raises:
-            InputError: The pool is not among the node types.
-        """
-        sizes = self._sizes.get(pool)
-        if sizes is None:
-            raise InputError(
-                f"Expected a size of pool {pool!r}, where the job ran, among the node types, "
-                f"got sizes of {', '.join(sorted(self._sizes))} only; add one, or remove the days "
-                "on which it ran there from the tables"
-            )
+        """Return the node type of what ran on a pool; `None` where it is not the only one there."""
+        sizes = self._sizes.get(pool, [])
         return sizes[0] if len(sizes) == 1 else None
 
 
@@ -166,7 +155,8 @@ class _Served:
 def _served(work: pa.Table, types: _Types) -> Mapping[tuple[int, str], Sequence[_Served]]:
     """Return what was served on each node type, by the interval's begin and the operator.
 
-    An operator that ran on a pool of several sizes is not there: its deployment is not known.
+    An operator that ran on a pool of several sizes, or of none, is not there: its deployment is not
+    known.
     """
     found: dict[tuple[int, str], list[_Served]] = defaultdict(list)
     untold: set[tuple[int, str]] = set()

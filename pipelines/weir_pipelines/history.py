@@ -55,8 +55,8 @@ def read_history(
         now: Unix time to which it must be near (`MOST_AGE`); `None` takes it however old it is.
 
     Raises:
-        InputError: Nothing is kept of it, no day can be used, the last one is too old, a table
-            cannot be read, or a pool is not among the node types.
+        InputError: Nothing is kept of it, no day can be used, the last one is too old, or a table
+            cannot be read.
     """
     tables = Tables(root)
     listed = tables.partitions(ARRIVALS, app)
@@ -87,9 +87,11 @@ def read_history(
     most_sampled = max(MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)
     sampled = used[-most_sampled:]
     measured = read_fitting_samples(tables, [Partition(app, day) for day in sampled], node_types)
+    pools = {name.partition("/")[0] for name in node_types}
     return History(
         samples=measured.samples,
-        untold=measured.untold,
+        untold=tuple(pool for pool in measured.untold if pool in pools),
+        barred=tuple(pool for pool in measured.untold if pool not in pools),
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},
         seasons=read_seasons(tables, app, now=now),

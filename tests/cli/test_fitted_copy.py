@@ -14,6 +14,7 @@ from weir_cli.history import fit_to_history
 from weir_operator.controller.tuning_orders import begin_with
 from weir_pipelines.store import Partition
 from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.experiment_writing import write_experiment
 from weir_simulator.fitting.refit import with_trace
@@ -43,16 +44,36 @@ def copy(tmp_path):
     return shutil.copytree(fitted, tmp_path / "copy") / "experiment.yaml"
 
 
-def test_where_one_size_is_kept_all_of_the_history_is_fitted_to(copy, tmp_path):
+@pytest.fixture
+def tables(tmp_path):
+    """A day of the job, on the pool `small`."""
     job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
     write_day(tmp_path / "tables", Partition(APP, date(2026, 3, 2)), job)
+    return tmp_path / "tables"
+
+
+def test_where_one_size_is_kept_all_of_the_history_is_fitted_to(copy, tables, tmp_path):
     edited = yaml.safe_load(copy.read_text())
     edited["nodeTypes"] = [each for each in edited["nodeTypes"] if each["name"] == "small/500m"]
     copy.write_text(yaml.safe_dump(edited))
 
     fitted = fit_to_history(
-        load_experiment(copy), str(copy), tables=tmp_path / "tables", app=APP, out=tmp_path / "out"
+        load_experiment(copy), str(copy), tables=tables, app=APP, out=tmp_path / "out"
     )
 
     assert fitted.operators[0].service_rate == pytest.approx(50, rel=0.01)
     assert load_experiment(tmp_path / "out" / "fitted.yaml").initial == {"small/500m": 2}
+
+
+def test_where_the_pool_that_it_ran_on_is_gone_the_traffic_alone_is_taken(copy, tables, tmp_path):
+    edited = yaml.safe_load(copy.read_text())
+    edited["nodeTypes"] = [each for each in edited["nodeTypes"] if each["name"] == "large/1"]
+    del edited["initial"]
+    copy.write_text(yaml.safe_dump(edited))
+
+    fitted = fit_to_history(
+        load_experiment(copy), str(copy), tables=tables, app=APP, out=tmp_path / "out"
+    )
+
+    assert fitted.operators[0].service_rate == 180
+    assert arrival_rates(fitted.trace).size == 1440

@@ -65,6 +65,19 @@ def test_of_a_pool_with_several_sizes_the_traffic_is_told_and_that_it_is_all(tmp
     )
 
 
+def test_of_a_pool_that_is_gone_the_traffic_is_told_and_that_it_is_all(tmp_path):
+    write(tmp_path, 2)
+
+    history = read(tmp_path, node_types=("large/1",))
+
+    assert history.rates[OPERATOR].size == 1440
+    assert history.told == 0
+    assert history.sentence == (
+        "Days of history used: 1, 2026-03-02 to 2026-03-02; of what ran on small only the traffic, "
+        "because operators that did may not run there any more"
+    )
+
+
 def test_a_day_that_is_half_covered_is_left_out_and_said_so(tmp_path):
     write(tmp_path, 2)
     write(tmp_path, 3, minutes=720)

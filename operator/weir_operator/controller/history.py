@@ -43,7 +43,7 @@ class Past:
             operators=[each for each in structure.models if each not in structure.fixed],
             node_types=[each.name for each in structure.node_types],
         ) as whole:
-            history = whole.since(since)
+            history = whole.since(since).within(structure)
             if history.end == history.begin:
                 raise TemporaryError("it ends before the job became what it is now")
             yield history
@@ -93,14 +93,14 @@ def fit_with_past(
         fitted = fit_history(history, structure, slot=slot, recent=own)
         why = fitted.quality.sentence
     except TooFewSamplesError as error:
-        if not history.untold:  # even with it
+        if not history.partial:  # even with it
             return PastFit(fit=error)
     except FitError as error:
         why = str(error)
     if fitted is not None and fitted.quality.good:
         return PastFit(fit=fitted, seasons=history.seasons, said=_say_used(history, fitted))
     unjudged = fitted is None or math.isnan(fitted.quality.error)
-    traffic_alone = bool(history.untold) and unjudged
+    traffic_alone = history.partial and unjudged
     unused = (
         history.only_traffic if traffic_alone else f"it does not fit what is measured now: {why}"
     )

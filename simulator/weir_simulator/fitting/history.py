@@ -22,7 +22,7 @@ from weir_simulator.errors import FitError
 from weir_simulator.fitting.description import common_rates
 from weir_simulator.fitting.fit import Fit, fit
 from weir_simulator.fitting.flow import ArrivalTrace, trace_stretches
-from weir_simulator.fitting.samples import IntervalSample, Samples
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.fitting.structure import Structure
 from weir_simulator.traces import Trace
 
@@ -52,6 +52,8 @@ class History:
     """Pools of which nobody knows what size ran there: an operator that did is in no sample of that
     time, and its rates are."""
 
+    barred: tuple[str, ...] = ()
+    """Pools where operators ran that may not any more: of that time it is as with `untold`."""
     unsampled: tuple[date, ...] = ()
     """Days, in order, that are used for their rates alone, because samples of all would take too
     much memory."""
@@ -60,6 +62,11 @@ class History:
     def end(self) -> float:
         """Unix seconds at which the rates end, and at most the samples."""
         return self.begin + MINUTE * max(len(each) for each in self.rates.values())
+
+    @property
+    def partial(self) -> bool:
+        """Whether an operator may be in no sample of a time of which its rates are known."""
+        return bool(self.untold or self.barred)
 
     @property
     def told(self) -> float:
@@ -82,6 +89,32 @@ class History:
             rates={name: each[gone:] for name, each in self.rates.items()},
         )
 
+    def within(self, structure: Structure) -> History:
+        """Return what is of operators on the pools that they may use now, and all of the traffic.
+
+        Args:
+            structure: The job as specified.
+        """
+        usable = {
+            name: {each.name for each in model.node_types}
+            for name, model in structure.models.items()
+        }
+        barred = set(self.barred)
+        intervals: list[IntervalSample] = []
+        for interval in self.samples.intervals:
+            kept: dict[str, OperatorSample] = {}
+            for name, sample in interval.operators.items():
+                beyond = sample.deployment.keys() - usable.get(name, set())
+                barred.update(each.partition("/")[0] for each in beyond)
+                if not beyond:
+                    kept[name] = sample
+            if len(kept) == len(interval.operators):
+                intervals.append(interval)
+            elif kept:
+                intervals.append(replace(interval, operators=kept))
+        samples = replace(self.samples, intervals=tuple(intervals))
+        return replace(self, samples=samples, barred=tuple(sorted(barred)))
+
     @property
     def only_traffic(self) -> str:
         """Of what only the traffic is known, for people; empty where more is of everything."""
@@ -90,6 +123,11 @@ class History:
             said.append(
                 f"of what ran on {', '.join(self.untold)} only the traffic, because history tells "
                 "pools apart and not sizes"
+            )
+        if self.barred:
+            said.append(
+                f"of what ran on {', '.join(self.barred)} only the traffic, because operators that "
+                "did may not run there any more"
             )
         if self.unsampled:
             said.append(

@@ -112,15 +112,16 @@ async def test_where_sizes_are_not_told_traffic_is_of_history_and_speed_as_measu
     assert "HistoryUnused" not in setting.reasons
 
 
-async def test_where_sizes_of_one_operator_are_not_told_the_traffic_of_all_is_of_history(
-    setting_of,
+@pytest.mark.parametrize("why", ["untold", "barred"])
+async def test_where_history_does_not_tell_of_one_operator_the_traffic_of_all_is_of_it(
+    setting_of, why
 ):
     whole = a_history()
     partly = [
         replace(each, operators={"match": each.operators["match"]}, response_time=math.nan)
         for each in whole.samples.intervals
     ]
-    history = replace(whole, samples=Samples(intervals=tuple(partly)), untold=("large",))
+    history = replace(whole, samples=Samples(intervals=tuple(partly)), **{why: ("large",)})
     setting = setting_of(intervals=SINCE[:60], past=past(history))
 
     await setting.loop.attempt()
@@ -255,6 +256,14 @@ async def test_what_was_before_a_drift_is_no_history_of_the_present_job():
     with pytest.raises(TemporaryError, match="ends before the job became what it is now"):
         async with past(a_history()).opened(structure, since=60.0 * MINUTES):
             pass
+
+
+async def test_what_ran_where_operators_may_not_run_any_more_is_no_sample_of_the_job():
+    moved = replace(TRUTHS[0], node_types=TRUTHS[0].node_types[1:])
+
+    async with past(a_history()).opened(a_structure(moved, TRUTHS[1]), since=0.0) as left:
+        assert left.barred == ("small",)
+        assert {name for each in left.samples.intervals for name in each.operators} == {"count"}
 
 
 async def test_policies_that_have_learned_nothing_begin_with_the_season():

@@ -127,6 +127,25 @@ def test_days_between_the_history_and_what_was_measured_since_are_not_made_up():
     assert fit.arrivals["op"].filled == 0
 
 
+def test_of_what_an_operator_ran_on_and_may_not_any_more_only_the_traffic_is_left():
+    types = (*EXPERIMENT.node_types, NodeType(name="large/1", speedup=2.0, price=2.0))
+    bound = EXPERIMENT.operators[0].model_copy(update={"pools": ("large/1",)})
+    structure = structure_of(
+        EXPERIMENT.model_copy(update={"operators": (bound,), "node_types": types})
+    )
+
+    left = a_history().within(structure)
+
+    assert (left.barred, left.partial, left.told) == (("small",), True, 0)
+    assert left.rates["op"].size == 1440
+
+
+def test_what_operators_ran_on_and_still_may_is_left_as_it_is():
+    history = a_history()
+
+    assert history.within(structure_of(EXPERIMENT)) == history
+
+
 def test_days_before_a_drift_are_told_as_left_out():
     history = replace(a_history(), used=(date(1970, 1, 1), date(1970, 1, 2)))
 
