@@ -110,13 +110,14 @@ class DirectSource:
     async def close(self) -> None:
         """Stop scraping and close the connections."""
         rounds, self._rounds = self._rounds, None
-        session, self._session = self._session, None
         try:
             if rounds is not None:
                 rounds.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await rounds
         finally:
+            # Not before: a scrape that is not cancelled yet would open another session.
+            session, self._session = self._session, None
             if session is not None:
                 await session.close()
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics import names
+from weir_operator.metrics import direct, names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.testing import FakeReporter
 
@@ -226,3 +227,25 @@ async def test_after_close_nothing_is_scraped(reporter, a_source):
     await source.close()
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "weir-scrape"]
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_no_connection_is_left_however_far_the_first_round_is_when_it_closes(
+    reporter, monkeypatch, turns
+):
+    opened: list[aiohttp.ClientSession] = []
+    make = aiohttp.ClientSession
+
+    def open_session(**settings):
+        opened.append(make(**settings))
+        return opened[-1]
+
+    monkeypatch.setattr(direct.aiohttp, "ClientSession", open_session)
+    source = DirectSource(Targets(reporter.url), "streams/trips")
+    source.start()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await source.close()
+
+    assert all(session.closed for session in opened)
