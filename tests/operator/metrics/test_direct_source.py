@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics import direct, names
+from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.testing import FakeReporter
 
@@ -240,7 +240,7 @@ async def test_no_connection_is_left_however_far_the_first_round_is_when_it_clos
         opened.append(make(**settings))
         return opened[-1]
 
-    monkeypatch.setattr(direct.aiohttp, "ClientSession", open_session)
+    monkeypatch.setattr(aiohttp, "ClientSession", open_session)
     source = DirectSource(Targets(reporter.url), "streams/trips")
     source.start()
     for _ in range(turns):
