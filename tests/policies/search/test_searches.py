@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.algorithms import SurrogateName, build_search
-from weir_policies.application_manager.search.promise import Limits, Outcome, rank
+from weir_policies.application_manager.search.promise import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.dataflow import Dataflow, Edge
 
@@ -139,7 +139,7 @@ def test_the_joint_search_finds_it_with_botorch_as_well():
 
 def test_a_joint_search_that_finds_nothing_near_looks_elsewhere_as_well():
     search = a_search("joint", evaluations=50)
-    told = []
+    told: list[Trial] = []
 
     while len(told) < 40:
         for trial in search.ask(2):
