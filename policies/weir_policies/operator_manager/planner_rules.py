@@ -112,6 +112,11 @@ def chance_of(o: int, view: View, rate: float) -> float:
     """Return by which part chance moves the number of records of an interval: two deviations.
 
     Of 100 records a fifth; a deployment that the next interval may outgrow saves nothing.
+
+    Args:
+        o: Row of the operator.
+        view: Where it is.
+        rate: Records/s.
     """
     records = rate * view.seen[o, INTERVAL]
     return CHANCE / np.sqrt(records) if records > 0 else 0.0
