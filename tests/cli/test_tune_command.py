@@ -168,16 +168,21 @@ def _wait_for(path, process):
         time.sleep(0.05)
 
 
-def test_it_is_tuned_in_a_simulator_that_is_fitted_to_history(experiment, tmp_path):
-    experiment.write_text(EXPERIMENT.replace("name: op,", "name: match,").replace("t1", "small"))
+def tune_on_history(experiment, folder, out):
+    """Run `weir tune` on a day of a known job, of 20 ms a record, in a folder of tables."""
     job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
-    write_day(tmp_path / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
-    out = tmp_path / "out"
-
-    result = weir(
-        *(experiment, "--history", tmp_path / "tables", "--app", "streams_trips"),
+    write_day(folder / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
+    return weir(
+        *(experiment, "--history", folder / "tables", "--app", "streams_trips"),
         *("--evaluations", 2, "--slots", 200, "--out", out),
     )
+
+
+def test_it_is_tuned_in_a_simulator_that_is_fitted_to_history(experiment, tmp_path):
+    experiment.write_text(EXPERIMENT.replace("name: op,", "name: match,").replace("t1", "small"))
+    out = tmp_path / "out"
+
+    result = tune_on_history(experiment, tmp_path, out)
 
     assert result.exit_code == 0, result.output
     assert "Days of history used: 1, 2026-03-02" in result.stderr
@@ -195,14 +200,9 @@ def test_history_gives_the_traffic_alone_to_a_job_whose_pools_have_several_sizes
         .replace("t1", "small/500m")
         .replace("t2", "small/250m")
     )
-    job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
-    write_day(tmp_path / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
     out = tmp_path / "out"
 
-    result = weir(
-        *(experiment, "--history", tmp_path / "tables", "--app", "streams_trips"),
-        *("--evaluations", 2, "--slots", 200, "--out", out),
-    )
+    result = tune_on_history(experiment, tmp_path, out)
 
     assert result.exit_code == 0, result.output
     assert "of what ran on small only the traffic" in result.stderr

@@ -52,29 +52,24 @@ def test_all_days_become_samples_and_a_trace_of_minutes(tmp_path):
     assert history.rates[OPERATOR] == pytest.approx([rate_of_day(each) for each in minutes])
 
 
-def test_of_a_pool_with_several_sizes_the_traffic_is_told_and_that_it_is_all(tmp_path):
+@pytest.mark.parametrize(
+    ("node_types", "why"),
+    [
+        (("small/250m", "small/500m"), "history tells pools apart and not sizes"),
+        (("large/1",), "operators that did may not run there any more"),
+    ],
+    ids=["several sizes", "gone"],
+)
+def test_of_such_a_pool_the_traffic_is_told_and_that_it_is_all(tmp_path, node_types, why):
     write(tmp_path, 2)
 
-    history = read(tmp_path, node_types=("small/250m", "small/500m"))
+    history = read(tmp_path, node_types=node_types)
 
     assert history.rates[OPERATOR].size == 1440
     assert history.told == 0
     assert history.sentence == (
         "Days of history used: 1, 2026-03-02 to 2026-03-02; of what ran on small only the traffic, "
-        "because history tells pools apart and not sizes"
-    )
-
-
-def test_of_a_pool_that_is_gone_the_traffic_is_told_and_that_it_is_all(tmp_path):
-    write(tmp_path, 2)
-
-    history = read(tmp_path, node_types=("large/1",))
-
-    assert history.rates[OPERATOR].size == 1440
-    assert history.told == 0
-    assert history.sentence == (
-        "Days of history used: 1, 2026-03-02 to 2026-03-02; of what ran on small only the traffic, "
-        "because operators that did may not run there any more"
+        f"because {why}"
     )
 
 
