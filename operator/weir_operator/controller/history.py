@@ -18,7 +18,7 @@ from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
-from weir_simulator.fitting.history import History, fit_history, with_traffic
+from weir_simulator.fitting.history import History, add_traffic, fit_history
 from weir_simulator.fitting.samples import Samples
 from weir_simulator.fitting.structure import Structure
 
@@ -106,7 +106,7 @@ def fit_with_past(
     )
     alone = _fit_alone(own, structure, slot=slot)
     if traffic_alone and not isinstance(alone, FitError):
-        with_rates = with_traffic(alone, history, own)
+        with_rates = add_traffic(alone, history, own)
         said = _say_used(history, with_rates, what="the traffic of ")
         return PastFit(fit=with_rates, seasons=history.seasons, said=said)
     return PastFit(fit=alone, seasons=history.seasons, unused=unused)

@@ -51,7 +51,6 @@ class History:
     untold: tuple[str, ...] = ()
     """Pools of which nobody knows what size ran there: an operator that did is in no sample of that
     time, and its rates are."""
-
     barred: tuple[str, ...] = ()
     """Pools where operators ran that may not any more: of that time it is as with `untold`."""
     unsampled: tuple[date, ...] = ()
@@ -167,10 +166,10 @@ def fit_history(
         FitError: As of `fit`.
     """
     own = Samples(intervals=()) if recent is None else recent
-    return with_traffic(fit(_join(history.samples, own), structure, slot=slot), history, own)
+    return add_traffic(fit(_join(history.samples, own), structure, slot=slot), history, own)
 
 
-def with_traffic(fitted: Fit, history: History, own: Samples) -> Fit:
+def add_traffic(fitted: Fit, history: History, own: Samples) -> Fit:
     """Return a fit with the rates of the history, then those since; all else is as it was.
 
     Args:

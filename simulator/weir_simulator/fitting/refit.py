@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.season import Season
-from weir_simulator.beliefs import true_models, true_node_types
+from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment, TraceSource
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.structure import Structure
@@ -28,15 +29,14 @@ def structure_of(experiment: Experiment) -> Structure:
     Its network times are left out: those of a fitted experiment hold what was spent elsewhere,
     which is measured anew. So are the node types that an operator may not run on.
     """
-    listed = list(zip(experiment.node_types, true_node_types(experiment), strict=True))
     return Structure(
         operators=tuple(
             replace(
                 model,
                 network_time=0.0,
-                node_types=tuple(known for given, known in listed if operator.may_use(given)),
+                node_types=tuple(each for each in model.node_types if each.pool != NOWHERE),
             )
-            for operator, model in zip(experiment.operators, true_models(experiment), strict=True)
+            for model in true_models(experiment)
         ),
         edges=tuple((edge.source, edge.target) for edge in experiment.edges),
     )
