@@ -210,8 +210,7 @@ class ApplicationController:
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
         if held or sight.app is None or flow is None:
-            for manager in self._managers.values():
-                manager.skip()
+            self._pass_over(view, directives, missed=tick.violated is True)
             return tick
         seen = self._watcher.observe(view, status, budgets, self._am.sharing.tuned.weights)
         proposals = {
@@ -300,6 +299,11 @@ class ApplicationController:
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared(self._clock.now())
+        for name, manager in self._managers.items():
+            if action.reason:  # it is nobody's proposal
+                manager.skip()
+            elif name in action.ruling.granted:
+                manager.act()
         self._actor.begin(action)
 
     def _share(self, flow: Dataflow | None) -> Shares:
@@ -307,6 +311,15 @@ class ApplicationController:
         if flow is not None:
             self._notices.tell_while("ObjectiveInfeasible", shares.infeasible)
         return shares
+
+    def _pass_over(self, view: View, directives: Directives, *, missed: bool) -> None:
+        """Let every operator know that an interval says nothing of its deployment."""
+        changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
+        for manager in self._managers.values():
+            if changes and directives.mode is not Mode.OFF and not directives.suspended:
+                manager.wait(missed=missed)
+            else:
+                manager.skip()
 
     def _find_reason_to_hold(self, view: View, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

@@ -81,6 +81,9 @@ class OperatorManager:
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
         self._last: tuple[Observation, Deployment] | None = None
+        self._acting = False
+        self._waited = False
+        self._missed = False
         self._believed: OperatorModel | None = None
 
     def compile(self) -> None:
@@ -218,18 +221,42 @@ class OperatorManager:
         """Learn from the last interval, then decide."""
         if self._last is not None:
             before, proposed = self._last
-            self._deciding.learn(_transition(before, proposed, observation))
+            # What follows a change that came to nothing is put down to nobody.
+            if not self._waited or observation.deployment != before.deployment:
+                self._deciding.learn(
+                    _transition(before, proposed, observation, missed=self._missed)
+                )
+        self._acting = self._waited = self._missed = False
         decision = self._deciding.decide(observation)
         self._last = (observation, decision.target)
         return decision
+
+    def act(self) -> None:
+        """Note that what it proposed last is carried out, so that it learns what comes of it."""
+        self._acting = True
 
     def imagine(self, observation: Observation) -> Decision:
         """Decide on what is only imagined: nothing is learned from it or remembered of it."""
         return self._deciding.decide(observation)
 
+    def wait(self, *, missed: bool) -> None:
+        """Pass over an interval in which a change was carried out or not settled yet.
+
+        Where the change is its own, the interval before is kept and ends with the next that is
+        observed, or a policy would never learn what its restarts cost. Else it is forgotten.
+
+        Args:
+            missed: Whether the objective was, which counts as a cost of the change.
+        """
+        if not self._acting:
+            self._last = None
+        self._waited = True
+        self._missed = self._missed or missed
+
     def skip(self) -> None:
         """Forget the last interval: what follows it was not observed, so nothing is learned."""
         self._last = None
+        self._acting = False
 
     def forget(self) -> None:
         """Begin anew: neither the belief nor what the policy learned is kept."""
@@ -275,16 +302,19 @@ def _without_room(
     return replace(model, node_types=types)
 
 
-def _transition(before: Observation, proposed: Deployment, after: Observation) -> Transition:
+def _transition(
+    before: Observation, proposed: Deployment, after: Observation, *, missed: bool
+) -> Transition:
     types = before.model.node_types
     change = kind_of_change(before.deployment, after.deployment, types)
-    late = after.response_time > after.budget
+    late = missed or after.response_time > after.budget
+    is_known = missed or not math.isnan(after.response_time)
     return Transition(
         observation=before,
         proposed=proposed,
         enacted=after.deployment,
         cost=CostParts(
-            violation=math.nan if math.isnan(after.response_time) else float(late),
+            violation=float(late) if is_known else math.nan,
             resources=normalised_cost(
                 after.deployment,
                 types,

@@ -206,7 +206,7 @@ class Watcher:
 
     def _see_edges(self, topology: Topology) -> None:
         for name, manager in self._managers.items():
-            manager.skip()
+            manager.wait(missed=False)
             into = [edge for edge in topology.edges if edge.target == name]
             manager.see_edges(
                 keyed=any(edge.keyed for edge in into),

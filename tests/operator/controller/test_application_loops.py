@@ -9,6 +9,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
 from weir_operator.metrics.seam import Window
 from weir_operator.metrics.testing import Load, changed, is_of
+from weir_policies.kernels.policy import KernelPolicy
 
 CHAIN = ("gen", "match", "count", "out")
 ONE = {"small/1": 1}
@@ -84,6 +85,24 @@ async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_
     assert meanwhile.held == "A change is under way"
     assert meanwhile.sight.output.mean == pytest.approx(2.0)
     assert len(stage.ends("Rescale")) == 1
+
+
+async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):
+    lessons = []
+    monkeypatch.setattr(KernelPolicy, "learn", lambda _, transition: lessons.append(transition))
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+    granting = await stage.tick()
+    await stage.tick()
+    await stage.done()
+    stage.put_under(90, busy=0.5, latency=0.1)
+
+    await stage.ticks(3)
+
+    granted = {name for name, said in granting.verdicts.items() if said.startswith("Granted")}
+    learned = [each for each in lessons if each.cost.reconfiguration > 0]
+    assert {each.observation.model.name for each in learned} == granted
+    assert {each.cost.violation for each in learned} == {1.0}  # records came late meanwhile
 
 
 async def test_rescales_of_several_operators_take_one_restart(stage_of):

@@ -230,6 +230,75 @@ def test_nothing_is_learned_across_an_interval_that_was_not_observed():
     assert student.lessons == []
 
 
+MORE = Deployment((1, 2, 0))
+
+
+def lessons_of_a_change(*, missed=False, response_time=0.05, enacted=MORE, then=None):
+    """Return what is learned where a change is carried out while one interval passes."""
+    student = Student()
+    manager = a_manager(student)
+    measurement = a_measurement()
+    manager.propose(observed(manager, measurement))
+    manager.act()
+    manager.wait(missed=missed)
+    if then is not None:
+        then(manager)
+    after = replace(measurement, response_time=response_time)
+    manager.propose(observed(manager, after, deployment=enacted, now=1180.0))
+    return student.lessons
+
+
+def test_a_change_of_its_own_is_learned_from_the_next_interval_that_is_observed():
+    (lesson,) = lessons_of_a_change()
+
+    assert (lesson.observation.time, lesson.next_observation.time) == (1060.0, 1180.0)
+    assert lesson.enacted == MORE
+    assert lesson.cost.reconfiguration == 1.0
+    assert lesson.cost.violation == 0.0
+
+
+@pytest.mark.parametrize("response_time", [0.05, math.nan])
+def test_an_objective_that_was_missed_during_a_change_is_a_cost_of_it(response_time):
+    (lesson,) = lessons_of_a_change(missed=True, response_time=response_time)
+
+    assert lesson.cost.violation == 1.0
+
+
+def test_a_change_that_came_to_nothing_teaches_nothing():
+    assert lessons_of_a_change(missed=True, enacted=MIXED) == []
+
+
+def test_a_pause_after_a_change_ends_what_is_put_down_to_it():
+    assert lessons_of_a_change(then=lambda manager: manager.skip()) == []
+
+
+def test_another_ones_change_teaches_nothing():
+    student = Student()
+    manager = a_manager(student)
+
+    manager.propose(observed(manager, a_measurement()))
+    manager.wait(missed=True)
+    manager.propose(observed(manager, a_measurement(), now=1180.0))
+
+    assert student.lessons == []
+
+
+def test_a_change_is_learned_once():
+    student = Student()
+    manager = a_manager(student)
+    calm = replace(a_measurement(), response_time=0.05)
+    manager.propose(observed(manager, calm))
+    manager.act()
+    manager.wait(missed=True)
+    manager.propose(observed(manager, calm, deployment=MORE, now=1180.0))
+
+    manager.propose(observed(manager, calm, deployment=MORE, now=1240.0))
+    manager.wait(missed=True)
+    manager.propose(observed(manager, calm, deployment=MORE, now=1360.0))
+
+    assert [lesson.cost.violation for lesson in student.lessons] == [1.0, 0.0]
+
+
 def test_what_was_learned_survives_a_new_controller():
     student = Student()
     manager = a_manager(student)
