@@ -222,6 +222,16 @@ def test_more_than_a_usual_queue_keeps_it_from_scaling_in():
     assert decision.target == roomy
 
 
+@pytest.mark.parametrize("rate", range(50, 250, 10))
+def test_a_usual_queue_makes_no_difference(rate):
+    def decide(backlog):
+        seen = observe(MODEL, TWO_SLOW, float(rate), backlog=backlog)
+        return a_planner(catch_up=0.2).decide(seen).target
+
+    assert decide(0.95 * rate * BUDGET) == decide(0.0)
+    assert capacity(decide(20 * rate * BUDGET)) > capacity(decide(0.0))
+
+
 def test_a_deployment_that_falls_behind_does_all_it_can_whatever_the_model_says():
     strained = {"processed": 100.0, "utilisation": (1.0, 1.0), "response_time": 1.0}
 
@@ -234,6 +244,16 @@ def test_a_deployment_that_falls_behind_does_all_it_can_whatever_the_model_says(
 
     # Half as fast as believed: 110 records/s need what is believed to carry 220.
     assert capacity(decision.target) >= 2.2
+
+
+@pytest.mark.parametrize(("processed", "stays"), [(120.0, True), (110.1, False)])
+def test_a_deployment_that_works_off_what_waits_in_time_is_not_left_for_that(processed, stays):
+    draining = {"processed": processed, "utilisation": (1.0, 1.0), "response_time": 1.0}
+
+    waits = (200.0, 180.0, 160.0)
+    seen = [observe(MODEL, TWO_SLOW, 110.0, t, backlog=b, **draining) for t, b in enumerate(waits)]
+
+    assert (decide_after(seen).target == TWO_SLOW) is stays
 
 
 def test_a_backlog_asks_for_more_than_the_rate_does():

@@ -9,6 +9,7 @@ from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import (
     BACKLOG,
+    BUDGET,
     RATE,
     STEP,
     WEIGHT_RECONFIGURATION,
@@ -51,11 +52,14 @@ RESIZE = 0.02
 
 @compiled
 def rate_to_carry(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that arrive, and what must be carried besides to work off a backlog."""
+    """Return records/s that arrive, and what must be carried besides to work off a backlog.
+
+    The queue that a deployment has which just keeps its budget is none (Little's law): else one
+    would be left for its usual queue, and gone back to where there is less of it.
+    """
     rate = view.seen[o, RATE]
-    if view.seen[o, BACKLOG] > 0:
-        rate += view.seen[o, BACKLOG] / memory.floats[o, CATCH_UP]
-    return rate
+    waits = view.seen[o, BACKLOG] - rate * view.seen[o, BUDGET]
+    return rate + max(waits, 0.0) / memory.floats[o, CATCH_UP]
 
 
 @compiled

@@ -89,13 +89,17 @@ def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
     """Return how many times what it does a deployment is believed to carry; 1 unless it strains.
 
     One that falls behind with a replica that has no time left does all that it can, whatever the
-    model says. The interval of a change tells nothing: records waited while it was carried out. Nor
-    does what was measured of the real deployment tell of one on paper.
+    model says. One that works off what waits in time, as after a restart, does not fall behind: to
+    leave it would take another restart. The interval of a change tells nothing: records waited
+    while it was carried out. Nor does what was measured of the real deployment tell of one on
+    paper.
     """
     seen = view.seen[o]
     if memory.ints[o, FOLLOWED] != BRIEF or memory.ints[o, SINCE_CHANGE] == 0:
         return 1.0
     if not is_behind(seen) or seen[BUSIEST] < SATURATED or seen[PROCESSED] <= 0:
+        return 1.0
+    if seen[PROCESSED] >= rate_to_carry(o, view, memory):
         return 1.0
     return max(carries / seen[PROCESSED], 1.0)
 
@@ -154,9 +158,10 @@ def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
 def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
     """Return the candidate that `LONG` goes to, -1 to stay; arguments as of `choose_briefly`."""
     need = need_of_long(o, view, memory)
-    row = _find_cheapest(o, view, memory, need, 0.0)
     if carries >= need:
-        return _if_it_saves(o, view, memory, row, 0.0)
+        room = need * (1 + chance_of(o, view, need))
+        return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, room, 0.0), 0.0)
+    row = _find_cheapest(o, view, memory, need, 0.0)
     return row if row >= 0 else _find_largest(o, view, memory)
 
 
