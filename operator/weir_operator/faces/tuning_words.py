@@ -125,7 +125,8 @@ def _why_better(order: TuningOrder, result: TuningResult) -> str:
         or before.reconfigurations.mean > allowed.max_reconfigurations
     ):
         return f"it keeps the constraints, which were not kept, and costs {_change(result)}"
-    return f"it costs {_change(result)} (probability {result.certainty or 0.0:.1%})"
+    sure = "" if result.certainty is None else f" (probability {result.certainty:.1%})"
+    return f"it costs {_change(result)}{sure}"
 
 
 def _why_unsure(result: TuningResult) -> str:
