@@ -6,11 +6,13 @@ traces. The replicas' CPU is limited by cgroup quotas. A call makes one repeat o
 all runs so far, which `build/benchmarks/live` keeps. Arms of a repeat have equal arrivals; which of
 them runs first changes with it.
 
-Weir has learned, and tuned, on the hours before, once for a job and trace. Both of its arms
-begin with that, the hand-set one without the tuning; where Weir found none that it expects to be
-better, the tuned arm is left out. Cost is the CPU and memory that is requested,
-JobManager included. An interval is a violation where records came out later than the bound after
-they were due, so what waits at the source counts, or where nothing came out while records waited.
+Weir has run on the ten hours before, and tuned for the week before in the simulator that was
+fitted meanwhile, once for a job and trace. Both of its arms begin with what it measured then and
+with a policy that has been through that week in the simulator, with its own weights; where Weir
+found none that it expects to be better, the tuned arm is left out. Cost is the CPU and memory that
+is requested, JobManager included. An interval is a violation where records came out later than the
+bound after they were due, so what waits at the source counts, or where nothing came out while
+records waited.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import yaml
 from benchmarks.demo_policies import intervals_judged, share_over_bound
 from benchmarks.live_apps import INTERVAL, LEARNED_LINES, App, Arm, describe, make_trace
 from benchmarks.live_quotas import Quotas
-from benchmarks.live_tuning import tune_on
+from benchmarks.live_tuning import LEARNED, REHEARSED_BY_HAND, REHEARSED_TUNED, tune_on
 from benchmarks.rows import RESULTS
 from benchmarks.weir_local import run_weir_local
 from weir_operator.controller.tuning_store import TUNINGS, read_tunings
@@ -33,13 +33,14 @@ MANIFEST = "streamapp.yaml"
 MEMORY_PRICE = 0.0044
 """Currency per GiB and hour: a ninth of a CPU's, as container services charge."""
 GIB = 2**30
-KNOWN: Mapping[Arm, tuple[str, ...]] = {
-    Arm.HAND: ("learned.json",),
-    Arm.TUNED: ("learned.json", TUNINGS),
-    Arm.AUTOSCALER: (),
-    Arm.STATIC: (),
+KNOWN: Mapping[Arm, Mapping[str, str]] = {
+    Arm.HAND: {REHEARSED_BY_HAND: LEARNED},
+    Arm.TUNED: {REHEARSED_TUNED: LEARNED, TUNINGS: TUNINGS},
+    Arm.AUTOSCALER: {},
+    Arm.STATIC: {},
 }
-"""What an arm begins with of what Weir has learned: files of a StreamApp's state."""
+"""What an arm begins with of what Weir has learned: files of a StreamApp's state, and their names
+in the arm's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +101,8 @@ def learn(app: App, trace: str) -> Path:
         known, _ = make_trace(trace)
         run_rates(app, Arm.TUNED, rates=known[-LEARNED_LINES:], seed=0, folder=folder, learned=None)
         tune_on(known * app.most, app=load_manifest(folder / MANIFEST), state=state)
+        if not (state / REHEARSED_BY_HAND).exists():
+            shutil.copy2(state / LEARNED, state / REHEARSED_BY_HAND)
         (folder / "finished").touch()
     return state
 
@@ -124,8 +127,8 @@ def run_rates(
     states = AppFolder(state / f"default.{app.name}")
     states.path.mkdir(parents=True)
     if learned is not None:
-        for name in KNOWN[arm]:
-            shutil.copy2(learned / name, states.path)
+        for known, name in KNOWN[arm].items():
+            shutil.copy2(learned / known, states.path / name)
     with Quotas(states, operators=app.work):
         return run_weir_local(
             path,

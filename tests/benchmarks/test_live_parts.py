@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,16 @@ from benchmarks.live import LiveError, run
 from benchmarks.live_apps import APPS, KNOWN_LINES, LARGE_SPEED, LINES, Arm, describe, make_trace
 from benchmarks.live_quotas import CORE, PERIOD, QuotaError, quota_of
 from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
-from benchmarks.live_tuning import tune_on
+from benchmarks.live_tuning import LEARNED, rehearse, tune_on
 from benchmarks.live_verdict import figures_of, interval_of
 from weir_operator.controller.assembly import tuning_settings
 from weir_operator.faces.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest
+from weir_policies import registry
+from weir_simulator.experiment import TraceSource
+from weir_simulator.testing import an_experiment
+from weir_simulator.trace_files import write_trace
+from weir_simulator.traces import as_trace
 
 OUTCOME = Outcome(
     app="trips", trace="taxi", repeat=1, arm=Arm.TUNED, violations=0.05, judged=34, cost=0.2,
@@ -165,3 +171,22 @@ def test_without_a_good_fit_nothing_is_tuned(tmp_path):
     tune_on(np.ones(KNOWN_LINES), app=app, state=tmp_path)
 
     assert not is_tuned(tmp_path)
+
+
+def test_a_rehearsed_policy_replaces_the_learned_one_and_no_belief(tmp_path):
+    trace = tmp_path / "days.txt"
+    write_trace(trace, as_trace([100.0, 120.0] * 50))
+    days = an_experiment(trace=TraceSource(file=trace), policy={"name": "queueing"})
+    name = days.operators[0].name
+    learned = {"version": 1, "operators": {name: {"belief": {"b": 1}, "policy": {"version": 0}}}}
+    (tmp_path / LEARNED).write_text(json.dumps(learned))
+
+    rehearse(days, slots=100, state=tmp_path, file="rehearsed.json")
+
+    rehearsed = json.loads((tmp_path / "rehearsed.json").read_text())
+    of_operator = rehearsed["operators"][name]
+    heir = registry.build("queueing", rng=np.random.default_rng(1))
+    heir.load_state_dict(of_operator["policy"])  # refuses what is no state of it
+    assert "memory" in of_operator["policy"]
+    assert of_operator["belief"] == {"b": 1}
+    assert rehearsed["version"] == 1
