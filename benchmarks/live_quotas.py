@@ -13,6 +13,7 @@ Uses the CPU controller of cgroups version 1, which limits single threads.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Collection
@@ -25,10 +26,12 @@ from weir_operator.runtime.folders import AppFolder, TaskManagerFolder
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2
 """CPU seconds per second that stand for one core of speed 1."""
-PERIOD = 10_000
-"""Microseconds in which a quota is used up. Short, so that a record is rarely stopped for long; the
-kernel takes quotas of at least 1000."""
 LEAST = 1_000
+"""Microseconds of CPU per period: the kernel takes no smaller quota."""
+SHORTEST, LONGEST = 5_000, 10_000
+"""Microseconds of a period, at whose end a quota begins anew. What is left of one when a record
+comes is served at full speed, so a period is as short as its quota allows, down to where the
+kernel's own ticks are longer; where it would be longer than a record, a speed is refused."""
 LOOK = 0.1
 """Seconds between two looks at the threads; a new one is not limited for so long."""
 LOOKS = 20
@@ -39,19 +42,20 @@ class QuotaError(RuntimeError):
     """Quotas cannot be had on this machine."""
 
 
-def quota_of(speed: float) -> int:
-    """Return the CPU microseconds per period of a replica of this speed.
+def limit_of(speed: float) -> tuple[int, int]:
+    """Return the quota of a replica of this speed and the period that it is for, microseconds.
 
     Raises:
         QuotaError: The kernel does not take so small a quota.
     """
-    quota = round(speed * CORE * PERIOD)
-    if quota < LEAST:
+    share = speed * CORE
+    period = max(SHORTEST, math.ceil(LEAST / share))
+    if period > LONGEST:
         raise QuotaError(
-            f"Expected a speed of at least {LEAST / CORE / PERIOD:g}, got {speed:g}; take a larger "
-            "size"
+            f"Expected a speed of at least {LEAST / CORE / LONGEST:g}, got {speed:g}; take a "
+            "larger size"
         )
-    return quota
+    return round(share * period), period
 
 
 class Quotas:
@@ -128,20 +132,20 @@ class _Replica:
         # Flink names a thread `match (1/3)#0`; the kernel keeps the first 15 letters.
         self._name = f"{operator} ("[:15]
         self._looks: dict[str, int] = {}
-        self._quota = 0
+        self._limit = (0, 0)
         group.mkdir()
-        (group / "cpu.cfs_period_us").write_text(str(PERIOD))
 
     def look(self) -> None:
         """Put new threads of the operator in the group, and obey a new speed."""
         try:
-            quota = quota_of(float(self._folder.speed.read_text()))
+            limit = limit_of(float(self._folder.speed.read_text()))
             threads = {path.name for path in Path(f"/proc/{self._pid}/task").iterdir()}
         except FileNotFoundError:
             return  # it has ended
-        if quota != self._quota:
-            (self._group / "cpu.cfs_quota_us").write_text(str(quota))
-            self._quota = quota
+        if limit != self._limit:
+            for name, value in zip(("cpu.cfs_quota_us", "cpu.cfs_period_us"), limit, strict=True):
+                (self._group / name).write_text(str(value))
+            self._limit = limit
         self._looks = {each: looks for each, looks in self._looks.items() if each in threads}
         for thread in threads:
             looks = self._looks.get(thread, 0)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.live import LiveError, run
 from benchmarks.live_apps import APPS, KNOWN_LINES, LARGE_SPEED, LINES, Arm, describe, make_trace
-from benchmarks.live_quotas import CORE, PERIOD, QuotaError, quota_of
+from benchmarks.live_quotas import CORE, LEAST, QuotaError, limit_of
 from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
 from benchmarks.live_tuning import LEARNED, rehearse, tune_on
 from benchmarks.live_verdict import figures_of, interval_of
@@ -99,10 +99,17 @@ def test_what_is_compared_on_peaks_at_one_and_follows_what_is_learned_from(kind)
     assert 0 < before.max() < 3
 
 
-def test_a_replicas_quota_is_its_speeds_share_of_a_small_core():
-    assert quota_of(1.6) == round(1.6 * CORE * PERIOD)
+@pytest.mark.parametrize("speed", [0.5, 1.0, 1.6, 3.2])
+def test_a_replicas_quota_is_its_speeds_share_of_a_small_core(speed):
+    quota, period = limit_of(speed)
+
+    assert quota / period == pytest.approx(speed * CORE)
+    assert quota >= LEAST
+
+
+def test_a_speed_whose_quota_the_kernel_refuses_is_told():
     with pytest.raises(QuotaError, match=r"a speed of at least 0\.5"):
-        quota_of(0.1)
+        limit_of(0.4)
 
 
 def test_the_bill_has_the_memory_of_all_replicas_and_of_the_job_manager():
