@@ -22,9 +22,9 @@ from weir_operator.controller.tuning_store import TUNINGS, TuningStore, Version
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.making import do_work
 from weir_operator.tuning.work import TuningWork
-from weir_simulator.experiment import Experiment, TraceSource
+from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
-from weir_simulator.trace_files import write_trace
+from weir_simulator.fitting.refit import with_trace
 from weir_simulator.traces import Trace
 from weir_simulator.training import train_policies
 from weir_simulator.tuning.order import Point, TuningOrder, apply_point
@@ -67,11 +67,9 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     work = TuningWork(order=order, rates=tuple(rates), watch=settings.terms.watch, train=0)
     folder = state / "tuned-on-days"
     folder.mkdir()
-    trace = folder / "days.txt"
-    write_trace(trace, rates)
-    days = experiment.model_copy(update={"trace": TraceSource(file=trace)})
-    rehearse(days, slots=rates.size, state=state, file=REHEARSED_BY_HAND)
     answer = do_work(work, folder, stop=threading.Event())
+    days = with_trace(experiment, trace=folder / "trace.txt")  # where the work has put the rates
+    rehearse(days, slots=rates.size, state=state, file=REHEARSED_BY_HAND)
     result = answer.result
     expected, before = result.prediction.money.mean, result.incumbent_prediction.money.mean
     Console().print(

@@ -8,8 +8,6 @@ from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import (
-    BACKLOG,
-    BUDGET,
     RATE,
     STEP,
     WEIGHT_RECONFIGURATION,
@@ -20,6 +18,7 @@ from weir_policies.operator_manager.planner_fit import (
     price_of_excess,
     price_of_restart,
     price_of_staying_exceeded,
+    waits_beyond_budget,
 )
 from weir_policies.operator_manager.planner_memory import (
     BLOCK_PEAK,
@@ -54,12 +53,11 @@ RESIZE = 0.02
 def rate_to_carry(o: int, view: View, memory: Memory) -> float:
     """Return records/s that arrive, and what must be carried besides to work off a backlog.
 
-    The queue that a deployment has which just keeps its budget is none (Little's law): else one
-    would be left for its usual queue, and gone back to where there is less of it.
+    A usual queue is none: else a deployment would be left for it, and gone back to where there is
+    less of it.
     """
-    rate = view.seen[o, RATE]
-    waits = view.seen[o, BACKLOG] - rate * view.seen[o, BUDGET]
-    return rate + max(waits, 0.0) / memory.floats[o, CATCH_UP]
+    waits = max(waits_beyond_budget(view.seen[o]), 0.0)
+    return view.seen[o, RATE] + waits / memory.floats[o, CATCH_UP]
 
 
 @compiled

@@ -100,15 +100,23 @@ def remove_corrections(o: int, view: View, memory: Memory) -> None:
 
 
 @compiled
-def is_behind(seen: Floats) -> bool:
-    """Return whether more waits than the queues of a deployment that keeps its budget.
+def waits_beyond_budget(seen: Floats) -> float:
+    """Return records that wait beside the queues of a deployment that just keeps its budget.
 
-    Those hold rate x budget records on average (Little's law); a job that runs well has some.
+    Those hold rate x budget records on average (Little's law); a job that runs well has some, so
+    that this is below 0.
 
     Args:
         seen: A row of `View.seen` or `View.before`, shape `(9,)`.
     """
-    return seen[BACKLOG] > seen[RATE] * seen[BUDGET]
+    waits: float = seen[BACKLOG] - seen[RATE] * seen[BUDGET]
+    return waits
+
+
+@compiled
+def is_behind(seen: Floats) -> bool:
+    """Return whether more waits than that; arguments as of `waits_beyond_budget`."""
+    return waits_beyond_budget(seen) > 0
 
 
 @compiled
