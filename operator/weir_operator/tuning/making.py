@@ -11,7 +11,8 @@ import numpy as np
 from weir_operator.tuning.work import Forecast, TuningAnswer, TuningWork
 from weir_policies import registry
 from weir_policies.model.arrays import Floats
-from weir_simulator.experiment import Experiment, TraceSource
+from weir_simulator.experiment import Experiment
+from weir_simulator.fitting.refit import with_trace
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_PRICE, AT_TIME
 from weir_simulator.trace_files import write_trace
@@ -40,11 +41,7 @@ def do_work(work: TuningWork, folder: Path, *, stop: threading.Event) -> TuningA
     trace = folder / "trace.txt"
     write_trace(trace, as_trace(work.rates))
     order = work.order.model_copy(
-        update={
-            "experiment": work.order.experiment.model_copy(
-                update={"trace": TraceSource(file=trace)}
-            )
-        }
+        update={"experiment": with_trace(work.order.experiment, trace=trace)}
     )
     result = tune(order, should_stop=stop.is_set, study=folder / "study")
     best = apply_point(order.experiment, result.best)
