@@ -47,6 +47,8 @@ MOST_VIOLATIONS = "1%"
 """What is compared at equal violations has to be as good as none: a run has 34 intervals."""
 MOST_RESTARTS = 500
 """Of a day that passes sixty times faster: eight. What a restart costs does not pass faster."""
+REFIT = "5m"
+"""Between two fits: of learning's ten minutes the second sees nearly all, of an arm there is none."""
 MOST_REPLICAS = 3
 """Of an operator: as many as the machine bears JVMs, and twice what the peak needs."""
 TOO_SMALL = "250m"
@@ -194,6 +196,7 @@ def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[s
     # Arms are not compared on how soon a busy machine starts a JVM.
     spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
     spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": _policy(arm)}
+    spec["applicationManager"] |= {"interval": REFIT}
     return {
         "apiVersion": manifest["apiVersion"],
         "kind": manifest["kind"],
