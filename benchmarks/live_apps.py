@@ -48,7 +48,7 @@ MOST_VIOLATIONS = "1%"
 MOST_RESTARTS = 500
 """Of a day that passes sixty times faster: eight. What a restart costs does not pass faster."""
 REFIT = "5m"
-"""Between two fits: of learning's ten minutes the second sees nearly all, of an arm there is none."""
+"""Between two fits: the second sees nearly all of learning. An arm ends before the first."""
 MOST_REPLICAS = 3
 """Of an operator: as many as the machine bears JVMs, and twice what the peak needs."""
 TOO_SMALL = "250m"

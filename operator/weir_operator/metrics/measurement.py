@@ -14,6 +14,7 @@ from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplic
 from weir_operator.metrics.operators import measure_operators
 from weir_operator.metrics.rates import last_value
 from weir_operator.metrics.replica import MS
+from weir_operator.metrics.response import work_before
 from weir_operator.metrics.scope import JobSeries, Scope, job_series, newest_sample
 from weir_operator.metrics.seam import Window
 from weir_operator.metrics.sinks import measure_sinks
@@ -52,8 +53,13 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
     """
     series = job_series(window, layout.job_id)
     operators = measure_operators(layout, series)
+    worked = work_before(
+        layout,
+        service_means={name: each.service_mean for name, each in operators.items()},
+        emitted={name: each.emitted_rate for name, each in operators.items()},
+    )
     sinks = {
-        name: measure_sinks([operators[name]], series.of_operator(layout, name))
+        name: measure_sinks([operators[name]], series.of_operator(layout, name), worked=worked)
         for name in layout.sinks
     }
     at_sinks = [scope for name in sinks for scope in series.of_operator(layout, name)]
@@ -69,7 +75,7 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         newest=_newest(layout, series),
         operators=operators,
         sinks=sinks,
-        end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks),
+        end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, worked=worked),
         backlog=sum(backlogs) if backlogs else math.nan,
         restarts=_job_value(series.job, names.RESTARTS),
         checkpoint_size=_job_value(series.job, names.CHECKPOINT_SIZE),

@@ -48,7 +48,7 @@ def measure_output(
     latencies = [each for each in window.series if each.name in _LATENCIES]
     joined = [_join(each, window, counted) for each in latencies]
     arrived = [counter_rise(each).amount for each in joined if each.name == names.LATENCY_N]
-    output = measure_sinks([], [{each.name: (each,)} for each in joined])
+    output = measure_sinks([], [{each.name: (each,)} for each in joined], worked={})
     length = window.end - window.start
     known = [records for records in arrived if not math.isnan(records)]
     throughput = sum(known) / length if known and length else math.nan

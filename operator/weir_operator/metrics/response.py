@@ -4,7 +4,8 @@ A record's age at the entry of an operator, less its age when the operators befo
 it, is its wait in between (buffers and wire included); with the service time that is the
 operator's response time. Ages count from the event time, so behind a source nothing is taken off:
 the first operator also bears the wait at the source, which is where records pile up when it is too
-slow. Markers are stamped when the source emits them and do not hold that wait.
+slow. Markers are stamped when the source emits them and do not hold that wait. They queue among
+the records but pass by the functions, so a record is older than they say by the work done on it.
 
 These are differences of means over one window: exact in a steady state, late by the time in
 between where the load changes.
@@ -48,29 +49,46 @@ def response_times(
 
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
-    kinds: tuple[tuple[ResponseFrom, Callable[[list[Scope]], float]], ...] = (
-        (ResponseFrom.AGE, mean_age),
-        (ResponseFrom.MARKERS, marker_age),
-    )
+    flow = _Flow(layout, service_means, emitted)
+    worked = work_before(layout, service_means=service_means, emitted=emitted)
+    scopes = {name: series.of_operator(layout, name) for name in layout.operators}
+    kinds = {
+        ResponseFrom.AGE: {name: mean_age(own) for name, own in scopes.items()},
+        ResponseFrom.MARKERS: {
+            name: marker_age(own) + worked[name] for name, own in scopes.items()
+        },
+    }
     found = dict.fromkeys(layout.operators, NO_RESPONSE)
-    for origin, age_of in kinds:
-        ages = {name: age_of(series.of_operator(layout, name)) for name in layout.operators}
+    for origin, ages in kinds.items():
         for name, operator in layout.operators.items():
             if not operator.upstream or found[name].origin is not None:
                 continue
-            left = {
-                feeder: ages[feeder] + service_means[feeder]
-                if layout.operators[feeder].upstream
-                else 0.0
-                for feeder in operator.upstream
-            }
-            before = _weighted(left, emitted)
+            before = flow.left_feeders(name, ages)
             # Clocks of two nodes may differ by more than the wait between them.
             waiting = ages[name] - before if not ages[name] < before else 0.0
             total = waiting + service_means[name]
             if not math.isnan(total):
                 found[name] = Response(waiting=waiting, total=total, origin=origin)
     return found
+
+
+def work_before(
+    layout: JobLayout, *, service_means: Mapping[str, float], emitted: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the mean work done on a record before it reaches each operator, seconds.
+
+    What sources do counts as none: no time of theirs is part of a response time.
+
+    Args:
+        layout: The run.
+        service_means: Seconds per record, by operator.
+        emitted: Records/s that each gives out, by which several feeders count.
+    """
+    flow = _Flow(layout, service_means, emitted)
+    done: dict[str, float] = {}
+    for name in layout.downstream_order():
+        done[name] = flow.left_feeders(name, done) if layout.operators[name].upstream else 0.0
+    return done
 
 
 def mean_age(scopes: list[Scope]) -> float:
@@ -112,12 +130,29 @@ def marker_age(scopes: list[Scope], pick: Callable[[list[float]], float] = min) 
     return (pick(known) if known else math.nan) * MS
 
 
-def _weighted(ages: Mapping[str, float], emitted: Mapping[str, float]) -> float:
-    """Mean age over the feeders, by how much each gave out."""
-    if len(ages) == 1:
-        return next(iter(ages.values()))
-    given = sum(emitted[feeder] for feeder in ages)
-    return ratio(sum(age * emitted[feeder] for feeder, age in ages.items()), given)
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Who feeds whom, how much, and what each does."""
+
+    layout: JobLayout
+    service_means: Mapping[str, float]
+    emitted: Mapping[str, float]
+
+    def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
+        """Return a time at which records left an operator's feeders, from that when they entered.
+
+        It is the mean over the feeders, by how much each gave out; 0 behind a source.
+        """
+        left = {
+            feeder: entered[feeder] + self.service_means[feeder]
+            if self.layout.operators[feeder].upstream
+            else 0.0
+            for feeder in self.layout.operators[name].upstream
+        }
+        if len(left) == 1:
+            return next(iter(left.values()))
+        given = sum(self.emitted[feeder] for feeder in left)
+        return ratio(sum(time * self.emitted[feeder] for feeder, time in left.items()), given)
 
 
 def _function(series: Series) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from weir_operator.metrics import names
 from weir_operator.metrics.histogram import bound_of, quantile
@@ -14,16 +14,19 @@ from weir_operator.metrics.scope import Scope
 from weir_operator.metrics.values import OperatorMeasurement, ResponseFrom, SinkMeasurement
 
 
-def measure_sinks(sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope]) -> SinkMeasurement:
+def measure_sinks(
+    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], *, worked: Mapping[str, float]
+) -> SinkMeasurement:
     """Measure one sink, or several as one.
 
     Args:
         sinks: The operators that end the dataflow; asked only where no helper counts latencies.
         scopes: The series of all their replicas.
+        worked: Mean work done on a record before it reaches each of the sinks, seconds.
     """
     n = _risen(scopes, names.LATENCY_N)
     if math.isnan(n):
-        return _by_markers(sinks, scopes)
+        return _by_markers(sinks, scopes, worked)
     mean = ratio(_risen(scopes, names.LATENCY_US) * US, n)
     square = ratio(_risen(scopes, names.LATENCY_US2) * US * US, n)
     buckets = _buckets(scopes)
@@ -40,11 +43,15 @@ def measure_sinks(sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope])
     )
 
 
-def _by_markers(sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope]) -> SinkMeasurement:
-    """Time to the last functions plus the sinks' service; no quantiles of records."""
+def _by_markers(
+    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], worked: Mapping[str, float]
+) -> SinkMeasurement:
+    """Time to the last functions plus all work, which markers pass by; no quantiles of records."""
     served = sum(sink.processed_rate for sink in sinks) if sinks else math.nan
-    service = ratio(sum(sink.service_mean * sink.processed_rate for sink in sinks), served)
-    mean = marker_age(list(scopes), pick=max) + service
+    work = ratio(
+        sum((worked[sink.name] + sink.service_mean) * sink.processed_rate for sink in sinks), served
+    )
+    mean = marker_age(list(scopes), pick=max) + work
     return SinkMeasurement(
         throughput=served,
         mean=mean,

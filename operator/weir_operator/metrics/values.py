@@ -25,7 +25,8 @@ class ResponseFrom(StrEnum):
     AGE = "age"
     """The helper's ages of records since their event time."""
     MARKERS = "markers"
-    """Flink's latency markers, medians of the last 128 per replica; for want of better."""
+    """Flink's latency markers, medians of the last 128 per replica, and the work that they pass
+    by; for want of better."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
