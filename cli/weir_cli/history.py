@@ -11,7 +11,7 @@ import typer
 from weir_cli.options import is_file
 from weir_operator.metrics.names import mangle
 from weir_policies.errors import MissingExtraError
-from weir_simulator.errors import ExperimentError
+from weir_simulator.errors import ExperimentError, FitError
 from weir_simulator.experiment import Experiment
 
 HistoryFolder = Annotated[
@@ -28,9 +28,6 @@ HistoryApp = Annotated[
 ]
 FITTED = "fitted.yaml"
 TRACE = "trace.txt"
-LEAST_TOLD = 86_400.0
-"""Seconds of samples with all operators below which nothing is fitted where others lack some: less
-knows no time of day."""
 
 
 def fit_to_history(
@@ -64,7 +61,7 @@ def fit_to_history(
     need_pyarrow()
     from weir_pipelines.history import read_history
     from weir_simulator.experiment_writing import write_experiment
-    from weir_simulator.fitting.history import fit_history, trace_history
+    from weir_simulator.fitting.history import fit_history, is_traffic_alone, trace_history
     from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_trace
     from weir_simulator.trace_files import write_trace
 
@@ -76,13 +73,18 @@ def fit_to_history(
         node_types=[each.name for each in experiment.node_types],
     ).within(structure)
     typer.echo(history.sentence, err=True)
-    if history.partial and history.told < LEAST_TOLD:
+    try:
+        fit = fit_history(history, structure, slot=experiment.slot)
+    except FitError:
+        if not history.partial:
+            raise
+        fit = None
+    if fit is None or is_traffic_alone(history, fit):
         typer.echo("How fast operators are is left as the experiment has it", err=True)
         rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
         fitted = with_trace(experiment, trace=out / TRACE)
         remark = f"{Path(source).name} with the traffic of the history of {name}."
     else:
-        fit = fit_history(history, structure, slot=experiment.slot)
         typer.echo(fit.quality.sentence, err=True)
         rates, begin = fit.rates, fit.begin
         fitted = refit(experiment, fit, trace=out / TRACE)

@@ -90,7 +90,7 @@ def read_history(
     pools = {name.partition("/")[0] for name in node_types}
     return History(
         samples=measured.samples,
-        untold=tuple(pool for pool in measured.untold if pool in pools),
+        unsized=tuple(pool for pool in measured.untold if pool in pools),
         barred=tuple(pool for pool in measured.untold if pool not in pools),
         begin=begin_of(run[0]),
         rates={name: np.concatenate([rates[day][name] for day in run]) for name in operators},

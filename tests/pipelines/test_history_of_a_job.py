@@ -66,7 +66,7 @@ def test_of_such_a_pool_the_traffic_is_told_and_that_it_is_all(tmp_path, node_ty
     history = read(tmp_path, node_types=node_types)
 
     assert history.rates[OPERATOR].size == 1440
-    assert history.told == 0
+    assert not history.samples.intervals
     assert history.sentence == (
         "Days of history used: 1, 2026-03-02 to 2026-03-02; of what ran on small only the traffic, "
         f"because {why}"

@@ -6,7 +6,6 @@ is an aid: where there is none, or it cannot be read, the loops go on with what 
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,12 @@ from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
-from weir_simulator.fitting.history import History, add_traffic, fit_history
+from weir_simulator.fitting.history import (
+    History,
+    add_traffic,
+    fit_history,
+    is_traffic_alone,
+)
 from weir_simulator.fitting.samples import Samples
 from weir_simulator.fitting.structure import Structure
 
@@ -99,8 +103,7 @@ def fit_with_past(
         why = str(error)
     if fitted is not None and fitted.quality.good:
         return PastFit(fit=fitted, seasons=history.seasons, said=_say_used(history, fitted))
-    unjudged = fitted is None or math.isnan(fitted.quality.error)
-    traffic_alone = history.partial and unjudged
+    traffic_alone = is_traffic_alone(history, fitted)
     unused = (
         history.only_traffic if traffic_alone else f"it does not fit what is measured now: {why}"
     )

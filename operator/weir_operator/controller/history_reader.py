@@ -108,11 +108,16 @@ class HistoryReader:
 
         Raises:
             TimeoutError: The read before it is overdue.
+            TemporaryError: There is no thread for it.
         """
         if not self._over.done():
             self._turn.release()
             raise TimeoutError
-        answer, self._over = _read_beside(read)
+        try:
+            answer, self._over = _read_beside(read)
+        except RuntimeError as error:
+            self._turn.release()
+            raise TemporaryError(f"it cannot be read now: {error}") from error
         self._keeper = asyncio.create_task(self._keep_turn(self._over))
         return asyncio.wrap_future(answer)
 

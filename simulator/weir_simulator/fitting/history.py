@@ -48,11 +48,11 @@ class History:
     """Days, in order."""
     left_out: Mapping[date, str]
     """Days that are there and not used, with the reason in words for people."""
-    untold: tuple[str, ...] = ()
+    unsized: tuple[str, ...] = ()
     """Pools of which nobody knows what size ran there: an operator that did is in no sample of that
     time, and its rates are."""
     barred: tuple[str, ...] = ()
-    """Pools where operators ran that may not any more: of that time it is as with `untold`."""
+    """Pools where operators ran that may not any more: of that time it is as with `unsized`."""
     unsampled: tuple[date, ...] = ()
     """Days, in order, that are used for their rates alone, because samples of all would take too
     much memory."""
@@ -65,14 +65,7 @@ class History:
     @property
     def partial(self) -> bool:
         """Whether an operator may be in no sample of a time of which its rates are known."""
-        return bool(self.untold or self.barred)
-
-    @property
-    def told(self) -> float:
-        """Seconds in which there is a sample of every operator that has rates."""
-        names = self.rates.keys()
-        whole = (each for each in self.samples.intervals if names <= each.operators.keys())
-        return sum(each.seconds for each in whole)
+        return bool(self.unsized or self.barred)
 
     def since(self, time: float) -> History:
         """Return what is of later than a Unix time, such as that at which the job has drifted."""
@@ -118,9 +111,9 @@ class History:
     def only_traffic(self) -> str:
         """Of what only the traffic is known, for people; empty where more is of everything."""
         said = []
-        if self.untold:
+        if self.unsized:
             said.append(
-                f"of what ran on {', '.join(self.untold)} only the traffic, because history tells "
+                f"of what ran on {', '.join(self.unsized)} only the traffic, because history tells "
                 "pools apart and not sizes"
             )
         if self.barred:
@@ -167,6 +160,19 @@ def fit_history(
     """
     own = Samples(intervals=()) if recent is None else recent
     return add_traffic(fit(_join(history.samples, own), structure, slot=slot), history, own)
+
+
+def is_traffic_alone(history: History, fitted: Fit | None) -> bool:
+    """Return whether a history gives its traffic and nothing else.
+
+    It does where it lacks samples of some operators, and those that it has make no fit that could
+    be judged.
+
+    Args:
+        history: What is kept of a job.
+        fitted: What came of fitting to it; `None` where nothing could be fitted.
+    """
+    return history.partial and (fitted is None or math.isnan(fitted.quality.error))
 
 
 def add_traffic(fitted: Fit, history: History, own: Samples) -> Fit:

@@ -92,7 +92,7 @@ async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(set
 
 async def test_where_sizes_are_not_told_traffic_is_of_history_and_speed_as_measured(setting_of):
     whole = a_history()
-    traffic = replace(whole, samples=Samples(intervals=()), untold=("small",))
+    traffic = replace(whole, samples=Samples(intervals=()), unsized=("small",))
     setting = setting_of(intervals=SINCE, past=past(traffic))
     alone = setting_of(intervals=SINCE)
 
@@ -112,7 +112,7 @@ async def test_where_sizes_are_not_told_traffic_is_of_history_and_speed_as_measu
     assert "HistoryUnused" not in setting.reasons
 
 
-@pytest.mark.parametrize("why", ["untold", "barred"])
+@pytest.mark.parametrize("why", ["unsized", "barred"])
 async def test_where_history_does_not_tell_of_one_operator_the_traffic_of_all_is_of_it(
     setting_of, why
 ):

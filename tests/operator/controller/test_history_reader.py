@@ -95,6 +95,21 @@ def use_within(reader, seconds):
     return reader
 
 
+async def test_where_no_thread_can_be_had_the_next_read_is_no_worse_off(hanging, monkeypatch):
+    reader = HistoryReader(hanging, within=30)
+    hanging.come_back()
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(TemporaryError, match="cannot be read now: can't start new thread"):
+            await reader.seasons("trips")
+
+    assert await reader.seasons("trips") == {"trips": SEASON}
+
+
 async def test_history_is_read_again_once_the_volume_answers(hanging):
     reader = HistoryReader(hanging, within=0.01)
     with pytest.raises(TemporaryError):

@@ -136,7 +136,8 @@ def test_of_what_an_operator_ran_on_and_may_not_any_more_only_the_traffic_is_lef
 
     left = a_history().within(structure)
 
-    assert (left.barred, left.partial, left.told) == (("small",), True, 0)
+    assert (left.barred, left.partial) == (("small",), True)
+    assert not left.samples.intervals
     assert left.rates["op"].size == 1440
 
 
