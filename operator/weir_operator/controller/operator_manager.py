@@ -46,6 +46,53 @@ class Interval:
     """Records that wait at the sources; NaN where none reports it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Lesson:
+    """What was decided last, until what came of it is known."""
+
+    before: Observation
+    proposed: Deployment
+    acting: bool = False
+    """Whether it is carried out."""
+    waited: bool = False
+    """Whether it was being carried out, or was not settled, in an interval since."""
+    missed: bool = False
+    """Whether the objective was missed meanwhile."""
+
+    def held_up(self, *, missed: bool) -> _Lesson | None:
+        """Return it after such an interval; what another's change disturbs teaches nothing."""
+        if not self.acting:
+            return None
+        return replace(self, waited=True, missed=self.missed or missed)
+
+    def is_of(self, after: Observation) -> bool:
+        """Return whether the decision led there: what follows a failed change is nobody's."""
+        return not self.waited or after.deployment != self.before.deployment
+
+    def ended_by(self, after: Observation) -> Transition:
+        """Return what it teaches."""
+        before = self.before
+        types = before.model.node_types
+        change = kind_of_change(before.deployment, after.deployment, types)
+        late = self.missed or after.response_time > after.budget
+        is_known = self.missed or not math.isnan(after.response_time)
+        return Transition(
+            observation=before,
+            proposed=self.proposed,
+            enacted=after.deployment,
+            cost=CostParts(
+                violation=float(late) if is_known else math.nan,
+                resources=normalised_cost(
+                    after.deployment,
+                    types,
+                    max_replicas=before.most_replicas or before.model.max_replicas,
+                ),
+                reconfiguration=float(change is ChangeKind.RESCALE),
+            ),
+            next_observation=after,
+        )
+
+
 class OperatorManager:
     """The loop of one operator."""
 
@@ -80,10 +127,7 @@ class OperatorManager:
         self._stand_in = stand_in
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
-        self._last: tuple[Observation, Deployment] | None = None
-        self._acting = False
-        self._waited = False
-        self._missed = False
+        self._lesson: _Lesson | None = None
         self._believed: OperatorModel | None = None
 
     def compile(self) -> None:
@@ -117,7 +161,7 @@ class OperatorManager:
         """
         self._policy.load_state_dict(state)
         self._stand_in = None
-        self._last = None  # what it did not decide teaches it nothing
+        self._lesson = None  # what it did not decide teaches it nothing
 
     @property
     def specified(self) -> OperatorModel:
@@ -219,21 +263,16 @@ class OperatorManager:
 
     def propose(self, observation: Observation) -> Decision:
         """Learn from the last interval, then decide."""
-        if self._last is not None:
-            before, proposed = self._last
-            # What follows a change that came to nothing is put down to nobody.
-            if not self._waited or observation.deployment != before.deployment:
-                self._deciding.learn(
-                    _transition(before, proposed, observation, missed=self._missed)
-                )
-        self._acting = self._waited = self._missed = False
+        if self._lesson is not None and self._lesson.is_of(observation):
+            self._deciding.learn(self._lesson.ended_by(observation))
         decision = self._deciding.decide(observation)
-        self._last = (observation, decision.target)
+        self._lesson = _Lesson(before=observation, proposed=decision.target)
         return decision
 
     def act(self) -> None:
         """Note that what it proposed last is carried out, so that it learns what comes of it."""
-        self._acting = True
+        if self._lesson is not None:
+            self._lesson = replace(self._lesson, acting=True)
 
     def imagine(self, observation: Observation) -> Decision:
         """Decide on what is only imagined: nothing is learned from it or remembered of it."""
@@ -248,15 +287,12 @@ class OperatorManager:
         Args:
             missed: Whether the objective was, which counts as a cost of the change.
         """
-        if not self._acting:
-            self._last = None
-        self._waited = True
-        self._missed = self._missed or missed
+        if self._lesson is not None:
+            self._lesson = self._lesson.held_up(missed=missed)
 
     def skip(self) -> None:
         """Forget the last interval: what follows it was not observed, so nothing is learned."""
-        self._last = None
-        self._acting = False
+        self._lesson = None
 
     def forget(self) -> None:
         """Begin anew: neither the belief nor what the policy learned is kept."""
@@ -264,7 +300,7 @@ class OperatorManager:
         self._believed = None
         self._policy.load_state_dict(self._untaught)
         self._stand_in = self._new_stand_in
-        self._last = None
+        self._lesson = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned as plain JSON values."""
@@ -300,27 +336,3 @@ def _without_room(
         for each in model.node_types
     )
     return replace(model, node_types=types)
-
-
-def _transition(
-    before: Observation, proposed: Deployment, after: Observation, *, missed: bool
-) -> Transition:
-    types = before.model.node_types
-    change = kind_of_change(before.deployment, after.deployment, types)
-    late = missed or after.response_time > after.budget
-    is_known = missed or not math.isnan(after.response_time)
-    return Transition(
-        observation=before,
-        proposed=proposed,
-        enacted=after.deployment,
-        cost=CostParts(
-            violation=float(late) if is_known else math.nan,
-            resources=normalised_cost(
-                after.deployment,
-                types,
-                max_replicas=before.most_replicas or before.model.max_replicas,
-            ),
-            reconfiguration=float(change is ChangeKind.RESCALE),
-        ),
-        next_observation=after,
-    )
