@@ -165,7 +165,7 @@ def list_rows(ours: Mapping[Key, Line], published: Mapping[Key, Line]) -> list[R
         Row(
             table=table,
             row=f"{setting}, token bucket" if bucket else setting,
-            published=say_line(published[setting, bucket], slots)
+            beside=say_line(published[setting, bucket], slots)
             if (setting, bucket) in published
             else "",
             ours=say_line(line, slots),
@@ -183,7 +183,7 @@ def list_queued(queued: Mapping[Key, Line], published: Mapping[Key, Line]) -> li
         Row(
             table="Table 1, ours on all slots, with the backlog of reconfigurations: the same",
             row=f"{setting}, token bucket" if bucket else setting,
-            published=say_line(published[setting, bucket], "unfiltered"),
+            beside=say_line(published[setting, bucket], "unfiltered"),
             ours=say_line(line, "unfiltered"),
             holds=None,
             seeds=len(SEEDS),

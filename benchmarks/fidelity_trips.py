@@ -224,7 +224,7 @@ def compare_with_model(done: Run, experiment: Experiment) -> Sequence[float]:
 
 def _rows(real: Night, simulated: Night) -> Sequence[Row]:
     def row(name: str, here: str, there: str) -> Row:
-        return Row(table="The demo's night", row=name, published=here, ours=there, holds=None)
+        return Row(table="The demo's night", row=name, beside=here, ours=there, holds=None)
 
     return [
         row(

@@ -81,7 +81,7 @@ def row_of(cell: Cell, outcome: PartOutcome) -> Row:
     return Row(
         table=f"Table {cell.setting.table}, ten seeds; ± where a single run may lie",
         row=f"{cell.setting} {cell.row}",
-        published=" / ".join(published),
+        beside=" / ".join(published),
         ours=" / ".join(ours),
         holds=holds(cell, outcome),
         seeds=len(outcome.runs),

@@ -244,7 +244,7 @@ def compare_table(years: Mapping[str, Sequence[Year]]) -> list[Row]:
             Row(
                 table="Table 1",
                 row=f"{label}: {name}",
-                published=form.format(theirs),
+                beside=form.format(theirs),
                 ours=form.format(ours),
                 holds=abs(ours - theirs) <= tolerance * theirs,
                 seeds=len(found),
@@ -264,7 +264,7 @@ def tell_readings(results: Sequence[tuple[Job, Year]]) -> list[Row]:
             Row(
                 table=f"Table 1, {reading}",
                 row=f"{label}: cost / violations / reconfigurations / instances",
-                published=(
+                beside=(
                     f"{theirs.cost:.3f} / {theirs.violations:,} / {theirs.reconfigurations:,} / "
                     f"{theirs.instances:.2f}"
                 ),

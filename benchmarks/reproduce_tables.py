@@ -222,7 +222,7 @@ def _row(cell: Cell, ours: Numbers, held: bool) -> Row:
     return Row(
         table=f"Table {cell.setting.table}",
         row=f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
-        published=" / ".join((cell.cost, cell.violations, cell.reconfigurations, cell.resources)),
+        beside=" / ".join((cell.cost, cell.violations, cell.reconfigurations, cell.resources)),
         ours=(
             f"{ours.cost:.4f} / {ours.violations:.1f} / {ours.reconfigurations:.1f} / "
             f"{ours.resources:.2f}"

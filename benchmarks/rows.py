@@ -1,4 +1,4 @@
-"""What was published beside what we measured: rows for the page on reproduction."""
+"""What ours is compared to beside what we measured: rows for the page on reproduction."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ RESULTS = Path(__file__).resolve().parent.parent / "build" / "benchmarks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One line: what the paper prints, what we get."""
+    """One line: what ours is compared to, what we get."""
 
     table: str
     """Such as `Table 2`."""
     row: str
     """What it is about."""
-    published: str
+    beside: str
     ours: str
     holds: bool | None
-    """Whether it is reproduced; `None` where nothing was promised."""
+    """Whether it is as `claim` has it; `None` where nothing was promised."""
     seeds: int = 1
+    beside_what: str = "published"
+    """Heading of `beside`, the same throughout a table."""
+    claim: str = "holds"
+    """Heading of `holds`, the same throughout a table."""
 
 
 def write_rows(benchmark: str, rows: Sequence[Row]) -> Path:
