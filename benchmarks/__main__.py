@@ -1,7 +1,7 @@
 """Run a benchmark by name, or list them: `python -m benchmarks [NAME]`.
 
 Prints the figures as a table and writes them to `build/benchmarks/NAME.json`. Ends with status 1
-when a goal was missed, 2 when the name is unknown.
+when a goal was missed, 2 when the name, or what a variable chooses, is unknown.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ def main(arguments: Sequence[str]) -> int:
         if name is None:
             console.print(list_table(find_benchmarks().values()))
             return 0
-        benchmark = find_benchmark(name)
+        return run_benchmark(find_benchmark(name), console)
     except BenchmarkError as error:
         Console(stderr=True, soft_wrap=True).print(str(error), markup=False)
         return 2
-    return run_benchmark(benchmark, console)
 
 
 def run_benchmark(benchmark: Benchmark, console: Console) -> int:

@@ -244,5 +244,5 @@ def _rows(real: Night, simulated: Night) -> Sequence[Row]:
 def _table(real: Night, simulated: Night) -> Table:
     table = Table("", "real", "simulated", title="The demo's night, policy queueing")
     for row in _rows(real, simulated):
-        table.add_row(row.row, row.published, row.ours)
+        table.add_row(row.row, row.beside, row.ours)
     return table

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.fit_drift import DriftFigures, watch_days
 from benchmarks.trips_cluster import Trips, TripsCluster, deployments
@@ -55,8 +55,8 @@ JUDGED_SECONDS = 120.0
 the mean by a tenth: what the prediction may be off."""
 PARTS = 6
 """Intervals that a fitted deployment is measured in."""
-DAYS = range(int(os.environ.get("FIT_DAYS", "60")))
-"""Seeds of the simulated days."""
+DAYS = 60
+"""Simulated, each with a seed of its own."""
 
 FITTED: tuple[tuple[Counts, Counts], ...] = (
     ({"large/2": 1}, {"large/1": 2}),
@@ -93,7 +93,12 @@ class Point:
 
 
 def run() -> list[Figure]:
-    """Fit, predict and measure; then watch the simulated days."""
+    """Fit, predict and measure; then watch the simulated days.
+
+    Raises:
+        BenchmarkError: `FIT_DAYS` is no number of days.
+    """
+    days = choose_count("FIT_DAYS", DAYS)
     job = Trips(name="fit", rates=[RATE], initial=deployments(*FITTED[0]), arguments=ARGUMENTS)
     calibration, points = asyncio.run(_measure(job))
     truth = _speeds(job)
@@ -128,7 +133,7 @@ def run() -> list[Figure]:
             value=100 * calibration.noise.scatter,
             unit="%",
         ),
-        *_drift_figures(watch_days(DAYS)),
+        *_drift_figures(watch_days(range(days))),
     ]
 
 
@@ -145,7 +150,7 @@ async def _measure(job: Trips) -> tuple[Calibration, list[Point]]:
         calibration = calibrate(intervals, (), describe(job))
         for counts in JUDGED:
             seen, _ = await measure_steady(cluster, *counts, seconds=JUDGED_SECONDS)
-            points += judge(calibration, _interval(seen, counts))
+            points += predict_points(calibration, _interval(seen, counts))
     return calibration, points
 
 
@@ -168,7 +173,7 @@ def describe(job: Trips) -> Structure:
     return Structure(operators=tuple(models), edges=(OPERATORS,), given=frozenset({GIVEN}))
 
 
-def judge(calibration: Calibration, interval: IntervalSample) -> list[Point]:
+def predict_points(calibration: Calibration, interval: IntervalSample) -> list[Point]:
     """Predict both operators at the rate that arrived."""
     points = []
     for name, model in calibration.models.items():

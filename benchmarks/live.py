@@ -17,10 +17,9 @@ records waited.
 
 from __future__ import annotations
 
-import os
-
 from rich.console import Console
 
+from benchmarks.choices import choose
 from benchmarks.figures import Figure, at_least
 from benchmarks.live_apps import APPS, BEGIN, Arm
 from benchmarks.live_runs import is_tuned, learn, read_outcomes, run_arm
@@ -31,20 +30,16 @@ ABOUT = "tuned and hand-set weights, flink-autoscaler, static peak: jobs that bu
 DURATION = "25 min"
 
 
-class LiveError(ValueError):
-    """An environment variable that chooses nothing that there is."""
-
-
 def run() -> list[Figure]:
     """Make one repeat of one job and trace; return the figures of all runs so far.
 
     Raises:
-        LiveError: A variable names no job, no trace, or no repeat.
+        BenchmarkError: A variable names no job, no trace, or no repeat, or no fit was good.
         QuotaError: CPU cannot be limited on this machine.
     """
-    app = APPS[_choose("LIVE_APP", "trips", list(APPS))]
-    trace = _choose("LIVE_TRACE", "taxi", list(BEGIN))
-    repeat = int(_choose("LIVE_REPEAT", "1", [str(number) for number in range(1, 10)]))
+    app = APPS[choose("LIVE_APP", "trips", list(APPS))]
+    trace = choose("LIVE_TRACE", "taxi", list(BEGIN))
+    repeat = int(choose("LIVE_REPEAT", "1", [str(number) for number in range(1, 10)]))
     build_example(app.name)
     learned = learn(app, trace)
     arms = [arm for arm in Arm if arm is not Arm.TUNED or is_tuned(learned)]
@@ -60,15 +55,3 @@ def run() -> list[Figure]:
         limit=1,
     )
     return [tuned, *figures_of(outcomes)]
-
-
-def _choose(variable: str, default: str, known: list[str]) -> str:
-    """Return the value of an environment variable.
-
-    Raises:
-        LiveError: It is not among the known ones.
-    """
-    value = os.environ.get(variable, default)
-    if value not in known:
-        raise LiveError(f"{variable}: expected one of {', '.join(known)}, got {value!r}")
-    return value

@@ -88,21 +88,23 @@ def run_arm(app: App, trace: str, repeat: int, arm: Arm, *, learned: Path | None
     folder = FOLDER / "runs" / f"{app.name}-{trace}-{repeat}-{arm.name.lower()}"
     _, rates = make_trace(trace)
     done = run_rates(app, arm, rates=rates, seed=repeat, folder=folder, learned=learned)
-    outcome = judge(app, trace, repeat, arm, done)
+    outcome = outcome_of(app, trace, repeat, arm, done)
     write_outcome(outcome)
     return outcome
 
 
 def learn(app: App, trace: str) -> Path:
-    """Let Weir learn and tune on what came before; return the folder of its state, made once."""
+    """Let Weir learn and tune on what came before; return the folder of its state, made once.
+
+    Raises:
+        BenchmarkError: No simulator could be fitted well enough.
+    """
     folder = FOLDER / "learned" / f"{app.name}-{trace}"
     state = folder / "state" / f"default.{app.name}"
     if not (folder / "finished").exists():
         known, _ = make_trace(trace)
         run_rates(app, Arm.TUNED, rates=known[-LEARNED_LINES:], seed=0, folder=folder, learned=None)
         tune_on(known * app.most, app=load_manifest(folder / MANIFEST), state=state)
-        if not (state / REHEARSED_BY_HAND).exists():
-            shutil.copy2(state / LEARNED, state / REHEARSED_BY_HAND)
         (folder / "finished").touch()
     return state
 
@@ -139,7 +141,7 @@ def run_rates(
         )
 
 
-def judge(app: App, trace: str, repeat: int, arm: Arm, done: Run) -> Outcome:
+def outcome_of(app: App, trace: str, repeat: int, arm: Arm, done: Run) -> Outcome:
     """Return what came of a run.
 
     Raises:

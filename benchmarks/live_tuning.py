@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.registry import BenchmarkError
 from weir_operator.controller.assembly import tuning_settings
 from weir_operator.controller.fitted_files import find_fitted
 from weir_operator.controller.tuning_store import TUNINGS, TuningStore, Version
@@ -40,20 +41,21 @@ JUDGING_SEEDS = 10
 def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     """Put the tuning in force in a folder of state, if one is found that is surely better.
 
-    Where no fit was good enough to be left there, there is nothing to tune with.
-
     Args:
         rates: Records/s, an interval of the Operator Managers each, shape `(n,)`.
         app: The StreamApp.
         state: Folder of its state, with the experiment that was fitted.
 
     Raises:
+        BenchmarkError: No fit was good enough to be left there.
         TuningError: A tuning cannot be made of the fit.
     """
     fitted = find_fitted(state)
     if not fitted.exists():
-        Console().print("no simulator could be fitted well enough to tune with")
-        return
+        raise BenchmarkError(
+            f"Expected a simulator that was fitted while {app.metadata.name} ran, got none: see "
+            f"ModelUnfitted in the run's report in {state.parents[1]}; run it again, beside less"
+        )
     settings = tuning_settings(app, policy=app.spec.operator_manager.policy.name)
     experiment = load_experiment(fitted)
     budgets = {each.name: each.budget for each in experiment.operators if each.budget is not None}

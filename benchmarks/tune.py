@@ -29,6 +29,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.applications import Application, describe
+from benchmarks.choices import choose, choose_count
 from benchmarks.evolution import EvolutionSearch
 from benchmarks.figures import Figure, at_most
 from benchmarks.rows import RESULTS
@@ -65,11 +66,11 @@ MADE_ON = (
     Application(name="C", types=1, milliseconds=40),
 )
 """Those on which the joint search was made; what it does there is no figure of its worth."""
-SETTINGS = {"judged": JUDGED, "made": MADE_ON}[os.environ.get("TUNE_ON", "judged")]
-SEEDS = tuple(range(1, 1 + int(os.environ.get("TUNE_SEEDS", "20"))))
+SETTINGS = {"judged": JUDGED, "made": MADE_ON}
+SEEDS = 20
 """Of each setting, for the two searches that the goal is about."""
-YARDSTICK_SEEDS = SEEDS[:7]
-"""Of each setting, for the others."""
+YARDSTICK_SEEDS = 7
+"""Of each setting, for the others, at most."""
 MANY = 10
 """Operators of the long chain."""
 
@@ -101,8 +102,14 @@ class Progress:
 
 
 def run() -> list[Figure]:
-    """Time tunings, then compare searches."""
-    return [*time_tunings(), *compare_searches(SEEDS, YARDSTICK_SEEDS)]
+    """Time tunings, then compare searches.
+
+    Raises:
+        BenchmarkError: `TUNE_ON` names no settings, or `TUNE_SEEDS` is no number of seeds.
+    """
+    settings = SETTINGS[choose("TUNE_ON", "judged", list(SETTINGS))]
+    seeds = choose_count("TUNE_SEEDS", SEEDS)
+    return [*time_tunings(), *compare_searches(settings, seeds)]
 
 
 def time_tunings() -> list[Figure]:
@@ -173,15 +180,15 @@ def time_tuning(
     return clock() - told[0]
 
 
-def compare_searches(seeds: Sequence[int], yardstick_seeds: Sequence[int]) -> list[Figure]:
+def compare_searches(settings: Sequence[Application], seeds: int) -> list[Figure]:
     """Return how far each search comes, and when ours has come as far as Algorithm 4."""
-    tasks = [(setting, "joint", 0, LONG) for setting in SETTINGS]
+    tasks = [(setting, "joint", 0, LONG) for setting in settings]
     tasks += [
         (setting, way, seed, evaluations)
-        for seed in seeds
-        for setting in SETTINGS
+        for seed in range(1, seeds + 1)
+        for setting in settings
         for way, evaluations in WAYS.items()
-        if way in ("joint", "alternating") or seed in yardstick_seeds
+        if way in ("joint", "alternating") or seed <= YARDSTICK_SEEDS
     ]
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "tune-runs.json"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from weir_simulator.experiment import NodeType, Operator
 
 
-def begin(
+def initial_counts(
     operators: Sequence[Operator],
     node_types: Sequence[NodeType],
     initial: Mapping[str, int] | None,

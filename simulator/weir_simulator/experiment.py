@@ -26,7 +26,7 @@ from weir_policies.model import dataflow as graph
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import least_response_time
 from weir_policies.promise import Aggregation, Neighbourhood, OperatorModel, Sharing
-from weir_simulator.beginning import begin
+from weir_simulator.beginning import initial_counts
 from weir_simulator.experiment_rules import judge, judge_policy, judge_trace
 from weir_simulator.section import (
     MOST_SEED,
@@ -372,7 +372,7 @@ class Experiment(Section):
     @property
     def initial_deployments(self) -> tuple[Deployment, ...]:
         """Deployments to begin with, one per operator in the file's order."""
-        begun = begin(self.operators, self.node_types, self.initial)
+        begun = initial_counts(self.operators, self.node_types, self.initial)
         types = [each.name for each in self.node_types]
         return tuple(Deployment(tuple(first.get(name, 0) for name in types)) for first in begun)
 

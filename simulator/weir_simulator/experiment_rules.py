@@ -17,7 +17,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.errors import DataflowError, WeirPolicyError
 from weir_policies.model import dataflow
-from weir_simulator.beginning import begin, find_overfull
+from weir_simulator.beginning import find_overfull, initial_counts
 from weir_simulator.section import Mistake
 
 if TYPE_CHECKING:
@@ -219,7 +219,9 @@ def _initial_fits_operators(
     """Refuse an initial deployment that leaves an operator no replicas, or gives it too many."""
     if initial is None:
         return
-    for operator, counts in zip(operators, begin(operators, node_types, initial), strict=True):
+    for operator, counts in zip(
+        operators, initial_counts(operators, node_types, initial), strict=True
+    ):
         size = sum(counts.values())
         if not 1 <= size <= operator.max_replicas:
             where = "" if operator.pools is None else f" in {', '.join(operator.pools)}"
@@ -252,7 +254,7 @@ def _initial_fits_pools(
     initial: Mapping[str, int] | None,
 ) -> Iterator[Mistake]:
     """Refuse an initial deployment that exceeds the limit of a pool."""
-    overfull = find_overfull(begin(operators, node_types, initial), node_types)
+    overfull = find_overfull(initial_counts(operators, node_types, initial), node_types)
     if overfull is not None:
         pool, limit, held = overfull
         yield Mistake(

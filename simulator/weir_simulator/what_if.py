@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from weir_simulator.beginning import begin
+from weir_simulator.beginning import initial_counts
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Change, Experiment, NodeType, Operator, Weights
 from weir_simulator.experiment_sentences import describe_all
@@ -61,7 +61,7 @@ def with_traffic(experiment: Experiment, factor: float) -> Experiment:
 def with_pool(experiment: Experiment, pool: str, *, speedup: float, price: float) -> Experiment:
     """Return the experiment with one more pool, of one node type, that all operators may use.
 
-    So may those that name their pools: else it could take the place of none that they name.
+    So may those that name their pools: else none of theirs could move to the new one.
 
     Args:
         experiment: Where to add it.
@@ -117,7 +117,7 @@ def without_pool(experiment: Experiment, pool: str) -> Experiment:
     )
     believed = experiment.believed
     begun = {name: count for name, count in (experiment.initial or {}).items() if name in left}
-    every = begin(experiment.operators, types, begun)
+    every = initial_counts(experiment.operators, types, begun)
     updates: dict[str, object] = {
         "operators": tuple(_leave(each, pool) for each in experiment.operators),
         "node_types": types,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.fit import ARGUMENTS, FITTED, GIVEN, JUDGED, describe, judge
+from benchmarks.fit import ARGUMENTS, FITTED, GIVEN, JUDGED, describe, predict_points
 from benchmarks.fit_drift import draw_day, find_alarm
 from benchmarks.trips_cluster import Trips, deployments
 from weir_simulator.fitting.drift import DriftDetector
@@ -48,7 +48,7 @@ def test_a_point_compares_what_was_measured_with_what_the_fit_says():
     ]
     calibration = calibrate(intervals[:-1], (), a_structure(truth))
 
-    [point] = judge(calibration, intervals[-1])
+    [point] = predict_points(calibration, intervals[-1])
 
     assert point.measured == intervals[-1].operators["op"].response_time
     assert point.error < 0.2

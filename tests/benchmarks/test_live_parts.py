@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.live import LiveError, run
+from benchmarks.live import run
 from benchmarks.live_apps import APPS, KNOWN_LINES, LARGE_SPEED, LINES, Arm, describe, make_trace
 from benchmarks.live_quotas import CORE, LEAST, QuotaError, limit_of
 from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
 from benchmarks.live_tuning import LEARNED, rehearse, tune_on
 from benchmarks.live_verdict import figures_of, interval_of
+from benchmarks.registry import BenchmarkError
 from weir_operator.controller.assembly import tuning_settings
 from weir_operator.faces.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest
@@ -168,16 +169,15 @@ def test_an_interval_narrows_with_the_pairs_and_a_single_pair_has_none():
 def test_a_choice_that_is_none_is_refused_by_name(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
 
-    with pytest.raises(LiveError, match=f"{variable}: expected one of .*, got '{value}'"):
+    with pytest.raises(BenchmarkError, match=f"{variable}: expected one of .*, got '{value}'"):
         run()
 
 
-def test_without_a_good_fit_nothing_is_tuned(tmp_path):
+def test_without_a_good_fit_nothing_is_tuned_or_compared(tmp_path):
     app = parse_manifest(a_manifest(Arm.TUNED))
 
-    tune_on(np.ones(KNOWN_LINES), app=app, state=tmp_path)
-
-    assert not is_tuned(tmp_path)
+    with pytest.raises(BenchmarkError, match="fitted while trips ran, got none: see ModelUnfitted"):
+        tune_on(np.ones(KNOWN_LINES), app=app, state=tmp_path / "state" / "default.trips")
 
 
 def test_a_rehearsed_policy_replaces_the_learned_one_and_no_belief(tmp_path):

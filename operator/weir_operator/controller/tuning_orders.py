@@ -19,7 +19,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.tuning.work import TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
 from weir_policies.model.season import Season
-from weir_simulator.beginning import begin, find_overfull
+from weir_simulator.beginning import find_overfull, initial_counts
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
@@ -178,7 +178,7 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
         for each in experiment.node_types
         if (count := max(counts.get(each.name, 0) for counts in running))
     }
-    begun = begin(experiment.operators, experiment.node_types, most)
+    begun = initial_counts(experiment.operators, experiment.node_types, most)
     fits = find_overfull(begun, experiment.node_types) is None and all(
         1 <= sum(counts.values()) <= each.max_replicas
         for each, counts in zip(experiment.operators, begun, strict=True)

@@ -9,7 +9,7 @@ from weir_policies.application_manager.search.gaussian_process import fit_proces
 from weir_policies.application_manager.search.landscape import Landscape
 from weir_policies.application_manager.search.promise import Limits, Outcome, Trial
 from weir_policies.application_manager.search.trust_region import (
-    GREATEST_EDGE,
+    FIRST_EDGE,
     LEAST_EDGE,
     WHOLE_EDGE,
     TrustRegion,
@@ -38,27 +38,27 @@ def test_the_box_halves_after_as_many_failures_as_it_bears():
     patient = a_region([BEST] * 3)
     failed = a_region([BEST] * 4)
 
-    assert patient.edge == GREATEST_EDGE
-    assert failed.edge == GREATEST_EDGE / 2
+    assert patient.edge == FIRST_EDGE
+    assert failed.edge == FIRST_EDGE / 2
 
 
 def test_a_cheaper_point_that_breaks_a_limit_is_a_failure():
     region = a_region([CHEAPER_BUT_BROKEN] * 4)
 
-    assert region.edge == GREATEST_EDGE / 2
+    assert region.edge == FIRST_EDGE / 2
 
 
 def test_a_success_between_failures_makes_them_count_anew():
     region = a_region([BEST, BEST, BEST, CHEAPER, BEST, BEST, BEST])
 
-    assert region.edge == GREATEST_EDGE
+    assert region.edge == FIRST_EDGE
 
 
 def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
     grown = a_region([BEST] * 4 + [CHEAPER] * 2)
     again = a_region([CHEAPER] * 4)
 
-    assert grown.edge == again.edge == GREATEST_EDGE
+    assert grown.edge == again.edge == FIRST_EDGE
 
 
 def test_a_box_that_fails_at_its_least_begins_anew_as_large_as_the_cube():

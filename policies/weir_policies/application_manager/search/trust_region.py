@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from weir_policies.application_manager.search.promise import Limits, Outcome, rank
 
-GREATEST_EDGE = 0.4
+FIRST_EDGE = 0.4
 """Of a cube with edges of 1; where it begins, and what successes bring it to from either side."""
 WHOLE_EDGE = 1.0
 """Where it begins anew: nearly everywhere."""
@@ -44,7 +44,7 @@ class TrustRegion:
 
     def __init__(self, dimensions: int, limits: Limits) -> None:
         self._patience, self._limits = max(LEAST_FAILURES, dimensions), limits
-        self._edge = GREATEST_EDGE
+        self._edge = FIRST_EDGE
         self._successes = self._failures = 0
 
     @property
@@ -64,10 +64,11 @@ class TrustRegion:
         else:
             self._successes, self._failures = 0, self._failures + 1
         if self._successes == SUCCESSES:
-            self._edge, self._successes = min(GREATEST_EDGE, 2 * self._edge), 0
+            self._edge, self._successes = min(FIRST_EDGE, 2 * self._edge), 0
         elif self._failures == self._patience:
             half = self._edge / 2
-            self._edge, self._failures = WHOLE_EDGE if half < LEAST_EDGE else half, 0
+            self._edge = WHOLE_EDGE if half < LEAST_EDGE else half
+            self._failures = 0
 
     def _succeeds(self, outcome: Outcome, best: Outcome) -> bool:
         excess, money = rank(best, self._limits)

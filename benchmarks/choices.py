@@ -1,0 +1,32 @@
+"""What a benchmark lets its caller choose, by environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from benchmarks.registry import BenchmarkError
+
+
+def choose(variable: str, default: str, known: Sequence[str]) -> str:
+    """Return the value of an environment variable.
+
+    Raises:
+        BenchmarkError: It is not among the known ones.
+    """
+    value = os.environ.get(variable, default)
+    if value not in known:
+        raise BenchmarkError(f"{variable}: expected one of {', '.join(known)}, got {value!r}")
+    return value
+
+
+def choose_count(variable: str, default: int) -> int:
+    """Return the number in an environment variable.
+
+    Raises:
+        BenchmarkError: It is not a whole number of at least 1.
+    """
+    value = os.environ.get(variable, str(default))
+    if not value.isdecimal() or int(value) < 1:
+        raise BenchmarkError(f"{variable}: expected a whole number of at least 1, got {value!r}")
+    return int(value)
