@@ -1,3 +1,4 @@
+import contextlib
 import json
 import math
 import os
@@ -159,6 +160,48 @@ def test_ctrl_c_keeps_the_best_so_far(experiment, tmp_path):
     assert result["ended"] == "stopped"
     assert 3 <= len(result["evaluations"]) < 100_000
     assert (tmp_path / "out" / "tuned.yaml").exists()
+
+
+SLOW_TO_START = """\
+import os, pathlib, sys, time
+from weir_cli.main import main
+
+folder = pathlib.Path(sys.argv[0]).parent
+if __name__ == "__main__":
+    main()
+else:  # in a process that is being started, before its imports for evaluations
+    (folder / "importing").touch()
+    while not (folder / "go on").exists():
+        time.sleep(0.02)
+"""
+
+
+def test_ctrl_c_while_the_processes_are_started_ends_none_of_them(experiment, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SLOW_TO_START)
+    command = [
+        sys.executable, str(script), "tune", str(experiment), "--algorithm", "random",
+        "--workers", "2", "--evaluations", "100000", "--json", "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        _wait_for(tmp_path / "importing", process)
+
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        (tmp_path / "go on").touch()
+
+        stdout, stderr = process.communicate(timeout=240)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == 0, stderr
+    assert "KeyboardInterrupt" not in stderr
+    result = json.loads(stdout)
+    assert result["ended"] == "stopped"
+    assert len(result["evaluations"]) == 2
 
 
 def _wait_for(path, process):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import TracebackType
 from typing import Self
 
@@ -34,16 +36,8 @@ class Workers:
     """
 
     def __init__(self, experiment: Experiment, trace: Trace, *, count: int) -> None:
-        self._experiment, self._trace = experiment, trace
-        self._pool: ProcessPoolExecutor | None = None
-        if count > 1:
-            self._pool = ProcessPoolExecutor(
-                count,
-                # Spawned, not forked: a fork would copy the threads' locks of what is loaded here.
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_begin,
-                initargs=(experiment,),
-            )
+        self._experiment, self._trace, self._count = experiment, trace, count
+        self._pool = self._make_pool() if count > 1 else None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -62,7 +56,7 @@ class Workers:
     def evaluate(
         self, runs: Sequence[Run], *, should_stop: Callable[[], bool]
     ) -> list[Measured | None]:
-        """Return what came of the runs; `None` for those that had not begun when it was to stop.
+        """Return what came of the runs; `None` for those not begun, or lost, when it was to stop.
 
         Raises:
             WeirPolicyError: The policy cannot take this experiment.
@@ -73,20 +67,34 @@ class Workers:
                 None if should_stop() else evaluate(self._experiment, self._trace, run)
                 for run in runs
             ]
-        futures = [self._pool.submit(_evaluate, run) for run in runs]
-        unfinished: set[Future[Measured]] = set(futures)
-        while unfinished:
-            _, unfinished = wait(unfinished, timeout=LOOK)
-            if unfinished and should_stop():
-                for future in unfinished:
-                    future.cancel()
         try:
+            with _holding_back_ctrl_c():
+                futures = [self._pool.submit(_evaluate, run) for run in runs]
+            unfinished: set[Future[Measured]] = set(futures)
+            while unfinished:
+                _, unfinished = wait(unfinished, timeout=LOOK)
+                if unfinished and should_stop():
+                    for future in unfinished:
+                        future.cancel()
             return [None if future.cancelled() else future.result() for future in futures]
         except BrokenProcessPool as error:
-            raise TuningError(
-                "An evaluation was killed from outside, perhaps for want of memory; "
-                "use fewer workers or fewer slots"
-            ) from error
+            if not should_stop():
+                raise TuningError(
+                    "An evaluation was killed from outside, perhaps for want of memory; "
+                    "use fewer workers or fewer slots"
+                ) from error
+        # A signal to the whole group stops the search and ends its processes: others judge.
+        self._pool = self._make_pool()
+        return [None] * len(runs)
+
+    def _make_pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self._count,
+            # Spawned, not forked: a fork would copy the threads' locks of what is loaded here.
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(self._experiment,),
+        )
 
 
 def count_workers(asked: int | None, batch: int) -> int:
@@ -98,11 +106,26 @@ def count_workers(asked: int | None, batch: int) -> int:
     return min(os.cpu_count() or 1, batch)
 
 
+@contextmanager
+def _holding_back_ctrl_c() -> Iterator[None]:
+    """Begin processes that never see Ctrl-C; this one sees it afterwards.
+
+    It is for the process that asks, which decides what becomes of the evaluations. A process
+    inherits from its first instruction on what is blocked; could it only choose to ignore Ctrl-C,
+    it would have died of one during its imports.
+    """
+    # Python begins it with the first process, and lets Ctrl-C through after that.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 def _begin(experiment: Experiment) -> None:
     """Prepare a new process."""
     global _task
-    # Ctrl-C is for the process that asks: it decides what becomes of the evaluations.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Torch reads it when a policy imports it; the processes use all processors already.
     os.environ["OMP_NUM_THREADS"] = "1"
     _task = experiment, arrival_rates(experiment.trace)
