@@ -48,7 +48,10 @@ def controller(
         str, typer.Option(help="Namespace of these Jobs.", envvar="POD_NAMESPACE")
     ] = "default",
     tuner_deadline: Annotated[
-        str, typer.Option(help="Time after which such a Job is ended, such as 30m.")
+        str,
+        typer.Option(
+            help="Time after which such a Job is ended, such as 30m. Its search gets 60 % at most."
+        ),
     ] = "30m",
     history: Annotated[
         Path | None,

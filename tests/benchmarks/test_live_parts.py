@@ -74,7 +74,10 @@ def test_what_was_tuned_while_learning_holds_in_every_repeat():
         for trace, seed in ((Path("/before.txt"), 0), (Path("/after.txt"), 3))
     )
 
-    keys = [tuning_settings(each, policy="planner").key for each in (learning, repeat)]
+    keys = [
+        tuning_settings(each, policy="planner", tuner_deadline=1800.0).key
+        for each in (learning, repeat)
+    ]
 
     assert keys[0] == keys[1]
 

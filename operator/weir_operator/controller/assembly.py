@@ -34,6 +34,9 @@ from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
 """Seconds after which a tuning answers with the best so far, however long the interval is."""
+SEARCH_PART = 0.6
+"""Part of the tuner's deadline after which it does so at the latest: the wait for a node comes
+before it, the forecast and the training of policies after it."""
 
 SILENT_TICKS = 2.5
 """Control intervals after which a sample is stale, where that is longer than ten seconds."""
@@ -201,8 +204,14 @@ def operator_managers(
     return managers
 
 
-def tuning_settings(app: StreamApp, *, policy: str) -> TuningSettings:
-    """Return how the slow loop runs."""
+def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> TuningSettings:
+    """Return how the slow loop runs.
+
+    Args:
+        app: The manifest.
+        policy: Of the operators.
+        tuner_deadline: Seconds after which the tuner ends a tuning without an answer.
+    """
     objective, interval = app.spec.objective, app.spec.application_manager.interval.seconds
     tick = app.spec.operator_manager.interval.seconds
     parameters = policy_settings(app, policy=policy)
@@ -224,7 +233,7 @@ def tuning_settings(app: StreamApp, *, policy: str) -> TuningSettings:
                 if most_restarts is None
                 else share_of_restarts(most_restarts, tick),
             ),
-            deadline=min(LONGEST_TUNING, interval / 2),
+            deadline=min(LONGEST_TUNING, interval / 2, SEARCH_PART * tuner_deadline),
             watch=max(1, round(interval / tick)),
         ),
         prices=prices(app),

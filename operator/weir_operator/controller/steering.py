@@ -221,7 +221,10 @@ def _tuning(
     """Return the slow loop; `None` where nobody makes tunings."""
     if around.tuner is None:
         return None
-    settings = replace(assembly.tuning_settings(app, policy=loops.policy), phase=loops.phase or 0.0)
+    settings = replace(
+        assembly.tuning_settings(app, policy=loops.policy, tuner_deadline=around.tuner.deadline),
+        phase=loops.phase or 0.0,
+    )
     return TuningLoop(
         settings=settings,
         tuner=around.tuner,

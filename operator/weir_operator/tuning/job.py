@@ -105,7 +105,7 @@ class JobTuner:
         self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._app = app
-        self._deadline = deadline
+        self.deadline = deadline
         self._clock = clock
 
     async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
@@ -177,7 +177,7 @@ class JobTuner:
 
     async def _follow(self, path: str, full: str) -> str:
         """Return the name of the pod that did the work, once it is done."""
-        ends = self._clock.now() + self._deadline + 60.0  # Kubernetes ends it before
+        ends = self._clock.now() + self.deadline + 60.0  # Kubernetes ends it before
         while True:
             try:
                 job = await self._api.get(path)
@@ -230,7 +230,7 @@ class JobTuner:
         spec |= {
             "suspend": True,
             "backoffLimit": 0,
-            "activeDeadlineSeconds": int(self._deadline),
+            "activeDeadlineSeconds": int(self.deadline),
             "ttlSecondsAfterFinished": KEPT_FOR,
         }
         pod = spec["template"]["spec"]

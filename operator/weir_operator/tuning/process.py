@@ -44,7 +44,7 @@ class ProcessTuner:
             command: What is run, with the file of the work and the folder as arguments.
         """
         self._folder = folder
-        self._deadline = deadline
+        self.deadline = deadline
         self._command = command
 
     async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
@@ -53,11 +53,11 @@ class ProcessTuner:
         await asyncio.to_thread(self._prepare, folder, work)
         process = await self._start(folder)
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self.deadline):
                 status = await process.wait()
         except TimeoutError as error:
             raise TuningLostError(
-                f"Expected an answer within {self._deadline:.0f} s, got none: the tuning was ended"
+                f"Expected an answer within {self.deadline:.0f} s, got none: the tuning was ended"
             ) from error
         finally:
             _end_group(process)

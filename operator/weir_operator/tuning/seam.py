@@ -14,6 +14,11 @@ class Tuner(Protocol):
     again with equal work under the same name goes on with what was left, or begins anew.
     """
 
+    @property
+    def deadline(self) -> float:
+        """Seconds after which a tuning without an answer is ended, its wait for a node included."""
+        ...
+
     async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
         """Return what came of the work.
 

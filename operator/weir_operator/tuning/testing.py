@@ -71,6 +71,8 @@ def an_answer(
 class FakeTuner:
     """Answers, or fails, call by call; the last is repeated."""
 
+    deadline = 600.0
+
     def __init__(self, answers: Sequence[TuningAnswer | Exception]) -> None:
         self._answers = list(answers)
         self.calls: list[tuple[TuningWork, str]] = []

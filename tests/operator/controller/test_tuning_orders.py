@@ -1,6 +1,10 @@
-"""What a simulation of a job that runs begins with."""
+"""What a tuning of a job that runs is asked for."""
 
+import pytest
+
+from weir_operator.controller.assembly import tuning_settings
 from weir_operator.controller.tuning_orders import begin_with
+from weir_operator.streamapp.testing import a_stream_app
 from weir_simulator.testing import an_experiment
 
 TYPES = [each.name for each in an_experiment().node_types]
@@ -47,3 +51,16 @@ def test_what_a_pool_has_no_room_for_when_all_begin_with_it_is_not_begun_with():
     first = begin_with({"a": {TYPES[1]: 1}, "b": {TYPES[1]: 2}}, experiment)
 
     assert first is None  # two of each
+
+
+@pytest.mark.parametrize(
+    ("interval", "tuner_deadline", "expected"),
+    [("10m", 1800.0, 300.0), ("1h", 1800.0, 600.0), ("1h", 300.0, 180.0)],
+    ids=["half of the interval", "ten minutes", "what the tuner leaves"],
+)
+def test_a_search_ends_early_enough_for_whoever_waits_for_it(interval, tuner_deadline, expected):
+    app = a_stream_app(applicationManager={"interval": interval})
+
+    settings = tuning_settings(app, policy="hold", tuner_deadline=tuner_deadline)
+
+    assert settings.terms.deadline == pytest.approx(expected)
