@@ -10,6 +10,7 @@ does not find its plan better than a rule that knows no weights.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from pathlib import Path
@@ -56,7 +57,8 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
             f"Expected a simulator that was fitted while {app.metadata.name} ran, got none: see "
             f"ModelUnfitted in the run's report in {state.parents[1]}; run it again, beside less"
         )
-    settings = tuning_settings(app, policy=app.spec.operator_manager.policy.name)
+    policy = app.spec.operator_manager.policy.name
+    settings = tuning_settings(app, policy=policy, tuner_deadline=math.inf)
     experiment = load_experiment(fitted)
     budgets = {each.name: each.budget for each in experiment.operators if each.budget is not None}
     order = TuningOrder(
