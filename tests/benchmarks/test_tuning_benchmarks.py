@@ -7,11 +7,15 @@ import math
 import numpy as np
 import pytest
 
+import benchmarks.tune
 from benchmarks.applications import applications
 from benchmarks.evolution import EvolutionSearch
 from benchmarks.reproduce_am import Case, Lived, cases, summarise
-from benchmarks.tune import Progress, read_runs, summarise_runs, write_runs
+from benchmarks.tune import Progress, read_runs, summarise_runs, time_tuning, write_runs
 from weir_policies.application_manager.search import promise
+from weir_simulator.testing import an_experiment
+from weir_simulator.tuning import evaluation, workers
+from weir_simulator.tuning.tune import JUDGING_SEEDS
 
 LIMITS = promise.Limits(violations=0.05, reconfigurations=0.1)
 
@@ -169,3 +173,22 @@ def test_a_comparison_that_was_interrupted_goes_on_with_the_runs_that_it_kept(tm
 
     assert before == {}
     assert read_runs(file) == {("joint", "A", 1): known}
+
+
+def test_what_is_timed_is_every_simulation_of_a_tuning_as_shipped_but_the_warming_up(monkeypatch):
+    simulated = []
+
+    def evaluate(experiment, trace, run):
+        simulated.append(run)
+        return evaluation.evaluate(experiment, trace, run)
+
+    monkeypatch.setattr(workers, "evaluate", evaluate)
+    monkeypatch.setattr(benchmarks.tune, "EVALUATIONS", 4)
+    monkeypatch.setattr(benchmarks.tune, "SLOTS", 10)
+
+    timed = time_tuning(
+        an_experiment(policy={"name": "hold"}), workers=1, clock=lambda: float(len(simulated))
+    )
+
+    assert timed == len(simulated) - 1
+    assert len({run.seed for run in simulated[1:]}) == 1 + JUDGING_SEEDS
