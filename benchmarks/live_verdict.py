@@ -25,20 +25,14 @@ SEED = 1
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
-    """Yield the figures of all runs so far."""
-    for arm in Arm:
-        mine = [each for each in outcomes if each.arm == arm]
-        if not mine:
-            continue
-        yield Figure(figure=f"{arm}: runs", value=len(mine), unit="")
-        for name, unit, value in _MEASURES:
-            mean = statistics.fmean(value(each) for each in mine)
-            yield Figure(figure=f"{arm}: {name}", value=mean, unit=unit)
-        wrong = [each.wrong for each in mine if each.wrong is not None]
-        if wrong:
-            yield at_most(
-                figure=f"{arm}: records lost or doubled", value=sum(wrong), unit="", limit=0
-            )
+    """Yield the figures of all runs so far, of each job and trace and of all of these."""
+    cells: dict[str, list[Outcome]] = {}
+    for each in outcomes:
+        cells.setdefault(f"{each.app} on {each.trace}", []).append(each)
+    if len(cells) > 1:
+        cells["all"] = list(outcomes)
+    for cell, of_cell in cells.items():
+        yield from _tell(cell, of_cell)
     if outcomes:
         yield at_most(
             figure="load of the machine, worst run: above this the runs tell of the machine",
@@ -46,10 +40,27 @@ def figures_of(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
             unit="processes",
             limit=2.0 * (os.cpu_count() or 1),
         )
+
+
+def _tell(cell: str, outcomes: Sequence[Outcome]) -> Iterator[Figure]:
+    """Yield what came of the arms, and of the tuned one against the others."""
+    for arm in Arm:
+        mine = [each for each in outcomes if each.arm == arm]
+        if not mine:
+            continue
+        yield Figure(figure=f"{cell}, {arm}: runs", value=len(mine), unit="")
+        for name, unit, value in _MEASURES:
+            mean = statistics.fmean(value(each) for each in mine)
+            yield Figure(figure=f"{cell}, {arm}: {name}", value=mean, unit=unit)
+        wrong = [each.wrong for each in mine if each.wrong is not None]
+        if wrong:
+            yield at_most(
+                figure=f"{cell}, {arm}: records lost or doubled", value=sum(wrong), unit="", limit=0
+            )
     for other in Arm:
         pairs = pair_up(outcomes, Arm.TUNED, other)
         if other is not Arm.TUNED and pairs:
-            yield from _compare(other, pairs)
+            yield from _compare(cell, other, pairs)
 
 
 def pair_up(outcomes: Sequence[Outcome], one: Arm, other: Arm) -> Sequence[tuple[Outcome, Outcome]]:
@@ -99,13 +110,13 @@ def tabulate(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _compare(other: Arm, pairs: Sequence[tuple[Outcome, Outcome]]) -> Iterator[Figure]:
+def _compare(cell: str, other: Arm, pairs: Sequence[tuple[Outcome, Outcome]]) -> Iterator[Figure]:
     """Yield the tuned arm's cost and violations against another's, and how sure they are."""
     costs = np.array([100 * tuned.cost / theirs.cost for tuned, theirs in pairs])
     missed = np.array([100 * (tuned.violations - theirs.violations) for tuned, theirs in pairs])
     measures = (("cost", costs, "%", 100.0), ("misses more", missed, "points", EQUAL_VIOLATIONS))
     for name, values, unit, limit in measures:
-        figure = f"{Arm.TUNED} against {other}: {name}, mean of {len(pairs)} pairs"
+        figure = f"{cell}, {Arm.TUNED} against {other}: {name}, mean of {len(pairs)} pairs"
         mean, interval = float(values.mean()), interval_of(values)
         if interval is None:
             yield at_most(figure=figure, value=mean, unit=unit, limit=limit)

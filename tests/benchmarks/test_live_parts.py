@@ -145,12 +145,27 @@ def test_arms_are_compared_on_equal_arrivals_only():
 
     figures = list(figures_of(outcomes))
 
-    cost = "tuned weights against hand-set weights: cost, mean of 2 pairs"
-    more = "tuned weights against hand-set weights: misses more, mean of 2 pairs"
+    against = "trips on taxi, tuned weights against hand-set weights"
+    cost, more = f"{against}: cost, mean of 2 pairs", f"{against}: misses more, mean of 2 pairs"
     assert value_of(figures, cost) == pytest.approx(75)
     assert value_of(figures, f"{cost}, lower end of 95 %") == pytest.approx(50)
     assert value_of(figures, f"{cost}, upper end of 95 %") == pytest.approx(100)
     assert value_of(figures, more) == pytest.approx(5)
+
+
+def test_each_job_and_trace_has_figures_of_its_own_beside_those_of_all():
+    outcomes = [
+        an_outcome(arm, 1, trace=trace, cost=cost)
+        for trace, costs in (("taxi", (0.2, 0.4)), ("tweets", (0.3, 0.3)))
+        for arm, cost in zip((Arm.TUNED, Arm.HAND), costs, strict=True)
+    ]
+
+    figures = list(figures_of(outcomes))
+
+    against = "tuned weights against hand-set weights: cost, mean of"
+    assert value_of(figures, f"trips on taxi, {against} 1 pairs") == pytest.approx(50)
+    assert value_of(figures, f"trips on tweets, {against} 1 pairs") == pytest.approx(100)
+    assert value_of(figures, f"all, {against} 2 pairs") == pytest.approx(75)
 
 
 def test_an_interval_narrows_with_the_pairs_and_a_single_pair_has_none():
