@@ -80,8 +80,8 @@ def fit_with_past(
 ) -> PastFit:
     """Fit a job to its history and to what was measured since; to the latter alone if need be.
 
-    Where history tells of some operators only, a fit to it may not be there, or in no hour that was
-    held out be judged. Then it gives the traffic, as it does where it tells of none.
+    Where history tells of some operators only, a fit to it may not be there, or too little was held
+    out to judge it by. Then it gives the traffic, as it does where it tells of none.
 
     Args:
         own: What the controller has measured since the job is what it is now.

@@ -127,7 +127,8 @@ def fit(
         structure: The job as specified.
         slot: Seconds between two decisions in the experiment.
         least_intervals: Undisturbed intervals that must be there.
-        tolerance: Median error of the held-out hours up to which the fit is good.
+        tolerance: Median error of the held-out hours, and its standard error, up to which the fit
+            is good.
 
     Raises:
         TooFewSamplesError: There are fewer intervals, or an operator was hardly measured.

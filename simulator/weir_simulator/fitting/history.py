@@ -22,6 +22,7 @@ from weir_simulator.errors import FitError
 from weir_simulator.fitting.description import common_rates
 from weir_simulator.fitting.fit import Fit, fit
 from weir_simulator.fitting.flow import ArrivalTrace, trace_stretches
+from weir_simulator.fitting.quality import TOLERANCE
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.fitting.structure import Structure
 from weir_simulator.traces import Trace
@@ -172,7 +173,8 @@ def is_traffic_alone(history: History, fitted: Fit | None) -> bool:
         history: What is kept of a job.
         fitted: What came of fitting to it; `None` where nothing could be fitted.
     """
-    return history.partial and (fitted is None or math.isnan(fitted.quality.error))
+    # NaN too, where nothing was judged.
+    return history.partial and (fitted is None or not fitted.quality.chance <= TOLERANCE)
 
 
 def add_traffic(fitted: Fit, history: History, own: Samples) -> Fit:

@@ -3,8 +3,9 @@
 Hours are held out whole, because neighbouring intervals resemble each other: an interval between
 two that were fitted would be predicted well by any model. An hour's error compares the mean of the
 predicted response times with the mean of the observed ones; where so few records came that chance
-moves the observed one too far, hours are judged together. Intervals that were disturbed, or that
-were not steady by what was observed of them (never by what is predicted), are no part of it.
+moves the observed one too far, hours are judged together. Where chance may be more than what is
+allowed even then, a small error is luck, and the fit is not good. Intervals that were disturbed, or
+that were not steady by what was observed of them (never by what is predicted), are no part of it.
 
 Source of the standard error: that of a ratio of means, Cochran, Sampling Techniques, section 2.11.
 """
@@ -34,7 +35,7 @@ LEAST_BLOCKS = 8
 EVERY = 4
 """Every how many blocks one is held out: a quarter, spread over the time of day."""
 TOLERANCE = 0.15
-"""Median error of the held-out hours up to which a fit is good."""
+"""Median error of the held-out hours up to which a fit is good, and what chance may be of it."""
 PRECISION = TOLERANCE / 2
 """Standard error of predicted / observed above which hours are judged together. The mean response
 time of 300 records has one of a third behind a queue M/M/1 that is used to 0.7 (Whitt, Management
@@ -45,21 +46,21 @@ OVERLOADED = 0.05
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
-    """How well held-out hours were predicted."""
+    """How well held-out stretches, an hour each or less, were predicted."""
 
     good: bool
     sentence: str
     """Why it is not good, or how good it is; for people."""
     error: float
-    """Median over held-out hours of |predicted / observed - 1|, source to sink; NaN where no hour
-    could be judged. Hours of few records count together, as one."""
+    """Median over held-out stretches of |predicted / observed - 1|, source to sink; NaN where none
+    could be judged. Stretches of few records count together, as one."""
     chance: float
-    """Largest standard error of predicted / observed among these: `inf` where one interval is all
+    """Median standard error of predicted / observed among these: `inf` where one interval is all
     that was judged, NaN where `error` is."""
     bias: float
     """Median of predicted / observed - 1: above 0 where the model is slower than reality."""
-    hours: int
-    """Held-out blocks that could be judged."""
+    stretches: int
+    """Held-out stretches that could be judged."""
     intervals: int
     """Steady intervals in them."""
     errors: Mapping[str, float]
@@ -106,7 +107,7 @@ def judge_fit(
         calibration: Fitted without `held_out`.
         held_out: In order of time.
         block: Seconds that are judged together.
-        tolerance: Median error up to which it is good.
+        tolerance: Median error, and standard error of the judgement, up to which it is good.
     """
     dataflow, models = calibration.dataflow, calibration.models
     compared = [
@@ -119,30 +120,37 @@ def judge_fit(
         name: _median_error([(e.block, e.operators[name]) for e in finite if name in e.operators])
         for name in calibration.operators
     }
-    hours = len({each.block for each in finite})
+    stretches = len({each.block for each in finite})
     groups = _join_blocks([(each.block, each.whole) for each in finite])
     ratios = [_ratio(group) for group in groups]
     error = statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
-    chance = max((_standard_error(group) for group in groups), default=math.nan)
+    chance = statistics.median(map(_standard_error, groups)) if groups else math.nan
     overloaded = 1 - len(finite) / len(compared) if compared else 0.0
-    reason = _find_fault(error, chance, overloaded, errors, tolerance)
+    held = f"held-out stretches of {_say_length(block)}"
+    reason = _find_fault(error, chance, overloaded, errors, tolerance, held)
     return Quality(
         good=not reason,
         sentence=reason
-        or f"Held-out hours are predicted with a median error of {error:.1%} ({hours} hours)",
+        or f"{held.capitalize()} are predicted with a median error of {error:.1%} "
+        f"({stretches} of them judged)",
         error=error,
         chance=chance,
         bias=statistics.median(ratios) if ratios else math.nan,
-        hours=hours,
+        stretches=stretches,
         intervals=len(finite),
         errors=errors,
     )
 
 
 def _find_fault(
-    error: float, chance: float, overloaded: float, errors: Mapping[str, float], tolerance: float
+    error: float,
+    chance: float,
+    overloaded: float,
+    errors: Mapping[str, float],
+    tolerance: float,
+    held: str,
 ) -> str:
-    """Return why the fit is not good; empty where it is."""
+    """Return why the fit is not good; empty where it is. `held` names what was held out."""
     if overloaded > OVERLOADED:
         return (
             f"Expected a steady state in intervals that had one, got none in {overloaded:.0%} of "
@@ -150,15 +158,15 @@ def _find_fault(
         )
     if math.isnan(error):
         return (
-            "Expected steady intervals with a measured response time among the held-out hours, got "
-            "none: wait for calmer hours, or add the helper to the job"
+            f"Expected steady intervals with a measured response time in {held}, got none: "
+            "wait for calmer hours, or add the helper to the job"
         )
     if error > tolerance:
         known = {name: each for name, each in errors.items() if not math.isnan(each)}
         worst = max(known, key=known.__getitem__, default="")
         return (
-            f"Expected held-out hours to be predicted within {tolerance:.0%}, got a median error "
-            f"of {error:.0%}"
+            f"Expected {held} to be predicted within {tolerance:.0%}, got a median error of "
+            f"{error:.0%}"
             + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
             + (
                 f", of which chance may be {_say_part(chance, error)}: wait for more records"
@@ -166,7 +174,19 @@ def _find_fault(
                 else ": the job does something that the model does not know, or has drifted"
             )
         )
+    if chance > tolerance:
+        return (
+            f"Expected enough records in {held} to judge the fit within {tolerance:.0%}, got so "
+            f"few that its median error of {error:.0%} may be luck: wait for more"
+        )
     return ""
+
+
+def _say_length(seconds: float) -> str:
+    """Return the length of a stretch for people, such as `22 s`, `12 min` or `1 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < BLOCK else f"{seconds / BLOCK:.0f} h"
 
 
 def _say_part(chance: float, error: float) -> str:

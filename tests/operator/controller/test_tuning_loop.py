@@ -48,7 +48,7 @@ async def test_a_good_fit_says_how_good_it_is_and_is_tuned_for_the_job_as_it_is(
 
     model = setting.loop.view.model
     assert (model.fitted, model.reason) == (True, "Fitted")
-    assert "Held-out hours are predicted" in model.sentence
+    assert "Held-out stretches of 19 min are predicted" in model.sentence
     [(work, _)] = setting.tuner.calls
     operators = {each.name: each for each in work.order.experiment.operators}
     assert 1 / operators["match"].service_rate == pytest.approx(0.02, rel=0.05)

@@ -86,7 +86,7 @@ def test_held_out_hours_are_predicted_and_the_fit_says_so(chain):
 
     assert quality.good
     assert quality.error < 0.1
-    assert quality.hours >= 2
+    assert quality.stretches >= 2
     assert "median error" in quality.sentence
 
 
@@ -221,9 +221,9 @@ def test_a_job_that_the_model_does_not_know_is_a_bad_fit_and_no_experiment(tmp_p
     fitted = fit(Samples(intervals=erratic), a_structure(a_model()), slot=60.0)
 
     assert not fitted.quality.good
-    assert "Expected held-out hours to be predicted within 15%" in fitted.quality.sentence
+    assert "to be predicted within 15%" in fitted.quality.sentence
     assert "'op'" in fitted.quality.sentence
-    with pytest.raises(BadFitError, match="Expected held-out hours"):
+    with pytest.raises(BadFitError, match="Expected held-out stretches of 5 min to be predicted"):
         fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_simulator.experiment import Experiment, NodeType
 from weir_simulator.fitting.fit import BadFitError
-from weir_simulator.fitting.history import History, fit_history
+from weir_simulator.fitting.history import History, fit_history, is_traffic_alone
 from weir_simulator.fitting.refit import refit, structure_of
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 
@@ -145,6 +146,15 @@ def test_what_operators_ran_on_and_still_may_is_left_as_it_is():
     history = a_history()
 
     assert history.within(structure_of(EXPERIMENT)) == history
+
+
+def test_a_history_that_lacks_operators_gives_its_traffic_where_little_can_be_judged():
+    partly = replace(a_history(), unsized=("small",))
+    fit = fit_history(partly, structure_of(EXPERIMENT), slot=60.0)
+    unsure = replace(fit, quality=replace(fit.quality, good=False, chance=math.inf))
+
+    assert is_traffic_alone(partly, unsure)
+    assert not is_traffic_alone(partly, fit)
 
 
 def test_days_before_a_drift_are_told_as_left_out():

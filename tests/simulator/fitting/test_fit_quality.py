@@ -59,7 +59,7 @@ def test_a_job_like_the_fitted_one_is_predicted_well(job):
     quality = judge_fit(calibration, later, block=180.0)
 
     assert quality.good
-    assert quality.hours == 4
+    assert quality.stretches == 4
     assert quality.intervals == 12
     assert abs(quality.bias) <= quality.error < 0.15
 
@@ -111,7 +111,7 @@ def test_hours_that_chance_moves_are_judged_together(job):
     quality = judge_fit(calibration, noisy, block=180.0)
 
     assert quality.good
-    assert quality.hours == 4  # each of which is 30 % to 50 % off
+    assert quality.stretches == 4  # each of which is 30 % to 50 % off
 
 
 def test_a_miss_that_may_be_chance_asks_for_more_records(job):
@@ -132,6 +132,52 @@ def test_a_miss_of_one_interval_may_be_all_chance(job):
 
     assert not quality.good
     assert quality.sentence.endswith("of which chance may be all: wait for more records")
+
+
+def test_one_interval_is_too_little_to_judge_by_however_well_it_is_predicted(job):
+    calibration, later = job
+    alone = [judge_fit(calibration, [each], block=60.0) for each in later]
+
+    best = min(alone, key=lambda quality: quality.error)
+
+    assert best.error < 0.05
+    assert not best.good
+    assert best.sentence.endswith("may be luck: wait for more")
+
+
+def test_what_chance_moves_by_more_than_is_allowed_is_too_little_to_judge_by(job):
+    calibration, later = job
+    factors = (0.2, 1.8) * 3
+    noisy = [
+        with_response(with_response(each, "match", factor), "sum", factor)
+        for each, factor in zip(later[:6], factors, strict=True)
+    ]
+
+    quality = judge_fit(calibration, noisy, block=180.0)
+
+    assert quality.error < 0.15 < quality.chance
+    assert not quality.good
+
+
+def test_a_last_stretch_that_chance_moved_far_does_not_undo_the_judgement(job):
+    calibration, later = job
+    paused = with_response(with_response(later[-1], "match", 8.0), "sum", 8.0)
+
+    quality = judge_fit(calibration, [*later[:-1], paused], block=120.0)
+
+    assert quality.good
+
+
+@pytest.mark.parametrize(
+    ("block", "said"), [(22.5, "22 s"), (720.0, "12 min"), (3600.0, "1 h")], ids=str
+)
+def test_the_sentence_names_the_length_of_the_stretches(job, block, said):
+    calibration, later = job
+
+    quality = judge_fit(calibration, later, block=block)
+
+    assert quality.sentence.startswith(f"Held-out stretches of {said} are predicted with a median")
+    assert quality.sentence.endswith(f"({quality.stretches} of them judged)")
 
 
 def test_the_tolerance_is_the_callers(job):
