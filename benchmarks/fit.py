@@ -244,6 +244,11 @@ def _drift_figures(drifts: DriftFigures) -> list[Figure]:
             unit="",
             limit=0,
         ),
+        Figure(
+            figure="intervals until a selectivity 25 % off is noticed, median (simulated)",
+            value=statistics.median(drifts.selectivity_delays),
+            unit="",
+        ),
     ]
 
 

@@ -5,7 +5,9 @@ is a day of the made-up taxi trace, some hundred to five thousand records an int
 type. A mean service time is that of so many gamma-distributed ones, times what the machine does: a
 factor that wanders (an autoregression with a standard deviation of 4 %, neighbouring minutes
 resemble each other), and one interval in a hundred in which a pause or a neighbour makes everything
-half as slow again.
+half as slow again. The records that `match` passes on to `sum` are binomial, half of what it takes
+in, times a factor of their own that wanders as much; some of them, up to a tenth of a second's, are
+in the buffers when the interval ends.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ WANDERING = 0.04
 MEMORY = 0.7
 """Correlation of the machine's factor with that of the next minute."""
 OUTLIERS = 0.01
+PASSED = 0.5
+"""Records to `sum` per record to `match`."""
+BUFFERED = 0.1
+"""Seconds of records that are in buffers at most."""
 OUTLIER = 1.5
 LONGEST = 60
 """Intervals after a drift within which it must be noticed to count at all."""
@@ -53,6 +59,8 @@ class DriftFigures:
     """Days without a drift on which one was noticed."""
     days: int
     """Without a drift."""
+    selectivity_delays: Sequence[int]
+    """Intervals until a selectivity 25 % up or down was noticed, one per day."""
 
     @property
     def median(self) -> float:
@@ -66,8 +74,12 @@ class DriftFigures:
 
 
 def watch_days(seeds: Sequence[int]) -> DriftFigures:
-    """Watch a day without and a day with a drift of 20 % per seed."""
-    delays, early, false_alarms = [], 0, 0
+    """Watch a day without a drift, one with one of 20 %, and an hour after one of 25 % on the edge.
+
+    Args:
+        seeds: Of so many of each.
+    """
+    delays, selectivity_delays, early, false_alarms = [], [], 0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         structure = a_structure(a_model("match"), a_model("sum"), edges=[("match", "sum")])
@@ -75,10 +87,20 @@ def watch_days(seeds: Sequence[int]) -> DriftFigures:
         false_alarms += find_alarm(DriftDetector(fitted), draw_day(np.ones(DAY), rng)) is not None
         begin = int(rng.integers(60, DAY - LONGEST))
         factors = np.where(np.arange(DAY) < begin, 1.0, 1.2 if seed % 2 else 1 / 1.2)
+        passed = np.full(DAY, 1.25 if seed % 2 else 1 / 1.25)
         alarm = find_alarm(DriftDetector(fitted), draw_day(factors, rng)[: begin + LONGEST])
         early += alarm is not None and alarm < begin
         delays.append(LONGEST if alarm is None or alarm < begin else alarm - begin + 1)
-    return DriftFigures(delays=delays, early=early, false_alarms=false_alarms, days=len(seeds))
+        later = draw_day(np.ones(DAY), rng, passed=passed)[begin : begin + LONGEST]
+        alarm = find_alarm(DriftDetector(fitted), later)
+        selectivity_delays.append(LONGEST if alarm is None else alarm + 1)
+    return DriftFigures(
+        delays=delays,
+        early=early,
+        false_alarms=false_alarms,
+        days=len(seeds),
+        selectivity_delays=selectivity_delays,
+    )
 
 
 def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> int | None:
@@ -89,10 +111,20 @@ def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> 
     return None
 
 
-def draw_day(factors: Floats, rng: np.random.Generator) -> list[IntervalSample]:
-    """Return a day of intervals; `factors` of the service time of `match`, shape `(DAY,)`."""
+def draw_day(
+    factors: Floats, rng: np.random.Generator, *, passed: Floats | None = None
+) -> list[IntervalSample]:
+    """Return a day of intervals.
+
+    Args:
+        factors: Of the service time of `match`, shape `(DAY,)`.
+        rng: Decides everything else.
+        passed: Factors of the records that it passes on, shape `(DAY,)`; `None` is 1.
+    """
     rates = scale_to_maximum(synthesise(TraceKind.TAXI, slots=DAY, rng=rng), maximum=PEAK)
     machine = {name: _wander(rng) for name in SERVICE}
+    # Draws of their own: those of the service times are the same with the edge and without.
+    onward = _draw_onward(rates, np.ones(DAY) if passed is None else passed, rng.spawn(1)[0])
     intervals = []
     for place, rate in enumerate(rates.tolist()):
         operators = {}
@@ -102,21 +134,39 @@ def draw_day(factors: Floats, rng: np.random.Generator) -> list[IntervalSample]:
                 for each, count in DEPLOYMENT.items()
             )
             operators[name] = OperatorSample(
-                deployment=DEPLOYMENT, arrived=rate, taken=rate, services=services
+                deployment=DEPLOYMENT,
+                arrived=rate,
+                taken=rate if name == "match" else onward[place],
+                services=services,
             )
         intervals.append(IntervalSample(time=60.0 * (place + 1), seconds=60.0, operators=operators))
     return intervals
 
 
+def _draw_onward(rates: Floats, factors: Floats, rng: np.random.Generator) -> list[float]:
+    """Return the records/s that reach `sum` in every interval."""
+    taken = np.rint(rates * 60).astype(np.int64)
+    share = PASSED * factors * np.exp(_wander_level(rng))
+    buffered = rng.random(DAY + 1) * BUFFERED * np.append(rates[0], rates) * PASSED
+    given = rng.binomial(taken, np.minimum(share, 1.0)) - np.diff(buffered)
+    return [float(each) for each in np.maximum(given, 0.0) / 60]
+
+
 def _wander(rng: np.random.Generator) -> Floats:
     """Return the machine's factor in every interval, shape `(DAY,)`."""
+    level = _wander_level(rng)
+    outliers: Floats = np.where(rng.random(DAY) < OUTLIERS, OUTLIER, 1.0)
+    return np.exp(level) * outliers
+
+
+def _wander_level(rng: np.random.Generator) -> Floats:
+    """Return the logarithm of a factor that wanders around 1, shape `(DAY,)`."""
     steps = rng.normal(0.0, WANDERING * np.sqrt(1 - MEMORY**2), DAY)
     level = np.empty(DAY)
     level[0] = rng.normal(0.0, WANDERING)
     for place in range(1, DAY):
         level[place] = MEMORY * level[place - 1] + steps[place]
-    outliers: Floats = np.where(rng.random(DAY) < OUTLIERS, OUTLIER, 1.0)
-    return np.exp(level) * outliers
+    return level
 
 
 def _draw_service(

@@ -9,6 +9,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import Aggregation, OperatorModel
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.flow import with_selectivities
+from weir_simulator.fitting.passage import PassageNoise
 from weir_simulator.fitting.service import Noise
 from weir_simulator.fitting.sharing import SharingFit
 from weir_simulator.fitting.structure import Structure
@@ -51,6 +52,8 @@ class Calibration:
     have none."""
     noise: Noise
     """Of the service times from interval to interval."""
+    passage_noises: Mapping[tuple[str, str], PassageNoise]
+    """Of what passes an edge from interval to interval, as far as it is known."""
 
     @property
     def dataflow(self) -> Dataflow:

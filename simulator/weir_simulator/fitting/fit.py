@@ -23,7 +23,7 @@ from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.elsewhere import fit_elsewhere
 from weir_simulator.fitting.estimate import Estimate, estimate_mean
-from weir_simulator.fitting.flow import ArrivalTrace, fit_selectivities, trace_arrivals
+from weir_simulator.fitting.flow import ArrivalTrace, fit_flow, trace_arrivals
 from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_blocks
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
 from weir_simulator.fitting.service import fit_services
@@ -201,17 +201,18 @@ def calibrate(
             sharing=sharing,
         )
     restarts = [change for change in changes if change.kind is ChangeKind.RESCALE]
-    selectivities = fit_selectivities(calm, structure.dataflow)
+    flow = fit_flow(calm, structure.dataflow)
     calibration = Calibration(
         structure=structure,
         operators=operators,
-        selectivities=selectivities,
+        selectivities=flow.selectivities,
         speedups=services.speedups,
         elsewhere=Estimate(value=0.0),
         downtime=_mean_of([change.downtime for change in restarts]),
         provisioning=_mean_of([change.provisioning for change in changes]),
         services=services.measured,
         noise=services.noise,
+        passage_noises=flow.noises,
     )
     return replace(
         calibration,

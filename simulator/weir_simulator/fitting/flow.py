@@ -18,6 +18,7 @@ import numpy as np
 from weir_policies.model.arrays import Floats
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_simulator.fitting.estimate import Estimate, estimate_ratio
+from weir_simulator.fitting.passage import PassageNoise, find_passage, find_passage_noise
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.traces import Trace
 
@@ -105,16 +106,34 @@ def _choose_part(stretches: Floats) -> Floats:
     return (lasting or parts)[-1]
 
 
-def fit_selectivities(
-    intervals: Sequence[IntervalSample], dataflow: Dataflow
-) -> dict[tuple[str, str], Estimate]:
-    """Return records on each edge per record that its first operator took in.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowFit:
+    """How records pass the edges, each named by its two operators."""
 
-    An edge on which nothing was seen keeps its selectivity, as assumed.
-    """
-    return {
-        (edge.source, edge.target): _fit_edge(intervals, edge, dataflow) for edge in dataflow.edges
-    }
+    selectivities: Mapping[tuple[str, str], Estimate]
+    """Records on each edge per record that its first operator took in. An edge on which nothing
+    was seen keeps its selectivity, as assumed."""
+    noises: Mapping[tuple[str, str], PassageNoise]
+    """Of edges that were measured for long enough to know."""
+
+
+def fit_flow(intervals: Sequence[IntervalSample], dataflow: Dataflow) -> FlowFit:
+    """Return what intervals in order of time say of every edge."""
+    selectivities: dict[tuple[str, str], Estimate] = {}
+    noises: dict[tuple[str, str], PassageNoise] = {}
+    for edge in dataflow.edges:
+        place = edge.source, edge.target
+        found = (find_passage(interval, edge, dataflow) for interval in intervals)
+        passages = [each for each in found if each is not None]
+        selectivities[place] = (
+            estimate_ratio([each.passed for each in passages], [each.taken for each in passages])
+            if passages
+            else Estimate(value=edge.selectivity)
+        )
+        noise = find_passage_noise(passages, selectivities[place].value)
+        if noise is not None:
+            noises[place] = noise
+    return FlowFit(selectivities=selectivities, noises=noises)
 
 
 def with_selectivities(
@@ -132,18 +151,3 @@ def with_selectivities(
             for edge in dataflow.edges
         ),
     )
-
-
-def _fit_edge(intervals: Sequence[IntervalSample], edge: Edge, dataflow: Dataflow) -> Estimate:
-    alone = len(dataflow.into(edge.target)) == 1
-    passed, taken = [], []
-    for interval in intervals:
-        source = interval.operators.get(edge.source)
-        target = interval.operators.get(edge.target)
-        if source is None or (alone and target is None):
-            continue
-        through = target.taken if alone and target is not None else source.given
-        if math.isfinite(through) and source.taken > 0:
-            passed.append(through * interval.seconds)
-            taken.append(source.taken * interval.seconds)
-    return estimate_ratio(passed, taken) if taken else Estimate(value=edge.selectivity)

@@ -15,6 +15,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.tuning.testing import a_work, an_answer
 from weir_policies import registry
+from weir_simulator.fitting import passage
 from weir_simulator.fitting.testing import Plan, run_job
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
@@ -29,6 +30,21 @@ async def test_a_restarted_controller_does_not_fit_to_what_was_before_a_drift(se
 
     assert setting.state.fit_since >= HOURS[-1].time
     assert setting.loop.view.model.reason == "TooFewSamples"
+
+
+async def test_a_job_that_passes_on_more_records_is_fitted_anew(setting_of, monkeypatch):
+    monkeypatch.setattr(passage, "LEAST_SECONDS", 60.0 * len(HOURS))
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    for place in range(20):
+        setting.see(late=False, sample=passing_on(HOURS[place], 1.5, minutes=len(HOURS)))
+
+    model = setting.loop.view.model
+    assert model.reason == "Drift"
+    assert model.sentence.startswith("'match' passes 1.5")
+    assert "records to 'count' for each that it takes in, 1 were fitted" in model.sentence
+    assert "ModelDrifted" in setting.reasons
 
 
 async def test_an_answer_from_before_a_drift_is_dropped_and_told(setting_of):
@@ -186,6 +202,17 @@ class SlowTuner:
         """Answer, and wait for what comes of it."""
         self._let.set()
         await tuning
+
+
+def passing_on(sample, factor, *, minutes):
+    """Return an interval so much later, with so many times the records at `count`."""
+    count = sample.operators["count"]
+    more = replace(count, arrived=factor * count.arrived, taken=factor * count.taken)
+    return replace(
+        sample,
+        time=sample.time + 60.0 * minutes,
+        operators={**sample.operators, "count": more},
+    )
 
 
 def let_drift(setting):

@@ -41,6 +41,7 @@ def a_calibration(structure, **fields):
         provisioning=Estimate(value=30.0),
         services={},
         noise=Noise(scatter=0.02, correlation=0.0),
+        passage_noises={},
     )
     return replace(calibration, **fields)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_simulator.fitting.flow import fit_selectivities, trace_arrivals, with_selectivities
+from weir_simulator.fitting.flow import fit_flow, trace_arrivals, with_selectivities
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 
@@ -104,7 +104,7 @@ CHAIN = Dataflow(operators=("a", "b"), edges=(Edge(source="a", target="b"),))
 def test_a_selectivity_comes_back(truth, rates):
     intervals = [seen(end=60.0 * n, a=rate, b=rate * truth) for n, rate in enumerate(rates, 1)]
 
-    found = fit_selectivities(intervals, CHAIN)["a", "b"]
+    found = fit_flow(intervals, CHAIN).selectivities["a", "b"]
 
     assert found.value == pytest.approx(truth)
     assert found.low <= found.value <= found.high
@@ -120,7 +120,7 @@ def test_noisy_selectivities_hold_the_truth_in_nineteen_of_twenty():
             for n, rate in enumerate(rates.tolist(), start=1)
         ]
         # The mean of the factor, not its median.
-        held += fit_selectivities(intervals, CHAIN)["a", "b"].holds(0.4 * math.exp(0.005))
+        held += fit_flow(intervals, CHAIN).selectivities["a", "b"].holds(0.4 * math.exp(0.005))
 
     assert 180 <= held <= 199
 
@@ -140,14 +140,14 @@ def test_an_operator_with_two_feeders_gets_what_each_gives_out():
         },
     )
 
-    found = fit_selectivities([interval], graph)
+    found = fit_flow([interval], graph).selectivities
 
     assert (found["a", "c"].value, found["b", "c"].value) == (2.0, 0.5)
     assert with_selectivities(graph, found).spread_rates({"a": 10, "b": 10})["c"] == 25
 
 
 def test_an_edge_on_which_nothing_was_seen_is_assumed():
-    found = fit_selectivities([seen(end=60.0, a=0.0, b=0.0)], CHAIN)["a", "b"]
+    found = fit_flow([seen(end=60.0, a=0.0, b=0.0)], CHAIN).selectivities["a", "b"]
 
     assert found.value == 1.0
     assert found.is_assumed
