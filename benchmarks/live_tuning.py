@@ -78,7 +78,8 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     expected, before = result.prediction.money.mean, result.incumbent_prediction.money.mean
     Console().print(
         f"tuned on {len(rates)} intervals: {expected:.3g} instead of {before:.3g} an hour, "
-        f"certainty {result.certainty}: {'better' if result.better else 'not surely better'}"
+        f"certainty {result.certainty}, of keeping the objective {result.keeping}: "
+        f"{'better' if result.better else 'not surely better'}"
     )
     if not result.better:
         return

@@ -179,6 +179,7 @@ def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningOrder, T
         incumbent_prediction=_a_prediction(money=4.0, violations=0.01),
         better=better and keeps,
         certainty=0.99 if better else 0.6,
+        keeping=0.98,
         required=0.95,
         doubt="",
         evaluations=tuple(evaluations),

@@ -275,7 +275,8 @@ class TuningLoop:
         unsure = "" if result.better else result.doubt
         self._notices.tell_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
         if not result.better:
-            log.info("nothing surely better", certainty=result.certainty, doubt=result.doubt)
+            known = {"certainty": result.certainty, "keeping": result.keeping}
+            log.info("nothing surely better", **known, doubt=result.doubt)
             self._state = self._state.model_copy(update={"not_taken": result.best})
             self._store.save(self._state)
             return

@@ -126,15 +126,17 @@ def _why_better(order: TuningOrder, result: TuningResult) -> str:
     ):
         return f"it keeps the constraints, which were not kept, and costs {_change(result)}"
     sure = "" if result.certainty is None else f" (probability {result.certainty:.1%})"
-    return f"it costs {_change(result)}{sure}"
+    keeping = "" if result.keeping is None else f" (probability {result.keeping:.1%})"
+    return f"it costs {_change(result)}{sure} and keeps the constraints{keeping}"
 
 
 def _why_unsure(result: TuningResult) -> str:
-    if result.certainty is None:
+    if result.certainty is None or result.keeping is None:
         return f"{result.doubt}; keep what you have, or simulate more"
     return (
-        f"it costs less with a probability of {result.certainty:.1%}, and {result.required:.1%} "
-        "would be sure; keep what you have, or search longer"
+        f"it costs less with a probability of {result.certainty:.1%} and keeps the constraints "
+        f"with one of {result.keeping:.1%}, and {result.required:.1%} of each would be sure; keep "
+        "what you have, search longer, or simulate more slots"
     )
 
 

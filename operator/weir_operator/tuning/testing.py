@@ -60,6 +60,7 @@ def an_answer(
             required=0.95,
             doubt="",
             evaluations=(),
+            keeping=1.0,
             simulated_slots=400,
             seconds=0.1,
             ended="finished",

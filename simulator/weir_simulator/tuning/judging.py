@@ -12,6 +12,10 @@ The variances of both means are added up, as for two crossed random effects (Sea
 McCulloch, Variance Components, 1992), and the degrees of freedom are Satterthwaite's (Biometrics
 Bulletin 2, 1946). What is left to neither counts in both, on the safe side.
 
+Whether a point keeps a limit is judged by the same spread, of its own share instead of a
+difference. To cost less and to keep each limit must all be sure, and then none need be the surer
+for there being several (Berger's intersection-union test, Technometrics 24, 1982).
+
 A search's best is the luckiest of many, hence the fresh seeds and the choice among a few of its
 best; that choice is one among lucky ones again, hence Bonferroni's correction.
 """
@@ -96,20 +100,23 @@ class Judged:
 def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float) -> bool:
     """Return whether ours should replace theirs.
 
-    Where theirs keeps the limits, ours must keep them and cost less. Where theirs does not, ours
-    must leave them by less, and either that or its saving must be sure to the given confidence.
+    Where theirs keeps the limits, ours must keep each of them and cost less, all to the given
+    confidence. Where theirs does not, ours must leave them by less, and either surely miss less of
+    what theirs breaks, or surely keep all limits and cost less.
     """
     ours_excess, theirs_excess = ours.outcome.excess(limits), theirs.outcome.excess(limits)
     saves = certainty_of_less(ours, theirs, (MONEY,)) or 0.0
+    keeps = certainty_of_keeping(ours, limits) or 0.0
     if theirs_excess == 0:
-        return ours_excess == 0 and saves >= confidence
+        return min(saves, keeps) >= confidence
     broken = []
     if theirs.outcome.violations > limits.violations:
         broken.append(VIOLATIONS)
     if theirs.outcome.reconfigurations > limits.reconfigurations:
         broken.append(RECONFIGURATIONS)
     less = certainty_of_less(ours, theirs, broken) or 0.0
-    return ours_excess < theirs_excess and max(less, saves) >= required_of_each(confidence, 2)
+    enough = max(less, min(saves, keeps)) >= required_of_each(confidence, 2)
+    return ours_excess < theirs_excess and enough
 
 
 def required_of_each(confidence: float, comparisons: int) -> float:
@@ -136,20 +143,42 @@ def certainty_of_less(ours: Judged, theirs: Judged, columns: Sequence[int]) -> f
     return float(student.cdf(-mean / spread.error, df=spread.freedom))
 
 
-def explain_doubt(ours: Judged, theirs: Judged) -> str:
-    """Return why nothing can be said of what ours saves, a clause; empty where something can."""
-    differences = _differences(ours, theirs, (MONEY,))
+def certainty_of_keeping(point: Judged, limits: Limits) -> float | None:
+    """Return the probability that a point keeps that limit of which it is least sure.
+
+    `None` where too little was simulated to say anything.
+    """
+    least = 1.0
+    for column, limit, _ in _limited(limits):
+        certainty = _certainty_of_at_most(limit, point.parts[:, :, column], point.lengths)
+        if certainty is None:
+            return None
+        least = min(least, certainty)
+    return least
+
+
+def explain_doubt(ours: Judged, theirs: Judged, limits: Limits) -> str:
+    """Return why nothing can be said of what ours saves or keeps, a clause; empty where it can."""
+    differences, lengths = _differences(ours, theirs, (MONEY,)), ours.lengths
     seeds, parts = differences.shape
     if seeds < LEAST_SEEDS:
         return f"it was simulated with {seeds} seed, and chance shows only with {LEAST_SEEDS}"
-    if spread_of_mean(differences, ours.lengths) is not None:
+    unknown = []
+    if spread_of_mean(differences, lengths) is None:
+        unknown.append((differences, "what both cost differs alike"))
+    for column, limit, what in _limited(limits):
+        values = ours.parts[:, :, column]
+        if _certainty_of_at_most(limit, values, lengths) is None:
+            unknown.append((values, f"{what} hang together"))
+    if not unknown:
         return ""
-    slots = float(ours.lengths.sum())
-    time = correlation_time(differences.mean(axis=0))
+    slots = float(lengths.sum())
+    series, what = unknown[0]
+    time = correlation_time(series.mean(axis=0))
     needed = max(LEAST_STRETCHES / parts, LEAST_COUNTED * LONG_ENOUGH * time / parts) * slots
     return (
-        f"{slots:.0f} slots were simulated, and what both cost differs alike for so long that "
-        f"traffic shows only in {math.ceil(needed)}"
+        f"{slots:.0f} slots were simulated, and {what} for so long that traffic shows only in "
+        f"{math.ceil(needed)}"
     )
 
 
@@ -169,8 +198,7 @@ def spread_of_mean(values: Floats, lengths: Floats) -> Spread | None:
     if seeds < LEAST_SEEDS or parts < LEAST_STRETCHES or independent < LEAST_COUNTED:
         return None
     count = int(min(MOST_STRETCHES, max(LEAST_STRETCHES, independent)))
-    begins = np.linspace(0, parts, count, endpoint=False).astype(np.int64)
-    stretches = np.add.reduceat(series * lengths, begins) / np.add.reduceat(lengths, begins)
+    stretches = _means_of_stretches(series, lengths, count)
     of_traffic = float(stretches.var(ddof=1)) / min(count, independent)
     of_chance = float(np.average(values, axis=1, weights=lengths).var(ddof=1)) / seeds
     if of_traffic + of_chance == 0:
@@ -201,6 +229,41 @@ def correlation_time(series: Floats) -> float:
     ends = np.flatnonzero(pairs <= 0)
     falling = np.minimum.accumulate(pairs[: ends[0]] if ends.size else pairs)
     return max(1.0, 2 * float(falling.sum()) - 1)
+
+
+def _limited(limits: Limits) -> tuple[tuple[int, float, str], ...]:
+    """Return column, limit and name of what is limited."""
+    return (
+        (VIOLATIONS, limits.violations, "misses"),
+        (RECONFIGURATIONS, limits.reconfigurations, "restarts"),
+    )
+
+
+def _certainty_of_at_most(limit: float, values: Floats, lengths: Floats) -> float | None:
+    """Return the probability that shares of slots, `(s, n)`, are at most a limit on average.
+
+    What does not vary, such as what never happened, is known. Where what varies says nothing of
+    other traffic, it is sure only if even the worst of a few long stretches kept the limit:
+    otherwise misses that hang together, as while a policy learns, could never be few enough.
+    """
+    if limit >= 1:
+        return 1.0
+    spread = spread_of_mean(values, lengths)
+    series = values.mean(axis=0)
+    if spread is None:
+        stretches = _means_of_stretches(series, lengths, min(LEAST_STRETCHES, series.size))
+        return 1.0 if len(values) >= LEAST_SEEDS and stretches.max() <= limit else None
+    mean = float(np.average(series, weights=lengths))
+    if spread.error == 0:
+        return float(mean <= limit)
+    return float(student.cdf((limit - mean) / spread.error, df=spread.freedom))
+
+
+def _means_of_stretches(series: Floats, lengths: Floats, count: int) -> Floats:
+    """Return the means of so many stretches that a series is cut into, `(count,)`."""
+    begins = np.linspace(0, series.size, count, endpoint=False).astype(np.int64)
+    means: Floats = np.add.reduceat(series * lengths, begins) / np.add.reduceat(lengths, begins)
+    return means
 
 
 def _differences(ours: Judged, theirs: Judged, columns: Sequence[int]) -> Floats:

@@ -163,25 +163,30 @@ class TuningResult(Section):
     version: Literal[1] = 1
     algorithm: Algorithm
     best: Point
-    """Of those evaluated in full the cheapest that kept the constraints, else the one nearest."""
+    """Of those compared the cheapest that is surely better; where none is, the cheapest that kept
+    the constraints, else the one nearest."""
     prediction: Prediction
     """Of the best, on seeds that the search has not seen."""
     feasible: bool
-    """Whether that prediction keeps the constraints."""
+    """Whether the means of that prediction keep the constraints."""
     incumbent: Point
     """What the best was compared with: the order's, or the naive baseline."""
     incumbent_prediction: Prediction
     """On the same seeds."""
     better: bool
-    """Whether the best should replace the incumbent: it keeps the constraints, or leaves them by
-    less, and is surely cheaper, or surely nearer to them where the incumbent breaks them."""
+    """Whether the best should replace the incumbent: it surely keeps each constraint and is surely
+    cheaper, or it is surely nearer to them where the incumbent breaks them."""
     certainty: Probability | None
     """Probability that the best costs less than the incumbent, by paired stretches of the trace and
     seeds; `None` where there were too few to say anything."""
+    keeping: Probability | None = None
+    """Probability that the best keeps that constraint of which this is least sure, by the same
+    stretches and seeds; `None` where there were too few, and in results of before it was asked."""
     required: Probability
-    """How probable it must be, because the best is one of several that were compared."""
+    """How probable each of the two must be, because several were compared, and in two ways where
+    the incumbent breaks the constraints."""
     doubt: str
-    """Why `certainty` is `None`, a clause; empty where it is not."""
+    """Why `certainty` or `keeping` is `None`, a clause; empty where both are known."""
     evaluations: tuple[Evaluation, ...]
     simulated_slots: int = Field(ge=0)
     """By the search; those of the final comparison are not counted."""

@@ -27,6 +27,7 @@ from weir_simulator.tuning.evaluation import MONEY, Measured, Run
 from weir_simulator.tuning.judging import (
     LEAST_SEEDS,
     Judged,
+    certainty_of_keeping,
     certainty_of_less,
     explain_doubt,
     is_better,
@@ -192,10 +193,15 @@ class _Tuning:
             for place in range(0, len(measured), len(seeds))
         ]
         theirs, candidates = judged[0], judged[1:]
-        chosen = min(range(len(points)), key=lambda c: rank(candidates[c].outcome, limits))
-        ours = candidates[chosen]
         compared = sum(point != self._incumbent for point in points)
         required = required_of_each(order.confidence, max(1, compared))
+        better = [is_better(each, theirs, limits, confidence=required) for each in candidates]
+        # The cheapest is often too near a limit to keep it surely, where the next one does.
+        chosen = min(
+            range(len(points)),
+            key=lambda c: (not better[c], *rank(candidates[c].outcome, limits)),
+        )
+        ours = candidates[chosen]
         return TuningResult(
             algorithm=order.algorithm,
             best=points[chosen],
@@ -203,10 +209,12 @@ class _Tuning:
             feasible=ours.outcome.keeps(limits),
             incumbent=self._incumbent,
             incumbent_prediction=theirs.prediction,
-            better=is_better(ours, theirs, limits, confidence=required),
+            better=better[chosen],
             certainty=certainty_of_less(ours, theirs, (MONEY,)),
-            required=required,
-            doubt=explain_doubt(ours, theirs),
+            keeping=certainty_of_keeping(ours, limits),
+            # Where the incumbent breaks a limit there are two ways to be better, see `is_better`.
+            required=required if theirs.outcome.keeps(limits) else required_of_each(required, 2),
+            doubt=explain_doubt(ours, theirs, limits),
             evaluations=tuple(self._evaluations),
             simulated_slots=sum(each.slots for each in self._evaluations),
             seconds=time.monotonic() - self._began,

@@ -23,7 +23,8 @@ def test_what_was_gained_stands_first():
 
     assert "Price per hour 3.000 ± 0.100 before 4.000 ± 0.100; -25.0 %" in text
     assert "Missed 4.00 ± 0.20 % of the slots; before 1.00 ± 0.20, allowed 5" in text
-    assert "Better than before: it costs 25.0 % less (probability 99.0%)." in text
+    assert "Better than before: it costs 25.0 % less (probability 99.0%) and keeps the " in text
+    assert "constraints (probability 98.0%)." in text
 
 
 def test_a_result_that_is_not_surely_better_says_so():
@@ -32,7 +33,7 @@ def test_a_result_that_is_not_surely_better_says_so():
     assert verdict.startswith(
         "Not surely better than before: it costs less with a probability of 60"
     )
-    assert "95.0% would be sure" in verdict
+    assert "keeps the constraints with one of 98.0%, and 95.0% of each would be sure" in verdict
 
 
 def test_where_too_little_was_simulated_it_says_what_is_missing():

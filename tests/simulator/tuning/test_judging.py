@@ -139,7 +139,7 @@ def test_one_seed_says_nothing_and_so_it_is_told():
 
     assert not better(ours, theirs)
     assert ours.prediction.money.standard_error is None
-    assert "1 seed" in explain_doubt(ours, theirs)
+    assert "1 seed" in explain_doubt(ours, theirs, LIMITS)
 
 
 def test_a_trace_whose_traffic_is_no_sample_says_nothing_and_so_it_is_told():
@@ -147,7 +147,7 @@ def test_a_trace_whose_traffic_is_no_sample_says_nothing_and_so_it_is_told():
     ours = Judged([as_money(rising * (1 + 0.01 * seed)) for seed in range(3)])
     theirs = Judged([as_money(np.full(40, 4.0))] * 3)
 
-    doubt = explain_doubt(ours, theirs)
+    doubt = explain_doubt(ours, theirs, LIMITS)
 
     assert certainty_of_less(ours, theirs, (MONEY,)) is None
     assert not better(ours, theirs)
@@ -155,7 +155,7 @@ def test_a_trace_whose_traffic_is_no_sample_says_nothing_and_so_it_is_told():
 
 
 def test_where_something_can_be_said_there_is_no_doubt_to_explain():
-    assert explain_doubt(judged(9.9, 0.01, seed=1), judged(10.0, 0.01, seed=2)) == ""
+    assert explain_doubt(judged(9.9, 0.01, seed=1), judged(10.0, 0.01, seed=2), LIMITS) == ""
 
 
 @pytest.mark.parametrize("time", [1.0, 10.0])
