@@ -35,7 +35,7 @@ from weir_operator.controller.remembering import Memory
 from weir_operator.controller.sampling import sample_of
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.sharing import Shares
-from weir_operator.controller.tick import Tick
+from weir_operator.controller.tick import Tick, find_first_tick
 from weir_operator.controller.tuning_loop import TuningLoop
 from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
@@ -245,7 +245,7 @@ class ApplicationController:
                     reason=taken_back,
                 )
             )
-        return replace(tick, proposals=proposals, verdicts=ruling.verdicts)
+        return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=ruling.restart)
 
     async def _rule(
         self,
@@ -391,10 +391,3 @@ class ApplicationController:
                     reason=answer.reason,
                 )
             )
-
-
-def find_first_tick(now: float, interval: float, phase: float | None) -> float:
-    """Return when the first tick is due: after an interval, or at its place within one."""
-    if phase is None:
-        return now + interval
-    return now + (phase * interval - now) % interval

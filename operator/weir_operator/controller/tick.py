@@ -1,4 +1,4 @@
-"""What one tick of a StreamApp's loops saw, decided and began."""
+"""What one tick of a StreamApp's loops saw, decided and began, and when the first one is due."""
 
 from __future__ import annotations
 
@@ -41,5 +41,14 @@ class Tick:
     """In mode Advise, what following the decisions would have come to."""
     restarts_left: float = math.nan
     """Restarts that the budget allows now; NaN where no budget is kept."""
+    restarts: bool = False
+    """Whether what was granted takes a restart of the job."""
     tuning: TuningView | None = None
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
+
+
+def find_first_tick(now: float, interval: float, phase: float | None) -> float:
+    """Return when the first tick is due: after an interval, or at its place within one."""
+    if phase is None:
+        return now + interval
+    return now + (phase * interval - now) % interval

@@ -20,6 +20,7 @@ import structlog
 from pydantic import JsonValue
 
 from weir_operator.clock import Clock
+from weir_operator.controller.bill import cost_per_hour
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fitted_files import write_fitted
 from weir_operator.controller.fitting import UNKNOWN, Fitter
@@ -351,8 +352,13 @@ class TuningLoop:
         if rate > MORE_THAN_SEEN * present.most_rate:
             self._leave_unjudged(present)
             return
-        trial = present.trial.with_interval(late=tick.violated, money=self._money(tick, present))
-        verdict, reason = judge_trial(trial, present.forecast)
+        tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
+        money = cost_per_hour(tuned, self._settings.prices, job_manager=0.0)
+        trial = present.trial.with_interval(
+            late=tick.violated, money=money, restarted=tick.restarts
+        )
+        allowed = self._settings.terms.constraints.max_reconfigurations
+        verdict, reason = judge_trial(trial, present.forecast, most_restarts=allowed)
         judged = present.model_copy(update={"trial": trial})
         if verdict is Verdict.KEEP:
             judged = judged.model_copy(update={"standing": Standing.KEPT, "reason": reason})
@@ -390,11 +396,3 @@ class TuningLoop:
         """Let the managers work with the present version, and remember it."""
         self._sharing.tuned = self._state.tuned
         self._store.save(self._state)
-
-    def _money(self, tick: Tick, version: Version) -> float:
-        """Return the currency per hour of the operators that were tuned."""
-        return sum(
-            count * self._settings.prices.get(node_type, 0.0)
-            for name in version.budgets
-            for node_type, count in tick.deployments.get(name, {}).items()
-        )

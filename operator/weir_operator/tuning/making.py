@@ -14,7 +14,7 @@ from weir_policies.model.arrays import Floats
 from weir_simulator.experiment import Experiment
 from weir_simulator.fitting.refit import with_trace
 from weir_simulator.run import simulate
-from weir_simulator.state import AT_PRICE, AT_TIME
+from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.trace_files import write_trace
 from weir_simulator.traces import as_trace
 from weir_simulator.training import train_policies
@@ -65,16 +65,19 @@ def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) ->
         seeds: Of the runs that are looked at.
         intervals: Slots; a trace that is shorter is one stretch.
     """
-    late, money = [], []
+    late, money, restarts = [], [], []
     for seed in seeds:
         history = simulate(experiment, seed=seed, history=True).history
         violated = history[:, AT_TIME] > experiment.objective.response_time
         late.append(_means_of_stretches(violated.astype(np.float64), intervals))
         money.append(_means_of_stretches(history[:, AT_PRICE], intervals))
+        restarted = history[:, AT_CHANGE] == RESTART
+        restarts.append(_means_of_stretches(restarted.astype(np.float64), intervals))
     return Forecast(
         intervals=intervals,
         violations=float(np.quantile(np.concatenate(late), RARE)),
         money=float(np.quantile(np.concatenate(money), RARE)),
+        restarts=float(np.quantile(np.concatenate(restarts), RARE)),
     )
 
 

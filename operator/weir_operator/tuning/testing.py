@@ -43,7 +43,10 @@ def a_prediction(money: float, late: float = 0.0) -> Prediction:
 def an_answer(
     budgets: dict[str, float], *, better: bool = True, violations: float = 0.0, watch: int = 4
 ) -> TuningAnswer:
-    """Return an answer that is cheaper by half, and is forecast for stretches of `watch`."""
+    """Return an answer that is cheaper by half, and is forecast for stretches of `watch`.
+
+    They are forecast without restarts.
+    """
     best = Point(
         weights=Weights(violations=0.8, resources=0.1, reconfigurations=0.1), budgets=budgets
     )
@@ -57,15 +60,15 @@ def an_answer(
             incumbent_prediction=a_prediction(2.0),
             better=better,
             certainty=0.99,
+            keeping=1.0,
             required=0.95,
             doubt="",
             evaluations=(),
-            keeping=1.0,
             simulated_slots=400,
             seconds=0.1,
             ended="finished",
         ),
-        forecast=Forecast(intervals=watch, violations=violations, money=1e9),
+        forecast=Forecast(intervals=watch, violations=violations, money=1e9, restarts=0.0),
     )
 
 

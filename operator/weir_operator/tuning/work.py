@@ -42,6 +42,9 @@ class Forecast(_Value):
     """Share of violations that one stretch in a hundred exceeds."""
     money: float = Field(ge=0)
     """Currency per hour that one stretch in a hundred exceeds."""
+    restarts: float = Field(default=1.0, ge=0, le=1)
+    """Share of restarts, by interval, that one stretch in a hundred exceeds; 1, than which nothing
+    is more, in what was kept from before restarts were forecast."""
 
 
 class TuningWork(_Value):

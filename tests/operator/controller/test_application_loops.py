@@ -109,8 +109,9 @@ async def test_rescales_of_several_operators_take_one_restart(stage_of):
     stage = await stage_of().started()
     stage.put_under(150, busy=1.0, latency=2.0)
 
-    await stage.ticks(1)
+    [tick] = await stage.ticks(1)
 
+    assert tick.restarts
     [change] = stage.ends("Rescale")
     changed_operators = {name for name in CHAIN if change.source[name] != change.target[name]}
     assert changed_operators == {"match", "count"}
@@ -130,8 +131,9 @@ async def test_a_resize_needs_no_restart(stage_of):
     [job] = stage.world.running()
     stage.put_under(75, busy=0.95, latency=2.0)
 
-    await stage.ticks(1)
+    [tick] = await stage.ticks(1)
 
+    assert not tick.restarts
     assert stage.world.running() == [job]
     assert stage.store.load().deployments["match"] == {"large/2": 1}
     assert len(stage.ends("Resize")) == 1
@@ -148,6 +150,7 @@ async def test_advise_decides_and_records_and_touches_nothing(stage_of):
 
     assert tick.proposals["match"].decision.target != tick.proposals["match"].observation.deployment
     assert set(tick.verdicts.values()) == {"Advised only: spec.mode is Advise"}
+    assert not tick.restarts
     assert [record.operator for record in stage.records.decisions()] == ["match", "count"]
     assert stage.store.load() == before
     assert stage.world.running() == [job]

@@ -114,7 +114,7 @@ class Setting:
         self.loop.restore()
         self.see(late=False)
 
-    def see(self, *, late, sample=HOURS[-1], deployments=RUNS, times=1):
+    def see(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
                 now=self.clock.now(),
@@ -126,6 +126,7 @@ class Setting:
                 verdicts={},
                 held="",
                 dataflow=self.flow,
+                restarts=restarts,
             )
             self.loop.see(tick, sample)
 

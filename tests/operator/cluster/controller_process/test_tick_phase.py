@@ -6,7 +6,7 @@ import pytest
 
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.opening import phase_of
-from weir_operator.controller.application import find_first_tick
+from weir_operator.controller.tick import find_first_tick
 
 
 def a_resource(number):
