@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.taas2023 import trace_file
-from weir_policies.application_manager.adaptation import AdaptationRequest, accept_all
+from weir_policies.application_manager.adaptation import AdaptationRequest, prioritise
 from weir_policies.application_manager.token_bucket import TokenRules, Tokens, grant
 from weir_policies.model.arrays import Counts, Floats
 
@@ -191,7 +191,7 @@ def run_world(
         if bucket:
             granted, tokens = grant(requests, tokens)
         else:
-            granted = accept_all(requests)
+            granted = prioritise(requests)
         given += len(granted)
         if granted:
             for request in granted:

@@ -80,24 +80,12 @@ def test_tokens_pay_the_highest_scores_of_their_kind():
 
 def test_a_high_token_pays_a_migration_where_its_score_is_the_highest():
     away = AdaptationRequest(
-        operator="count", kind=Adaptation.MIGRATION, score=0.6, replica="count-1", node="n2"
+        operator="count", kind=Adaptation.MIGRATION, score=0.6, replica="count-1"
     )
 
     granted, _ = grant([step_of("rank", 1, 0.5), away], pass_minutes(SLOW))
 
     assert granted == [away]
-
-
-def test_who_lost_a_node_gets_no_token_that_the_winner_could_not_use():
-    first, second = (
-        AdaptationRequest(operator=name, kind=Adaptation.MIGRATION, score=score, node="n2")
-        for name, score in (("count", 0.6), ("rank", 0.5))
-    )
-
-    granted, left = grant([second, first], pass_minutes(SLOW, SLOW))
-
-    assert granted == [first]
-    assert left.count == 1
 
 
 def test_a_token_that_nothing_asks_for_is_kept():

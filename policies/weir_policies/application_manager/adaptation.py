@@ -1,17 +1,15 @@
-"""EDF's requests: in order of priority, and without conflicts.
+"""EDF's requests, in order of priority.
 
 Managers of operators and of nodes see no more than their own part and change nothing: they ask,
-each with a score. Every period the requests are ranked by score, and one that wants a node that a
-higher one wants is dropped. What is left is granted, all of it (`accept_all`) or as far as a
-`token_bucket` pays; the rest is forgotten, and its managers ask anew.
+each with a score. Every period the requests are ranked by score and granted, all of them or as far
+as a `token_bucket` pays; the rest is forgotten, and its managers ask anew.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 sections 4 and 7. Decided where it leaves a choice:
 1. Scale-outs and migrations are one list, because one kind of token pays both. Of equal scores a
    scale-out comes first, then the operator's name decides.
-2. Requests conflict whatever their kinds. A request without a node conflicts with none: where the
-   cluster's scheduler chooses nodes, it has the last word on their room.
-3. The winner of a conflict may find no token; the loser is dropped all the same.
+2. There are no conflicts over nodes, because no request names the one that it wants: the cluster's
+   scheduler chooses nodes, and has the last word on their room.
 """
 
 from __future__ import annotations
@@ -46,8 +44,6 @@ class AdaptationRequest:
     may ask for what it takes to be a loss: then it is negative."""
     replica: str | None = None
     """The one that leaves; `None` where that is left to whoever makes the change."""
-    node: str | None = None
-    """Where the new one goes; `None` where none comes, or the scheduler chooses."""
 
     @property
     def change(self) -> int:
@@ -61,24 +57,6 @@ def step_of(operator: str, change: int, score: float) -> AdaptationRequest:
     return AdaptationRequest(operator=operator, kind=kind, score=score)
 
 
-def accept_all(requests: Sequence[AdaptationRequest]) -> list[AdaptationRequest]:
-    """Return all requests that do not conflict with a higher one, the highest score first."""
-    return drop_conflicts(prioritise(requests))
-
-
 def prioritise(requests: Sequence[AdaptationRequest]) -> list[AdaptationRequest]:
     """Return the requests, the highest score first."""
     return sorted(requests, key=lambda each: (-each.score, RANKS[each.kind], each.operator))
-
-
-def drop_conflicts(ranked: Sequence[AdaptationRequest]) -> list[AdaptationRequest]:
-    """Return the requests without those that want a node which one before them wants."""
-    wanted: set[str] = set()
-    kept = []
-    for request in ranked:
-        if request.node in wanted:
-            continue
-        if request.node is not None:
-            wanted.add(request.node)
-        kept.append(request)
-    return kept

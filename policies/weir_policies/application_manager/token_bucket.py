@@ -19,7 +19,7 @@ from enum import StrEnum
 from weir_policies.application_manager.adaptation import (
     Adaptation,
     AdaptationRequest,
-    accept_all,
+    prioritise,
 )
 from weir_policies.errors import ParameterError
 
@@ -100,6 +100,6 @@ def grant(
     requests: Sequence[AdaptationRequest], tokens: Tokens
 ) -> tuple[list[AdaptationRequest], Tokens]:
     """Return what the tokens pay, the highest score first, and what is left of them."""
-    payable = [each for each in accept_all(requests) if token_for(each.kind) is tokens.kind]
+    payable = [each for each in prioritise(requests) if token_for(each.kind) is tokens.kind]
     granted = payable[: tokens.count]
     return granted, replace(tokens, count=tokens.count - len(granted))
