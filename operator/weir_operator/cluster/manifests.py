@@ -195,9 +195,26 @@ def job_manager(pods: FlinkPods, config_map: str) -> Body:
 
 
 def task_managers(
-    pods: FlinkPods, operator: str, pool: str, *, size: str, replicas: int, config_map: str
+    pods: FlinkPods,
+    operator: str,
+    pool: str,
+    *,
+    size: str,
+    replicas: int,
+    config_map: str,
+    avoid: Sequence[str] = (),
 ) -> Body:
-    """Return the ReplicaSet of an operator in a pool; `size` is what new replicas get."""
+    """Return the ReplicaSet of an operator in a pool.
+
+    Args:
+        pods: What the StreamApp's pods are made of.
+        operator: Whose replicas.
+        pool: Where.
+        size: What new replicas get.
+        replicas: How many there are to be.
+        config_map: Name of the ConfigMap with their configuration.
+        avoid: Names of nodes that new replicas must not run on.
+    """
     identity = {"operator": operator, "pool": pool}
     selector = pods.selector(TASK_MANAGER, **identity)
     template = pod_template(
@@ -208,6 +225,7 @@ def task_managers(
         config_map=config_map,
         annotations={SIZE: size},
         spread=True,
+        avoid=avoid,
         container={
             "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
             "resources": _resources(size, pods.memory_of(operator, pool).process),

@@ -38,6 +38,7 @@ def pod_template(
     container: Body,
     annotations: Mapping[str, str],
     spread: bool = False,
+    avoid: Sequence[str] = (),
 ) -> Body:
     """Return the template of a JobManager's or TaskManager's pods.
 
@@ -51,6 +52,7 @@ def pod_template(
         container: What Weir owns of the main container beside image, configuration and volumes.
         annotations: Of the pod.
         spread: Whether pods of one operator should avoid each other's nodes.
+        avoid: Names of nodes that they must not run on.
     """
     labels = pods.labels(component, operator=operator, pool=pool) | {REVISION: pods.revision}
     if operator:
@@ -72,6 +74,8 @@ def pod_template(
     }
     user = {key: pods.make.pod_template.get(key, {}) for key in ("metadata", "spec")}
     wanted = merge(merge(defaults, user), owned)
+    if avoid:
+        wanted["spec"] = _kept_off(wanted["spec"], avoid)
     return _main_container_first(wanted)
 
 
@@ -105,6 +109,25 @@ def _main_container_first(template: Body) -> Body:
         containers, key=lambda each: each.get("name") != CONTAINER
     )
     return template
+
+
+def _kept_off(spec: Body, nodes: Sequence[str]) -> Body:
+    """Return a pod's specification that nodes do not fit, beside what its own affinity asks.
+
+    By the node's name, which the label `kubernetes.io/hostname` need not be.
+    """
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = spec.get("affinity") or {}
+    for_nodes = affinity.get("nodeAffinity") or {}
+    # One term is enough for a node to fit, so each of them has to say it.
+    terms = (for_nodes.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    off = {
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), *others]} for term in terms
+        ]
+    }
+    return {**spec, "affinity": {**affinity, "nodeAffinity": {**for_nodes, required: off}}}
 
 
 def _defaults(pods: FlinkPods) -> Body:

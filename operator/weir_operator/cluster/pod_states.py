@@ -52,6 +52,7 @@ def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
         doomed=_disruption(pod) or doomed,
         revision=labels.get(REVISION, ""),
         place=labels.get(PLACE, ""),
+        node=pod["spec"].get("nodeName", ""),
     )
 
 

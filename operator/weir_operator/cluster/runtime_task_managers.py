@@ -59,12 +59,12 @@ class TaskManagerPods:
         Raises:
             PodsPendingError: It does not make them; none is left behind.
         """
-        grouped: dict[Group, list[str]] = {}
+        grouped: dict[Group, list[ReplicaSpec]] = {}
         for spec in wanted:
-            grouped.setdefault((spec.operator, spec.pool), []).append(spec.size)
+            grouped.setdefault((spec.operator, spec.pool), []).append(spec)
         before = {pod["metadata"]["name"] for pod in await self._alive()}
         started = await asyncio.gather(
-            *(self._start_group(pods, group, sizes) for group, sizes in grouped.items()),
+            *(self._start_group(pods, group, specs) for group, specs in grouped.items()),
             return_exceptions=True,
         )
         failures = [each for each in started if isinstance(each, BaseException)]
@@ -117,23 +117,33 @@ class TaskManagerPods:
                 await self._apply_set(pods, (operator, pool), size, found["spec"]["replicas"])
 
     async def _start_group(
-        self, pods: FlinkPods, group: Group, sizes: Sequence[str]
+        self, pods: FlinkPods, group: Group, specs: Sequence[ReplicaSpec]
     ) -> tuple[str, ...]:
         """Start replicas of one group, size by size: the template has one at a time."""
         started: list[str] = []
-        for size, count in sorted(Counter(sizes).items()):
+        for (size, avoid), count in sorted(Counter((s.size, s.avoid) for s in specs).items()):
             before = {pod["metadata"]["name"] for pod in await self._alive(group)}
             replicas = len(before) + count
-            await self._apply_set(pods, group, size, replicas)
+            await self._apply_set(pods, group, size, replicas, avoid)
             try:
                 present = await self._wait_for(pods, group, replicas)
             except PodsPendingError:
                 await self._apply_set(pods, group, size, len(before))
                 raise
+            if avoid:
+                # Only these: what replaces a lost one may run wherever there is room.
+                await self._apply_set(pods, group, size, replicas)
             started += sorted(present - before)
         return tuple(started)
 
-    async def _apply_set(self, pods: FlinkPods, group: Group, size: str, replicas: int) -> None:
+    async def _apply_set(
+        self,
+        pods: FlinkPods,
+        group: Group,
+        size: str,
+        replicas: int,
+        avoid: Sequence[str] = (),
+    ) -> None:
         operator, pool = group
         labels = pods.labels(manifests.TASK_MANAGER, operator=operator, pool=pool)
         files = config_map(
@@ -149,6 +159,7 @@ class TaskManagerPods:
             size=size,
             replicas=replicas,
             config_map=files["metadata"]["name"],
+            avoid=avoid,
         )
         await self._objects.apply(files, workload)
 

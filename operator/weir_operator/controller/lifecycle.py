@@ -127,6 +127,8 @@ class Lifecycle:
         change_id: str | None = None,
         *,
         resize_refused: bool = False,
+        replace: tuple[str, ...] = (),
+        avoid: tuple[str, ...] = (),
     ) -> RescaleJournal:
         """Take the job to `target` by one restart; return how it ended.
 
@@ -136,13 +138,14 @@ class Lifecycle:
             change_id: Under which the change is found again.
             resize_refused: Nodes do not give the sizes in place, so that replicas of another size
                 take the place of those that have the wrong one.
+            replace: Replicas whose place others take.
+            avoid: Nodes that what is started must not run on.
         """
         async with self._busy:
             await self._resume_unfinished()
             status = self._store.load()
-            wrong: tuple[str, ...] = ()
             if resize_refused:
-                wrong = tuple(size_changes(await self._runtime.replicas(), target))
+                replace = tuple(size_changes(await self._runtime.replicas(), target))
             return await self._walk(
                 plan(
                     kind=Kind.RESCALE,
@@ -152,7 +155,8 @@ class Lifecycle:
                     target=target,
                     old_job=status.job_id,
                     change_id=change_id,
-                    replace=wrong,
+                    replace=replace,
+                    avoid=avoid,
                 )
             )
 

@@ -220,7 +220,7 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     if end.step is Step.ROLLED_BACK:
         return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
-    if end.pending:
+    if end.pending and not end.avoid:
         places = ", ".join(f"{operator} in {pool}" for operator, pool in end.pending)
         full = f"No room for {places}; the next best is looked for"
         return abandoned, ("PoolFull", full)

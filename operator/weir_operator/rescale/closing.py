@@ -26,7 +26,8 @@ def close_change(
     if journal.step is Step.FAILED and journal.ran:
         # Its newest checkpoint is where to go on from, not that of the job before it.
         changes["job_id"] = journal.new_job
-    if journal.pending and journal.step is not Step.DONE:
+    # A pool that has no room besides a node is not full.
+    if journal.pending and not journal.avoid and journal.step is not Step.DONE:
         changes["full"] = add_full(
             status.full,
             journal.pending,

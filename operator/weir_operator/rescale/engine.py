@@ -13,6 +13,7 @@ docs/decisions/0001.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -123,7 +124,9 @@ class Rescaler:
             excess = excess_replicas(stay, journal.wanted)
             return [replica for replica in stay if replica.id not in excess]
 
-        await self._runtime.start(missing_replicas(await remaining(), journal.wanted))
+        avoid = () if journal.is_back else journal.avoid
+        missing = missing_replicas(await remaining(), journal.wanted)
+        await self._runtime.start([replace(spec, avoid=avoid) for spec in missing])
 
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         if leave_job:

@@ -110,6 +110,8 @@ class RescaleJournal(BaseModel):
     """Why the target was given up, one sentence."""
     replace: tuple[str, ...] = ()
     """Replicas that go although their place is wanted: others take it before."""
+    avoid: tuple[str, ...] = ()
+    """Nodes that those which are started on the way there must not run on."""
     revision: Revision | None = None
     """What the job is to be made of; `None` as before. Not kept once the change has ended."""
     pending: tuple[tuple[str, str], ...] = ()
@@ -164,6 +166,7 @@ def plan(
     restore_path: str | None = None,
     change_id: str | None = None,
     replace: tuple[str, ...] = (),
+    avoid: tuple[str, ...] = (),
     revision: Revision | None = None,
     by_checkpoint: bool = False,
 ) -> RescaleJournal:
@@ -181,6 +184,7 @@ def plan(
         step=Step.STOP,
         restore_path=restore_path,
         replace=replace,
+        avoid=avoid,
         revision=revision,
         by_checkpoint=by_checkpoint,
     )

@@ -7,6 +7,7 @@ each job was started and where it had got to, so that a wrong order of steps sho
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -60,6 +61,8 @@ class FakeWorld:
         self.disposed: list[str] = []
         self.deaf_pools: set[str] = set()
         """Pools whose TaskManagers never register."""
+        self.nodes: tuple[str, ...] = ()
+        """Where TaskManagers run, a new one where the fewest do; empty has no nodes at all."""
         self.full_pools: dict[str, int] = {}
         """Pools with so many places: further TaskManagers stay pending."""
         self.doomed: dict[str, str] = {}
@@ -129,6 +132,7 @@ class FakeWorld:
                 metrics_url="http://fake/metrics",
                 revision=self.used.id if self.named else "",
                 place=self.used.place_id(spec.operator, spec.pool),
+                node=self._choose_node(spec.avoid),
             )
             self.alive[replica.id] = replica
             ids.append(replica.id)
@@ -277,9 +281,15 @@ class FakeWorld:
         """Return the jobs that run."""
         return [key for key, job in self.jobs.items() if job.state == "RUNNING"]
 
+    def _choose_node(self, avoid: Sequence[str]) -> str:
+        """Return where a TaskManager goes; empty where it finds no node."""
+        taken = Counter(each.node for each in self.alive.values())
+        left = [node for node in self.nodes if node not in avoid]
+        return min(left, key=lambda node: taken[node], default="")
+
     def _is_pending(self, key: str) -> bool:
         """Whether those of its pool that were started before it have taken all places."""
-        if self.alive[key].place in self.lost_places:
+        if self.alive[key].place in self.lost_places or (self.nodes and not self.alive[key].node):
             return True
         pool = self.alive[key].pool
         places = self.full_pools.get(pool)

@@ -28,6 +28,8 @@ class ReplicaSpec:
     pool: str
     size: str
     """A size of the pool, as the StreamApp writes it, such as `250m`."""
+    avoid: tuple[str, ...] = ()
+    """Nodes that it must not run on; without nodes, of no meaning."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +53,8 @@ class Replica:
     """Id of the revision that it was made of; empty where that does not matter."""
     place: str = ""
     """`Revision.place_id` that it was made with; empty where that does not matter."""
+    node: str = ""
+    """Name of the node that it runs on; empty while it has none, and on one machine."""
 
     @property
     def node_type(self) -> str:

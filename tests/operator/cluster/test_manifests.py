@@ -120,6 +120,35 @@ def test_replicas_of_an_operator_avoid_each_others_nodes():
     assert spread["labelSelector"]["matchLabels"]["weir.dev/operator"] == "match"
 
 
+NOT_N2 = {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}
+ZONE = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
+
+
+def node_terms(pods, avoid):
+    workload = manifests.task_managers(
+        pods, "match", "small", size="250m", replicas=2, config_map="c", avoid=avoid
+    )
+    spec = workload["spec"]["template"]["spec"]
+    return spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+
+def test_a_replica_that_must_avoid_a_node_is_kept_off_it_by_its_name():
+    assert node_terms(pods_of(), ("n2",)) == {"nodeSelectorTerms": [{"matchFields": [NOT_N2]}]}
+    assert "affinity" not in replica_set(pods_of())["spec"]["template"]["spec"]
+
+
+def test_a_node_is_avoided_beside_whatever_the_users_affinity_allows():
+    either = {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}, {"matchFields": [NOT_N2]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": either}
+    pods = pods_of(podTemplate={"spec": {"affinity": {"nodeAffinity": required}}})
+
+    first, second = node_terms(pods, ("n3",))["nodeSelectorTerms"]
+
+    n3 = NOT_N2 | {"values": ["n3"]}
+    assert first == {"matchExpressions": [ZONE], "matchFields": [n3]}
+    assert second == {"matchFields": [NOT_N2, n3]}
+
+
 def test_the_template_finds_its_own_pods():
     for workload in (manifests.job_manager(pods_of(), "x"), replica_set(pods_of())):
         labels = workload["spec"]["template"]["metadata"]["labels"]

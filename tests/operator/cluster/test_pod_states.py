@@ -42,7 +42,15 @@ def test_a_running_pod_is_a_replica_with_its_reporters_address():
     assert (found.id, found.node_type) == ("trips-match-small-1", "small/250m")
     assert found.metrics_url == "http://10.1.2.3:9249/metrics"
     assert found.started == 1767323045.0
+    assert found.node == ""
     assert (found.pending, found.doomed, found.revision) == ("", "", "r1")
+
+
+def test_a_replica_tells_which_node_it_runs_on():
+    bound = pod()
+    bound["spec"]["nodeName"] = "n2"
+
+    assert replica(bound, pods_of(), doomed="").node == "n2"
 
 
 def test_an_address_of_ipv6_stands_in_brackets():

@@ -149,6 +149,19 @@ async def test_started_replicas_are_of_the_sizes_that_were_asked_for(task_manage
     ]  # fmt: skip
 
 
+async def test_only_the_replicas_that_must_avoid_a_node_are_kept_off_it(
+    task_managers, pods, cluster
+):
+    (first,) = await task_managers.start(pods, [SMALL])
+    (kept_off,) = await task_managers.start(pods, [replace(SMALL, avoid=("n2",))])
+
+    await cluster.delete(f"/api/v1/namespaces/streams/pods/{first}")
+
+    affine = {name for name, pod in cluster.pods().items() if "affinity" in pod["spec"]}
+    assert len(cluster.pods()) == 2
+    assert affine == {kept_off}
+
+
 async def test_exactly_the_chosen_replicas_end(task_managers, pods):
     first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
 

@@ -2,11 +2,19 @@
 
 import math
 
+import pytest
+
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.rescale.testing import (
+    ControllerDied,
+    FakeClock,
+    FakeWorld,
+    JobsOf,
+    MemoryStatusStore,
+)
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica
@@ -22,9 +30,8 @@ class Bench:
         self.world = FakeWorld(self.clock)
         self.store = MemoryStatusStore()
 
-    async def change(self, target, kind=Kind.RESCALE, **more):
-        status = self.store.load()
-        engine = Rescaler(
+    def engine(self):
+        return Rescaler(
             runtime=self.world,
             jobs=JobsOf(self.world),
             spec=JobSpec(
@@ -37,6 +44,9 @@ class Bench:
             settings=RescaleSettings(),
             clock=self.clock,
         )
+
+    async def change(self, target, kind=Kind.RESCALE, **more):
+        status = self.store.load()
         journal = plan(
             kind=kind,
             reason="a test",
@@ -46,7 +56,7 @@ class Bench:
             old_job=status.job_id,
             **more,
         )
-        return await engine.walk(journal)
+        return await self.engine().walk(journal)
 
     async def started(self):
         await self.change(TWO, Kind.START)
@@ -114,6 +124,59 @@ async def test_a_replacement_that_finds_no_place_leaves_everything_as_it_was():
     assert end.step is Step.ABANDONED
     assert sorted(bench.world.alive) == before
     assert bench.store.load().failed == ()
+    assert bench.exact()
+
+
+async def leave(bench, node):
+    """Replace the replica on a node by one elsewhere."""
+    [leaving] = [each.id for each in bench.world.alive.values() if each.node == node]
+    return await bench.change(TWO, replace=(leaving,), avoid=(node,))
+
+
+async def started_on(*nodes):
+    bench = Bench()
+    bench.world.nodes = nodes
+    return await bench.started()
+
+
+def nodes_of(bench):
+    return sorted(each.node for each in bench.world.alive.values())
+
+
+async def test_what_takes_the_place_of_a_replica_that_leaves_a_node_avoids_it():
+    bench = await started_on("n1", "n2")
+
+    end = await leave(bench, "n1")
+
+    assert end.step is Step.DONE
+    assert nodes_of(bench) == ["n2", "n2"]
+    assert bench.exact()
+
+
+async def test_the_node_is_avoided_after_a_restart_of_the_controller_too():
+    bench = await started_on("n1", "n2")
+    bench.store.die_after = len(bench.store.history) + 1
+    with pytest.raises(ControllerDied):
+        await leave(bench, "n1")
+    bench.store.die_after = None
+
+    end = await bench.engine().walk(bench.store.load().rescale)
+
+    assert end.step is Step.DONE
+    assert nodes_of(bench) == ["n2", "n2"]
+
+
+async def test_a_node_that_cannot_be_left_leaves_everything_as_it_was_and_its_pool_open():
+    bench = await started_on("n1", "n2")
+    before = sorted(bench.world.alive)
+    bench.world.nodes = ("n2",)
+
+    end = await leave(bench, "n2")
+
+    assert end.step is Step.ABANDONED
+    assert "No place was found" in str(end.failure)
+    assert sorted(bench.world.alive) == before
+    assert (bench.store.load().full, bench.store.load().failed) == ((), ())
     assert bench.exact()
 
 
