@@ -18,12 +18,12 @@ from weir_policies.application_manager.node_manager import (
 )
 from weir_policies.errors import ParameterError
 
-RULES = MigrationRules(most_busy=0.8, least_speed=0.5)
+RULES = MigrationRules(least_speed=0.5)
 HOSTED = tuple(HostedReplica(name=f"rank-{n}", operator="rank") for n in range(3))
 
 
-def a_node(*, utilisation=0.9, speed=1.0, hosted=HOSTED):
-    return Node(name="n1", utilisation=utilisation, speed=speed, hosted=hosted)
+def a_node(*, speed=0.25, hosted=HOSTED):
+    return Node(name="n1", speed=speed, hosted=hosted)
 
 
 def ask(node, seed=1):
@@ -31,33 +31,21 @@ def ask(node, seed=1):
 
 
 @pytest.mark.parametrize(
-    ("changes", "score"),
-    [
-        ({"utilisation": 0.8}, 0.0),
-        ({"utilisation": 0.9}, 0.5),
-        ({"utilisation": 1.0}, 1.0),
-        ({"utilisation": 0.2, "speed": 0.5}, 0.0),
-        ({"utilisation": 0.2, "speed": 0.25}, 0.5),
-        ({"utilisation": 0.84, "speed": 0.25}, 0.5),
-        ({"utilisation": math.nan, "speed": math.nan}, 0.0),
-        ({"utilisation": math.nan, "speed": 0.25}, 0.5),
-    ],
+    ("speed", "score"),
+    [(1.0, 0.0), (0.5, 0.0), (0.25, 0.5), (0.0, 1.0), (math.nan, 0.0)],
     ids=[
-        "at the threshold it may stay",
-        "half of what is left is half of the score",
-        "no CPU left is the whole score",
+        "as fast as the others it may stay",
         "at the least speed it may stay",
         "half the least speed is half of the score",
-        "the worse of both counts",
+        "to stand still is the whole score",
         "what was not measured is no reason",
-        "slow is slow whatever the unknown load",
     ],
 )
-def test_a_node_is_one_to_leave_by_its_distance_from_the_threshold(changes, score):
-    assert RULES.score(a_node(**changes)) == pytest.approx(score)
+def test_a_node_is_one_to_leave_by_its_distance_from_the_least_speed(speed, score):
+    assert RULES.score(a_node(speed=speed)) == pytest.approx(score)
 
 
-def test_an_overloaded_node_asks_to_move_one_of_its_replicas():
+def test_a_slow_node_asks_to_move_one_of_its_replicas():
     request = ask(a_node())
 
     assert request is not None
@@ -67,7 +55,7 @@ def test_an_overloaded_node_asks_to_move_one_of_its_replicas():
 
 
 def test_a_node_that_is_well_or_has_none_to_give_asks_for_nothing():
-    assert ask(a_node(utilisation=0.5)) is None
+    assert ask(a_node(speed=0.5)) is None
     assert ask(a_node(hosted=())) is None
 
 
@@ -114,9 +102,7 @@ def test_work_that_one_node_does_alone_says_nothing_about_it():
     assert relative_speeds([("n1", "rank", 0.1), ("n1", "rank", 0.4)]) == {}
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"most_busy": 1.0}, {"most_busy": -0.1}, {"least_speed": 1.1}], ids=str
-)
+@pytest.mark.parametrize("wrong", [{"least_speed": 1.1}, {"least_speed": -0.1}], ids=str)
 def test_rules_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ParameterError, match="Expected"):
         MigrationRules(**wrong)

@@ -1,21 +1,19 @@
-"""EDF's Node Manager: a node that is overloaded, or slow, asks to be rid of a replica.
+"""EDF's Node Manager: a node that is slow asks to be rid of a replica.
 
-    U = CPU utilisation of the node, V = its speed relative to the other nodes of its pool
-    U > U_max -> score (U - U_max) / (1 - U_max)
-    V < V_min -> score (V_min - V) / V_min
-    either    -> migrate one of its replicas, drawn evenly, with the higher score
+    V = speed of the node, relative to the other nodes of its pool
+    V < V_min -> migrate one of its replicas, drawn evenly, with the score (V_min - V) / V_min
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
-sections 5 and 6. It does not name U_max, and switched migration off in its experiments. Departures:
-1. Slow nodes: there all nodes are alike. In a pool whose nodes are sold as alike, one may be
-   throttled or share its cores, which utilisation alone does not show.
+sections 5 and 6, which switched migration off in its experiments. Departures:
+1. Slow, not overloaded: there a node asks above a CPU utilisation that is not named. A container
+   has the CPU that it asked for, however busy its node is; but of nodes that are sold as alike, one
+   may be throttled or share its cores, and only the speed shows that.
 2. No target: there the node draws one. The cluster's scheduler knows which node of the pool has
    room, and is told only which one not to take.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -34,22 +32,18 @@ class MigrationRules:
         ParameterError: A number is out of its range.
     """
 
-    most_busy: float = 0.8
-    """CPU utilisation above which a node is overloaded, U_max; in [0, 1)."""
     least_speed: float = 0.7
     """Speed relative to its pool below which a node is slow, V_min; in [0, 1], and 0 is never."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("most_busy", self.most_busy, low=0, high=1, high_allowed=False)
         refuse_outside("least_speed", self.least_speed, low=0, high=1)
 
     def score(self, node: Node) -> float:
         """Return how much a node is one to leave, at most 1; 0 where it is none."""
-        overload = (node.utilisation - self.most_busy) / (1 - self.most_busy)
-        slowness = (self.least_speed - node.speed) / self.least_speed if self.least_speed else 0.0
-        # What was not measured is NaN, and no reason to leave.
-        return max([0.0, *(each for each in (overload, slowness) if not math.isnan(each))])
+        # A speed that was not measured is NaN, which is below nothing.
+        slow = node.speed < self.least_speed
+        return (self.least_speed - node.speed) / self.least_speed if slow else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,14 +56,13 @@ class HostedReplica:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """What is known of a node at one moment; NaN where something could not be measured."""
+    """What is known of a node at one moment."""
 
     name: str
-    utilisation: float = math.nan
-    """Busy share of its CPU, in [0, 1]."""
-    speed: float = math.nan
-    """Work done per second, relative to the other nodes'; see `relative_speeds`."""
-    hosted: tuple[HostedReplica, ...] = ()
+    speed: float
+    """Work done per second, relative to the other nodes', see `relative_speeds`; NaN where it was
+    not measured."""
+    hosted: tuple[HostedReplica, ...]
     """Those that may leave."""
 
 
