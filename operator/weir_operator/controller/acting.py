@@ -139,7 +139,8 @@ class Actor:
             if resized != status.deployments:
                 refused = await self._lifecycle.resize(resized, _resize_id(action.id))
             restart = ruling.restart or (bool(refused) and await self._afford(action, resized))
-            if restart and ruling.target != self._store.load().deployments:
+            move = ruling.move
+            if restart and (move or ruling.target != self._store.load().deployments):
                 reasons = [
                     f"{name}: {action.proposals[name].decision.reason}"
                     for name in ruling.granted
@@ -152,6 +153,8 @@ class Actor:
                     action.reason or "; ".join(reasons),
                     action.id,
                     resize_refused=bool(refused),
+                    replace=(move.replica,) if move else (),
+                    avoid=(move.node,) if move else (),
                 )
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)

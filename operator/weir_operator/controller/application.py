@@ -221,7 +221,7 @@ class ApplicationController:
         assumed = describe_assumed(sight.app, proposals)
         if assumed:
             self._notices.tell_while("VarianceAssumed", assumed)
-        ruling, taken_back = await self._rule(proposals, seen, flow, status, view, guards)
+        ruling, unasked = await self._rule(proposals, seen, flow, status, view, guards)
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
@@ -232,17 +232,17 @@ class ApplicationController:
         )
         tick_id = uuid.uuid4().hex[:12]
         self._memory.keep(tick_id, now, proposals, ruling)
-        if ruling.granted:
+        if ruling.granted or ruling.move is not None:
             self._begin(
                 Action(
                     id=tick_id,
                     ruling=ruling,
                     proposals=proposals,
                     expected=math.nan
-                    if taken_back
+                    if unasked
                     else expect_response(proposals, ruling, flow, sight.app),
                     before=self._watcher.summarise(sight),
-                    reason=taken_back,
+                    reason=unasked,
                 )
             )
         return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=ruling.restart)
@@ -256,7 +256,7 @@ class ApplicationController:
         view: View,
         guards: tuple[Guard, ...],
     ) -> tuple[Ruling, str]:
-        """Return the ruling, and why a change is taken back; empty where none is."""
+        """Return the ruling, and why what no operator asked for is done; empty where none is."""
         undone = await self._actor.judge(self._watcher.summarise(view.sight), view.now)
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards)
@@ -264,6 +264,8 @@ class ApplicationController:
                 reason = f"It takes change {undone.id} back, which did worse than expected"
                 return self._go_to(undone.source, status, f"Granted: {reason}", view.now), reason
             self._notices.tell("TakeBackHeld", f"Change {undone.id} did worse, but: {refusal}")
+        move = self._am.find_move(view, status)
+        self._notices.tell_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
             proposals,
             dataflow=flow,
@@ -273,8 +275,9 @@ class ApplicationController:
             now=view.now,
             guards=guards,
             observations=seen,
+            move=move,
         )
-        return ruling, ""
+        return ruling, "" if ruling.move is None else ruling.move.reason
 
     def _follow(
         self,

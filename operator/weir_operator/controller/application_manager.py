@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from weir_operator.controller.guards import Guard, direction_of, refuse_change
+from weir_operator.controller.guards import Direction, Guard, direction_of, refuse_change
+from weir_operator.controller.node_watch import NodeWatch
 from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.proposals import Proposal, Ruling
+from weir_operator.controller.proposals import Move, Proposal, Ruling
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.sharing import BudgetSharing, Shares
 from weir_operator.controller.token_gate import TokenGate
+from weir_operator.controller.watching import View
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.status import FailedDeployment
+from weir_operator.status import AppStatus, FailedDeployment
 from weir_policies.application_manager.arbitration import (
     OperatorState,
     Request,
@@ -40,6 +43,7 @@ class ApplicationManager:
         restarts: RestartBudget,
         shared: SharedRestarts | None = None,
         gate: TokenGate | None = None,
+        nodes: NodeWatch | None = None,
     ) -> None:
         """Take over the objective.
 
@@ -51,6 +55,7 @@ class ApplicationManager:
             restarts: The restart budget.
             shared: The budget over all StreamApps; `None` where there is none.
             gate: The token bucket before the restart budget; `None` where there is none.
+            nodes: Finds replicas that are to leave their nodes; `None` where none ever is.
         """
         self.sharing = BudgetSharing(bound=bound, statistic=statistic, sink_bounds=sink_bounds)
         """What of the objective each operator may use."""
@@ -59,6 +64,7 @@ class ApplicationManager:
         self._shared = shared
         self._statistic = statistic
         self._gate = gate
+        self._nodes = nodes
 
     @property
     def tail(self) -> float:
@@ -75,6 +81,13 @@ class ApplicationManager:
         """Return seconds of mean response time per operator; see `BudgetSharing`."""
         return self.sharing.share(dataflow, managers)
 
+    def find_move(self, view: View, status: AppStatus) -> Move | None:
+        """Return which replica is to leave its node; `None` where none is, or ever may."""
+        app = view.sight.app
+        if self._nodes is None or app is None:
+            return None
+        return self._nodes.look(app, view.replicas, last=status.rescale, now=view.now)
+
     def rule(
         self,
         proposals: Mapping[str, Proposal],
@@ -86,8 +99,9 @@ class ApplicationManager:
         now: float,
         guards: Sequence[Guard] = (),
         observations: Mapping[str, Observation] | None = None,
+        move: Move | None = None,
     ) -> Ruling:
-        """Grant or deny what the operators propose.
+        """Grant or deny what the operators propose, and where nothing of it is done, a move.
 
         Args:
             proposals: One per operator that may change.
@@ -98,6 +112,7 @@ class ApplicationManager:
             now: Unix seconds.
             guards: What forbids scaling now.
             observations: Of operators beside those that propose: a fixed one may be the bottleneck.
+            move: A replica that is to leave its node.
         """
         seen = {name: each.observation for name, each in proposals.items()} | dict(
             observations or {}
@@ -109,8 +124,12 @@ class ApplicationManager:
         }
         barred = _bar(wishes, guards)
         allowed = {name: wish for name, wish in wishes.items() if name not in barred}
+        # Why the replica stays on its node; by score it competes with the wishes for a token.
+        stays = None if move is None else refuse_change(Direction.ACROSS, guards)
         if self._gate is not None:
-            barred |= self._gate.refuse(allowed)
+            asked = None if move is None or stays else move.request
+            barred |= self._gate.refuse(allowed, asked)
+            stays = stays or (None if move is None else barred.pop(move.replica, None))
             allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
         sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
@@ -126,29 +145,56 @@ class ApplicationManager:
             wish = wishes[name]
             types = wish.observation.model.node_types
             target[name] = wish.decision.target.named(types)
-        for known in failed:
-            if granted and known.deployment == target and now < known.until:
-                left = (known.until - now) / 60
-                sentence = (
-                    f"Denied: this deployment failed before and is not tried again for {left:.0f} "
-                    f"min ({known.reason})"
-                )
-                return Ruling(
-                    verdicts=sentences | dict.fromkeys(granted, sentence),
-                    granted=(),
-                    target=current,
-                    restart=False,
-                    tokens=tokens,
-                )
-        if self._gate is not None and restart:
-            self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
-        return Ruling(
+        ruling = Ruling(
             verdicts=sentences,
             granted=granted,
             target=target,
             restart=restart,
             tokens=tokens_left,
         )
+        for known in failed:
+            if granted and known.deployment == target and now < known.until:
+                ruling = _deny_again(ruling, known, current, tokens, now)
+        if self._gate is not None and ruling.restart:
+            self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
+        return ruling if move is None else self._rule_move(move, stays, ruling, now)
+
+    def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
+        """Add to a ruling that a replica leaves its node, or why it does not."""
+        name = move.request.operator
+        request = Request(
+            operator=name,
+            kind=ChangeKind.RESCALE,
+            current={},
+            target={},
+            urgency=move.request.score,
+            saving=0.0,
+        )
+        paid = arbitrate(
+            [request],
+            operators={name: OperatorState(replicas={}, saturated=False)},
+            pool_limits={},
+            tokens=ruling.tokens,
+            budget=self.restarts,
+            now=now,
+        )
+        if refusal is None and ruling.granted:
+            refusal = f"Denied: {' and '.join(ruling.granted)} change first"
+        if refusal is None and not paid.restart:
+            refusal = paid.verdicts[0].reason
+        if refusal is None and self._shared is not None:
+            shared = self._shared.refuse(urgent=move.request.score >= NEEDED, now=now)
+            refusal = None if shared is None else f"Denied: {shared}"
+        own = ruling.verdicts.get(name)
+        verdict = f"Granted: {move.reason}" if refusal is None else f"{refusal} ({move.reason})"
+        verdicts = {**ruling.verdicts, name: verdict if own is None else f"{own}; {verdict}"}
+        if refusal is not None:
+            return replace(ruling, verdicts=verdicts)
+        if self._gate is not None:
+            self._gate.pay([move.replica])
+        if self._nodes is not None:
+            self._nodes.note(move, now)
+        return replace(ruling, verdicts=verdicts, restart=True, tokens=paid.tokens, move=move)
 
     def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:
         """Return the tokens after one more restart that is needed; `None` where none is left."""
@@ -216,6 +262,28 @@ class ApplicationManager:
             budget=self.restarts,
             now=now,
         )
+
+
+def _deny_again(
+    ruling: Ruling,
+    known: FailedDeployment,
+    current: DeploymentMap,
+    tokens: RestartTokens,
+    now: float,
+) -> Ruling:
+    """Return the ruling without what it grants, which leads to a deployment that failed."""
+    sentence = (
+        "Denied: this deployment failed before and is not tried again for "
+        f"{(known.until - now) / 60:.0f} min ({known.reason})"
+    )
+    return replace(
+        ruling,
+        verdicts={**ruling.verdicts, **dict.fromkeys(ruling.granted, sentence)},
+        granted=(),
+        target=current,
+        restart=False,
+        tokens=tokens,
+    )
 
 
 def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, str]:

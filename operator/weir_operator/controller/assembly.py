@@ -11,6 +11,7 @@ import numpy as np
 
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.bill import prices
+from weir_operator.controller.node_watch import NodeWatch
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.remembering import STAND_IN
 from weir_operator.controller.settings import LoopSettings
@@ -26,6 +27,7 @@ from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_policies import registry
+from weir_policies.application_manager.node_manager import MigrationRules
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
 from weir_policies.model.season import Season
@@ -268,7 +270,16 @@ def application_manager(
         ),
         shared=shared,
         gate=_token_gate(app),
+        nodes=_node_watch(app),
     )
+
+
+def _node_watch(app: StreamApp) -> NodeWatch | None:
+    migration = app.spec.application_manager.arbitration.migration
+    if migration is None:
+        return None
+    rules = MigrationRules(least_speed=migration.least_speed)
+    return NodeWatch(rules, np.random.default_rng(len(app.spec.operators)))
 
 
 def _token_gate(app: StreamApp) -> TokenGate | None:

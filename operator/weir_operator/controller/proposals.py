@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weir_operator.rescale.journal import DeploymentMap
+from weir_policies.application_manager.adaptation import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.cost import kind_of_change
 from weir_policies.promise import ChangeKind, Decision, Observation
@@ -26,6 +27,18 @@ class Proposal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A replica that is to leave its node, for another one of its pool."""
+
+    request: AdaptationRequest
+    replica: str
+    node: str
+    """The one that is left."""
+    reason: str
+    """One sentence, without a full stop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ruling:
     """What the AM made of a tick's proposals."""
 
@@ -36,6 +49,8 @@ class Ruling:
     """Deployments of all operators with the granted changes."""
     restart: bool
     tokens: RestartTokens
+    move: Move | None = None
+    """What is granted where no proposal is; `None` where no replica leaves its node."""
 
     def only_advised(self, mode: str, current: DeploymentMap) -> Ruling:
         """Return the ruling of a mode that touches nothing."""
@@ -45,4 +60,5 @@ class Ruling:
             granted=(),
             target=current,
             restart=False,
+            move=None,
         )

@@ -59,17 +59,25 @@ class TokenGate:
         if self._tokens.generated_at != before:
             self._seen.clear()
 
-    def refuse(self, wishes: Mapping[str, Proposal]) -> dict[str, str]:
-        """Return why rescales find no token, by operator; those that find one are left out."""
+    def refuse(
+        self, wishes: Mapping[str, Proposal], move: AdaptationRequest | None = None
+    ) -> dict[str, str]:
+        """Return why rescales find no token, by operator; those that find one are left out.
+
+        Args:
+            wishes: Proposals, by operator.
+            move: A replica's leave, which is refused by the replica's name.
+        """
         requests = [
             _request(name, wish) for name, wish in wishes.items() if wish.kind is ChangeKind.RESCALE
         ]
+        requests += [] if move is None else [move]
         granted, _ = grant(requests, self._tokens)
-        paid = {request.operator for request in granted}
-        return {each.operator: self._say(each) for each in requests if each.operator not in paid}
+        paid = {_subject(request) for request in granted}
+        return {_subject(each): self._say(each) for each in requests if _subject(each) not in paid}
 
     def pay(self, granted: Collection[str]) -> None:
-        """Spend a token for each of the rescales that are made after all."""
+        """Spend a token for each of the restarts that are made after all."""
         self._tokens = replace(self._tokens, count=max(0, self._tokens.count - len(granted)))
 
     def _say(self, request: AdaptationRequest) -> str:
@@ -81,6 +89,10 @@ class TokenGate:
             f"Denied: no {needed} token is left for a {request.kind}; one comes when the response "
             f"time of the last {self._rules.every:.0f} s is {side} {bound * 1000:.0f} ms"
         )
+
+
+def _subject(request: AdaptationRequest) -> str:
+    return request.replica or request.operator
 
 
 def _request(name: str, wish: Proposal) -> AdaptationRequest:

@@ -90,12 +90,29 @@ class TokenBucket(Section):
         return self
 
 
+class Migration(Section):
+    """When a replica leaves a node of Kubernetes for another one of the same pool.
+
+    A node is slow where its replicas take longer for a record than those of the same operator, of
+    the same size, on other nodes of the pool, for five intervals in a row.
+    """
+
+    least_speed: float = Field(default=0.7, gt=0, le=0.9, examples=[0.7])
+    """Speed below which a node is slow, as a share of that of the other nodes. If unset, defaults
+    to 0.7. Above zero, and at most 0.9: closer to 1, chance would speak."""
+
+
 class Arbitration(Section):
     """How proposals that compete are granted or denied."""
 
     token_bucket: TokenBucket | None = None
     """Tokens that changes with a restart must pay with, besides the restart budget. If unset, no
     tokens are asked for."""
+
+    migration: Migration | None = None
+    """Replicas on a slow node are replaced, one by one, by others elsewhere in their pool; each
+    change restarts the job, by the restart budget. On one machine it has no effect. If unset,
+    replicas stay."""
 
 
 class ApplicationManager(Section):

@@ -244,8 +244,8 @@ def _refuse_restart(
             return f"all {budget.max_per_day} restarts of 24 hours are used; {until}"
         return f"the restart budget is empty; {until}"
     return (
-        f"a restart only to save money must leave {kept} of the {available} tokens for "
-        f"emergencies; {until}"
+        f"a restart that the objective does not need must leave {kept} of the {available} tokens "
+        f"for emergencies; {until}"
     )
 
 
