@@ -245,7 +245,8 @@ class ApplicationController:
                     reason=unasked,
                 )
             )
-        return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=ruling.restart)
+        verdicts, restarts = ruling.verdicts, ruling.rescales
+        return replace(tick, proposals=proposals, verdicts=verdicts, restarts=restarts)
 
     async def _rule(
         self,

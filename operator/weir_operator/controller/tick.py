@@ -42,7 +42,7 @@ class Tick:
     restarts_left: float = math.nan
     """Restarts that the budget allows now; NaN where no budget is kept."""
     restarts: bool = False
-    """Whether what was granted takes a restart of the job."""
+    """Whether what operators were granted takes a restart of the job."""
     tuning: TuningView | None = None
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
 

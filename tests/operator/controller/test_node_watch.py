@@ -18,7 +18,7 @@ from weir_operator.controller.node_watch import (
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.seam import Window
-from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.runtime.seam import Replica
 from weir_policies.application_manager.node_manager import MigrationRules
 
@@ -86,7 +86,7 @@ class Watched:
     def __init__(self, seed=1):
         self.watch = NodeWatch(MigrationRules(), np.random.default_rng(seed))
         self.now = START
-        self.last = None
+        self.last: RescaleJournal | None = None
 
     def see(self, replicas, seconds=None, *, intervals=IN_A_ROW, **more):
         """Show equal intervals; return what the last one led to."""
@@ -186,6 +186,7 @@ def test_the_slower_of_two_slow_nodes_is_left_first():
 def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     watched = Watched()
     move = watched.see(THREE, SLOW)
+    assert move is not None
     watched.watch.note(move, watched.now)
     moved = [a_replica("n1"), a_replica("n3"), a_replica("n4")]
     still_slow = {"match-500m-on-n4": 2 * USUAL}
@@ -196,6 +197,8 @@ def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     late = watched.see(moved, still_slow)
 
     assert soon is None
+    assert again is not None
+    assert late is not None
     assert (again.node, late.node) == ("n2", "n4")
 
 

@@ -159,8 +159,10 @@ async def test_the_node_is_avoided_after_a_restart_of_the_controller_too():
     with pytest.raises(ControllerDied):
         await leave(bench, "n1")
     bench.store.die_after = None
+    left = bench.store.load().rescale
+    assert left is not None
 
-    end = await bench.engine().walk(bench.store.load().rescale)
+    end = await bench.engine().walk(left)
 
     assert end.step is Step.DONE
     assert nodes_of(bench) == ["n2", "n2"]
