@@ -90,7 +90,8 @@ class TuningOrder(Section):
     """Slots of that comparison, from the trace's first one used; `None` is those of a full
     evaluation. More of them show seasons that the search did not see."""
     shortlist: int = Field(default=3, ge=1, le=1000, examples=[3])
-    """Points of the search that are compared: its best may have been the luckiest."""
+    """Points of the search that are compared: its best may have been the luckiest. One more is,
+    the cheapest within half of each constraint."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1, examples=[0.95])
     """How sure `better` must be, all comparisons with the incumbent together."""
     incumbent: Point | None = None

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
-from weir_policies.application_manager.search.promise import Search, Trial, rank
+from weir_policies.application_manager.search.promise import Limits, Search, Trial, rank
 from weir_policies.application_manager.search.space import Space, Tuned
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
@@ -45,6 +45,9 @@ from weir_simulator.tuning.study import Study
 from weir_simulator.tuning.workers import Workers, count_workers
 
 EQUAL_WEIGHTS = (1 / 3, 1 / 3, 1 / 3)
+CAREFUL = 0.5
+"""Part of each limit within which one of the points that are compared is, where there is any: the
+best are often just within a limit, and none of them surely."""
 JUDGING_SEEDS, JUDGING_SEEDS_OF_LEARNERS = 3, 6
 
 Ended = Literal["finished", "stopped", "deadline"]
@@ -179,6 +182,12 @@ class _Tuning:
                 "give a later deadline, fewer slots or a resumable study"
             )
         points = [each.point for each in full[: order.shortlist]]
+        half = Limits(
+            violations=CAREFUL * limits.violations,
+            reconfigurations=CAREFUL * limits.reconfigurations,
+        )
+        careful = min(full, key=lambda each: rank(each.outcome, half)).point
+        points += [careful] if careful not in points else []
         # Somebody had a reason for the warm starts, and the search's slots may not show it.
         points += [point for point in order.warm_starts if point not in points]
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
@@ -294,7 +303,7 @@ class _Tuning:
             self._ended = "stopped"
         elif self._order.deadline is not None:
             # The judging takes about as long as so many batches, of so much longer simulations.
-            points = 1 + self._order.shortlist + len(self._order.warm_starts)
+            points = 2 + self._order.shortlist + len(self._order.warm_starts)
             runs = points * self._judging_seeds
             longer = self._judging_slots / self._slots
             reserve = self._evaluation_seconds * -(-runs // self._order.batch) * longer

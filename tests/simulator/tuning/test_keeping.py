@@ -188,3 +188,34 @@ def test_the_cheapest_that_is_surely_better_goes_before_a_cheaper_one_that_may_b
     assert result.keeping is not None
     assert min(result.certainty, result.keeping) >= result.required
     assert min(each.money for each in result.evaluations if each.feasible) == 8.0
+
+
+class _CloseWorkers(_Workers):
+    """Most points keep the limit by luck; those with little weight on resources do surely."""
+
+    def _measure(self, point):
+        if point == self._naive:
+            return measured(NEVER, money=10.0)
+        if point.weights.resources < 0.25:
+            return measured(0.2 * BURSTS, money=9.0 - point.weights.resources)
+        return measured(BURSTS, money=8.0 - point.weights.resources)
+
+
+def test_the_cheapest_within_half_of_the_limits_is_compared_beside_the_best_which_break_them(
+    monkeypatch,
+):
+    monkeypatch.setattr(tuning, "Workers", _CloseWorkers)
+    experiment = an_experiment(trace={"kind": "taxi", "slots": 1000})
+    order = TuningOrder(
+        experiment=experiment,
+        algorithm="random",
+        evaluations=30,
+        constraints=Constraints(max_violations=0.05),
+    )
+
+    result = tune(order)
+
+    careful = [each.money for each in result.evaluations if each.violations < 0.025]
+    assert sum(each.money < min(careful) for each in result.evaluations) > order.shortlist
+    assert result.better
+    assert result.prediction.money.mean == pytest.approx(min(careful))
