@@ -53,10 +53,10 @@ class Application:
         return f"{self.name}, N={self.types}, {self.milliseconds} ms"
 
 
-def applications() -> Iterator[Application]:
+def applications(*, milliseconds: tuple[int, ...] = (50, 40)) -> Iterator[Application]:
     """Yield the settings, in the order of the figures."""
     names: tuple[Name, ...] = ("A", "B", "C")
-    for name, bound, types in itertools.product(names, (50, 40), (1, 3)):
+    for name, bound, types in itertools.product(names, milliseconds, (1, 3)):
         yield Application(name=name, types=types, milliseconds=bound)
 
 
