@@ -245,7 +245,7 @@ class ApplicationController:
                     reason=unasked,
                 )
             )
-        verdicts, restarts = ruling.verdicts, ruling.rescales
+        verdicts, restarts = ruling.verdicts, ruling.rescales and not unasked
         return replace(tick, proposals=proposals, verdicts=verdicts, restarts=restarts)
 
     async def _rule(

@@ -193,7 +193,7 @@ class ApplicationManager:
         if self._gate is not None:
             self._gate.pay([move.replica])
         if self._nodes is not None:
-            self._nodes.note(move, now)
+            self._nodes.note(move)
         return replace(ruling, verdicts=verdicts, restart=True, tokens=paid.tokens, move=move)
 
     def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:

@@ -4,7 +4,8 @@ A node is as fast as its replicas are beside their equals on other nodes: of the
 the same pool, of the same size. A restart is too dear for a guess, so a node asks to be rid of a
 replica only after `IN_A_ROW` intervals of one run in which it was slow each time, by service times
 that are known well enough. What an operator's records are like can make its replicas unequal, too;
-therefore an operator that left a node leaves no other one for a while.
+therefore an operator that left a node leaves no other one for a while, which a controller that
+begins anew does not know.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ class NodeWatch:
         self._rng = rng
         self._run = ""
         self._slow_for: dict[str, int] = {}
+        self._granted: Move | None = None
         self._left: dict[str, tuple[str, float]] = {}
+        """Node that an operator left, and until when it leaves no other one."""
+        self._in_vain: dict[str, float] = {}
+        """Until when a node is not asked to be left again."""
 
     def look(
         self,
@@ -75,6 +80,7 @@ class NodeWatch:
             last: The last change of the job.
             now: Unix seconds.
         """
+        self._see_end(last)
         if app.job_id != self._run:
             self._run, self._slow_for = app.job_id, {}
         nodes = self._see_nodes(app, replicas, now)
@@ -86,7 +92,7 @@ class NodeWatch:
         found = {
             request.replica: (request, node)
             for name, node in nodes.items()
-            if self._slow_for.get(name, 0) >= IN_A_ROW and not _was_in_vain(name, last, now)
+            if self._slow_for.get(name, 0) >= IN_A_ROW and now >= self._in_vain.get(name, now)
             if (request := ask_for_migration(node, self._rules, self._rng)) is not None
         }
         if not found:
@@ -102,9 +108,20 @@ class NodeWatch:
             f"speed of the other nodes of pool {leaving.pool}",
         )
 
-    def note(self, move: Move, now: float) -> None:
-        """Remember a move that was granted at a Unix time."""
-        self._left[move.request.operator] = (move.node, now + SPEAKS_OF_ONE_NODE_FOR)
+    def note(self, move: Move) -> None:
+        """Remember a move that was granted, until what came of it is seen."""
+        self._granted = move
+
+    def _see_end(self, last: RescaleJournal | None) -> None:
+        """Learn what came of leaving a node, also of what another controller granted."""
+        if last is None or not last.avoid or not last.step.is_end:
+            return
+        [node], ended = last.avoid, max(last.times.values())
+        if last.step is not Step.DONE:
+            self._in_vain[node] = ended + IN_VAIN_FOR
+        elif self._granted is not None and last.replace == (self._granted.replica,):
+            operator = self._granted.request.operator
+            self._left[operator] = (node, ended + SPEAKS_OF_ONE_NODE_FOR)
 
     def _see_nodes(
         self, app: AppMeasurement, replicas: Sequence[Replica], now: float
@@ -148,10 +165,3 @@ def _standard_error(measured: ReplicaMeasurement) -> float:
     scv = measured.service_variance / measured.service_mean**2
     # Where the variance is not counted, it is taken for that of exponential times.
     return math.sqrt((1.0 if math.isnan(scv) else scv) / measured.served)
-
-
-def _was_in_vain(node: str, last: RescaleJournal | None, now: float) -> bool:
-    """Return whether the last change was to leave the node, and came to nothing a while ago."""
-    if last is None or node not in last.avoid or last.step is Step.DONE:
-        return False
-    return now - max(last.times.values()) < IN_VAIN_FOR

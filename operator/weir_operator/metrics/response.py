@@ -141,7 +141,8 @@ class _Flow:
     def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
         """Return a time at which records left an operator's feeders, from that when they entered.
 
-        It is the mean over the feeders, by how much each gave out; 0 behind a source.
+        It is the mean over the feeders, by how much each gave out; 0 behind a source. One that gave
+        out nothing, whose service nobody knows then, does not count beside others.
         """
         left = {
             feeder: entered[feeder] + self.service_means[feeder]
@@ -149,6 +150,7 @@ class _Flow:
             else 0.0
             for feeder in self.layout.operators[name].upstream
         }
+        left = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0} or left
         if len(left) == 1:
             return next(iter(left.values()))
         given = sum(self.emitted[feeder] for feeder in left)

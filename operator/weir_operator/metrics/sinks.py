@@ -48,8 +48,9 @@ def _by_markers(
 ) -> SinkMeasurement:
     """Time to the last functions plus all work, which markers pass by; no quantiles of records."""
     served = sum(sink.processed_rate for sink in sinks) if sinks else math.nan
+    busy = [sink for sink in sinks if sink.processed_rate != 0]
     work = ratio(
-        sum((worked[sink.name] + sink.service_mean) * sink.processed_rate for sink in sinks), served
+        sum((worked[sink.name] + sink.service_mean) * sink.processed_rate for sink in busy), served
     )
     mean = marker_age(list(scopes), pick=max) + work
     return SinkMeasurement(

@@ -208,7 +208,10 @@ class _Tuning:
         # The cheapest is often too near a limit to keep it surely, where the next one does.
         chosen = min(
             range(len(points)),
-            key=lambda c: (not better[c], *rank(candidates[c].outcome, limits)),
+            key=lambda c: (
+                not (better[c] and candidates[c].outcome.keeps(limits)),
+                *rank(candidates[c].outcome, limits),
+            ),
         )
         ours = candidates[chosen]
         return TuningResult(

@@ -187,7 +187,8 @@ def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     watched = Watched()
     move = watched.see(THREE, SLOW)
     assert move is not None
-    watched.watch.note(move, watched.now)
+    watched.watch.note(move)
+    watched.last = a_leave(move.node, now=watched.now, step=Step.DONE, replica=move.replica)
     moved = [a_replica("n1"), a_replica("n3"), a_replica("n4")]
     still_slow = {"match-500m-on-n4": 2 * USUAL}
 
@@ -202,10 +203,10 @@ def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     assert (again.node, late.node) == ("n2", "n4")
 
 
-def a_leave(node, *, now, step):
+def a_leave(node, *, now, step, replica="any"):
     return plan(
         kind=Kind.RESCALE, reason="a test", now=now, source={}, target={}, old_job="job1",
-        replace=("any",), avoid=(node,),
+        replace=(replica,), avoid=(node,),
     ).at(step, now)  # fmt: skip
 
 
@@ -219,6 +220,28 @@ def test_a_node_that_could_not_be_left_is_not_asked_to_be_for_half_an_hour():
 
     assert soon is None
     assert late is not None
+
+
+def test_another_change_in_between_makes_no_difference_to_that():
+    watched = Watched()
+    watched.last = a_leave("n2", now=START, step=Step.ABANDONED)
+    watched.see(THREE, SLOW, intervals=1)
+    watched.last = None
+
+    assert watched.see(THREE, SLOW) is None
+
+
+def test_an_operator_that_could_not_leave_one_node_may_leave_another():
+    watched = Watched()
+    move = watched.see(THREE, SLOW)
+    assert move is not None
+    watched.watch.note(move)
+    watched.last = a_leave(move.node, now=watched.now, step=Step.ABANDONED, replica=move.replica)
+
+    other = watched.see(THREE, {"match-500m-on-n3": 2 * USUAL})
+
+    assert other is not None
+    assert other.node == "n3"
 
 
 def test_a_node_that_was_left_before_may_be_left_again():

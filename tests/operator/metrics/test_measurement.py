@@ -279,6 +279,25 @@ def test_without_the_helper_busy_time_and_markers_stand_in():
     assert measured.end_to_end.throughput == pytest.approx(100)
 
 
+def test_a_branch_that_rests_does_not_hide_how_late_the_job_is_by_its_markers():
+    chain = a_layout()
+    operators = dict(chain.operators)
+    operators["count"] = replace(operators["count"], upstream=("gen",))
+    operators["out"] = replace(operators["out"], upstream=("match", "count"))
+    layout = replace(chain, operators=operators)
+    loads = {
+        "gen": Load(rate=100, helper=False),
+        "match": Load(rate=100, busy=0.8, helper=False, marker=0.020),
+        "count": Load(rate=0, helper=False, marker=0.001),
+        "out": Load(rate=100, busy=0.1, helper=False, marker=0.060),
+    }
+
+    measured = measure(a_window(layout, loads), layout)
+
+    assert measured.end_to_end.mean == pytest.approx(0.069)
+    assert measured.operators["out"].response_time == pytest.approx(0.060 - 0.020 + 0.001)
+
+
 def test_what_a_job_does_not_report_is_listed_and_unknown():
     loads = {name: Load(rate=100, helper=False) for name in STEADY}
     layout = a_layout()
