@@ -52,7 +52,9 @@ def test_variability_and_network_time_come_back(arrival_scv, network_time, seed)
 
     found = fit_waiting(intervals, replace(truth, arrival_scv=1.0, network_time=0.0))
 
-    assert found.arrival_scv.value == pytest.approx(arrival_scv, abs=0.35)
+    # Irregular arrivals scatter the waits more, and the prior draws towards 1.
+    off = max(0.35, 0.17 * arrival_scv)
+    assert found.arrival_scv.value == pytest.approx(arrival_scv, abs=off)
     assert found.network_time.value == pytest.approx(network_time, abs=0.003)
 
 
