@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from weir_operator.controller.application_manager import ApplicationManager
+from tests.operator.controller.am_setting import CURRENT, an_am, rule, wishing
 from weir_operator.controller.directives import Pause
 from weir_operator.controller.node_watch import IN_A_ROW, WARM_AFTER
-from weir_operator.controller.proposals import Move, Proposal
+from weir_operator.controller.proposals import Move
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.token_gate import TokenGate
 from weir_operator.metrics import names
@@ -20,9 +20,6 @@ from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
-from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.model.node_types import Deployment
-from weir_policies.testing import a_decision, an_observation
 
 ONE, THREE = {"small/1": 1}, {"small/1": 3}
 FIXED = [
@@ -106,22 +103,6 @@ async def test_a_pause_keeps_a_replica_where_it_is_and_says_so(stage_of):
     assert stage.ends("Rescale") == []
 
 
-FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
-TYPES = an_observation().model.node_types
-
-
-def a_deployment(replicas):
-    return Deployment((replicas, *(0 for _ in TYPES[1:])))
-
-
-def wishing(replicas, *, urgency):
-    """Return the proposal to go from two replicas to so many."""
-    return Proposal(
-        observation=an_observation(deployment=a_deployment(2)),
-        decision=a_decision(target=a_deployment(replicas), urgency=urgency),
-    )
-
-
 def a_move(score):
     request = AdaptationRequest(
         operator="count", kind=Adaptation.MIGRATION, score=score, replica="count-1"
@@ -129,29 +110,12 @@ def a_move(score):
     return Move(request=request, replica="count-1", node="n2", reason="count-1 leaves node n2")
 
 
-def an_am(*, gate=None, shared=None):
-    return ApplicationManager(
-        bound=0.5,
-        statistic="mean",
-        sink_bounds={},
-        pool_limits={},
-        restarts=RestartBudget(size=3),
-        gate=gate,
-        shared=shared,
-    )
+def an_am_with(**more):
+    return an_am(restarts=3, **more)
 
 
-def rule(am, *, score=0.6, tokens=None, **wishes):
-    current = {name: a_deployment(2).named(TYPES) for name in FLOW.operators}
-    return am.rule(
-        wishes,
-        dataflow=FLOW,
-        current=current,
-        failed=(),
-        tokens=tokens or am.restarts.fill(0.0),
-        now=0.0,
-        move=a_move(score),
-    )
+def rule_move(am, *, score=0.6, **more):
+    return rule(am, move=a_move(score), **more)
 
 
 def a_gate(response_time):
@@ -161,18 +125,18 @@ def a_gate(response_time):
 
 
 def test_a_move_takes_a_restart_and_leaves_the_deployment():
-    am = an_am()
+    am = an_am_with()
 
-    ruling = rule(am)
+    ruling = rule_move(am)
 
     assert ruling.move == a_move(0.6)
     assert (ruling.granted, ruling.restart, ruling.tokens.tokens) == ((), True, 2)
-    assert ruling.target == {name: a_deployment(2).named(TYPES) for name in FLOW.operators}
+    assert ruling.target == CURRENT
     assert ruling.verdicts == {"count": "Granted: count-1 leaves node n2"}
 
 
 def test_a_move_waits_for_what_operators_change():
-    ruling = rule(an_am(), match=wishing(3, urgency=0.7))
+    ruling = rule_move(an_am_with(), match=wishing(3, urgency=0.7))
 
     assert ruling.move is None
     assert ruling.granted == ("match",)
@@ -181,12 +145,12 @@ def test_a_move_waits_for_what_operators_change():
 
 @pytest.mark.parametrize(("score", "left"), [(0.6, 0), (0.3, 1)], ids=["urgent", "not urgent"])
 def test_a_move_without_a_restart_token_is_denied(score, left):
-    am = an_am()
+    am = an_am_with()
     tokens = am.restarts.fill(0.0)
     while tokens.tokens > left:
         tokens = tokens.take(am.restarts, 0.0)
 
-    ruling = rule(am, score=score, tokens=tokens)
+    ruling = rule_move(am, score=score, tokens=tokens)
 
     assert (ruling.move, ruling.granted, ruling.tokens.tokens) == (None, (), left)
     assert ruling.verdicts["count"].startswith("Denied: ")
@@ -194,11 +158,11 @@ def test_a_move_without_a_restart_token_is_denied(score, left):
 
 def test_a_move_waits_for_the_restarts_of_all_stream_apps():
     shared = SharedRestarts(RestartBudget(size=2), now=0.0)
-    am = an_am(shared=shared)
+    am = an_am_with(shared=shared)
     am.pay_shared(0.0)
 
-    assert rule(am, score=0.6).move is not None
-    assert rule(am, score=0.4).move is None
+    assert rule_move(am, score=0.6).move is not None
+    assert rule_move(am, score=0.4).move is None
 
 
 @pytest.mark.parametrize(
@@ -207,9 +171,9 @@ def test_a_move_waits_for_the_restarts_of_all_stream_apps():
     ids=["near the bound", "in between", "far below", "unknown"],
 )
 def test_a_move_needs_a_high_token_of_the_bucket(response_time, moves):
-    am = an_am(gate=a_gate(response_time))
+    am = an_am_with(gate=a_gate(response_time))
 
-    first, second = rule(am), rule(am)
+    first, second = rule_move(am), rule_move(am)
 
     assert (first.move is not None) is moves
     assert second.move is None
@@ -218,9 +182,9 @@ def test_a_move_needs_a_high_token_of_the_bucket(response_time, moves):
 
 @pytest.mark.parametrize(("score", "granted"), [(0.6, ("match",)), (0.8, ())])
 def test_the_one_token_of_the_bucket_goes_by_score(score, granted):
-    am = an_am(gate=a_gate(0.48))
+    am = an_am_with(gate=a_gate(0.48))
 
-    ruling = rule(am, score=score, match=wishing(3, urgency=0.7))
+    ruling = rule_move(am, score=score, match=wishing(3, urgency=0.7))
 
     assert ruling.granted == granted
     assert (ruling.move is None) is bool(granted)

@@ -97,6 +97,13 @@ class Watched:
             move = self.watch.look(app, replicas, last=self.last, now=self.now)
         return move
 
+    def see_and_leave(self, step):
+        """Show replicas of which one leaves its node, and how that ended."""
+        move = self.see(THREE, SLOW)
+        assert move is not None
+        self.watch.note(move)
+        self.last = a_leave(move.node, now=self.now, step=step, replica=move.replica)
+
 
 SLOW = {"match-500m-on-n2": 2 * USUAL}
 
@@ -185,10 +192,7 @@ def test_the_slower_of_two_slow_nodes_is_left_first():
 
 def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     watched = Watched()
-    move = watched.see(THREE, SLOW)
-    assert move is not None
-    watched.watch.note(move)
-    watched.last = a_leave(move.node, now=watched.now, step=Step.DONE, replica=move.replica)
+    watched.see_and_leave(Step.DONE)
     moved = [a_replica("n1"), a_replica("n3"), a_replica("n4")]
     still_slow = {"match-500m-on-n4": 2 * USUAL}
 
@@ -233,10 +237,7 @@ def test_another_change_in_between_makes_no_difference_to_that():
 
 def test_an_operator_that_could_not_leave_one_node_may_leave_another():
     watched = Watched()
-    move = watched.see(THREE, SLOW)
-    assert move is not None
-    watched.watch.note(move)
-    watched.last = a_leave(move.node, now=watched.now, step=Step.ABANDONED, replica=move.replica)
+    watched.see_and_leave(Step.ABANDONED)
 
     other = watched.see(THREE, {"match-500m-on-n3": 2 * USUAL})
 

@@ -6,52 +6,20 @@ import math
 
 import pytest
 
-from weir_operator.controller.application_manager import ApplicationManager
+from tests.operator.controller.am_setting import an_am, rule, wishing
 from weir_operator.controller.assembly import application_manager
-from weir_operator.controller.proposals import Proposal
 from weir_operator.controller.token_gate import TokenGate
 from weir_operator.streamapp.testing import a_stream_app
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
-from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.model.node_types import Deployment
-from weir_policies.testing import a_decision, an_observation
 
 RULES = TokenRules(low=0.25, high=0.45, every=10.0)
 NEAR, BETWEEN, FAR = 0.48, 0.3, 0.1
-FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
-TYPES = an_observation().model.node_types
-
-
-def a_deployment(replicas):
-    return Deployment((replicas, *(0 for _ in TYPES[1:])))
-
-
-def wishing(replicas, *, urgency):
-    """Return the proposal to go from two replicas to so many."""
-    return Proposal(
-        observation=an_observation(deployment=a_deployment(2)),
-        decision=a_decision(target=a_deployment(replicas), urgency=urgency),
-    )
-
-
-def rule(am, **wishes):
-    current = {name: a_deployment(2).named(TYPES) for name in FLOW.operators}
-    return am.rule(
-        wishes, dataflow=FLOW, current=current, failed=(), tokens=am.restarts.fill(0.0), now=0.0
-    )
 
 
 @pytest.fixture
 def am():
-    return ApplicationManager(
-        bound=0.5,
-        statistic="mean",
-        sink_bounds={},
-        pool_limits={},
-        restarts=RestartBudget(size=9),
-        gate=TokenGate(RULES),
-    )
+    return an_am(restarts=9, gate=TokenGate(RULES))
 
 
 def see(am, response_time, now=0.0):
@@ -112,9 +80,8 @@ def test_a_token_is_kept_where_something_else_denies_the_change(am):
     am.restarts = RestartBudget(size=1)
     see(am, NEAR)
     spent = am.restarts.fill(0.0).take(am.restarts, 0.0)
-    current = {name: a_deployment(2).named(TYPES) for name in FLOW.operators}
     wishes = {"match": wishing(3, urgency=0.7)}
-    denied = am.rule(wishes, dataflow=FLOW, current=current, failed=(), tokens=spent, now=0.0)
+    denied = rule(am, tokens=spent, **wishes)
 
     granted = rule(am, **wishes)
 
