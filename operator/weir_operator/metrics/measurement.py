@@ -14,7 +14,7 @@ from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplic
 from weir_operator.metrics.operators import measure_operators
 from weir_operator.metrics.rates import last_value
 from weir_operator.metrics.replica import MS
-from weir_operator.metrics.response import work_before
+from weir_operator.metrics.response import Flow
 from weir_operator.metrics.scope import JobSeries, Scope, job_series, newest_sample
 from weir_operator.metrics.seam import Window
 from weir_operator.metrics.sinks import measure_sinks
@@ -53,11 +53,11 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
     """
     series = job_series(window, layout.job_id)
     operators = measure_operators(layout, series)
-    worked = work_before(
-        layout,
+    worked = Flow(
+        layout=layout,
         service_means={name: each.service_mean for name, each in operators.items()},
         emitted={name: each.emitted_rate for name, each in operators.items()},
-    )
+    ).work_before()
     sinks = {
         name: measure_sinks([operators[name]], series.of_operator(layout, name), worked=worked)
         for name in layout.sinks

@@ -10,7 +10,7 @@ from weir_operator.metrics.arrival import arrival_rates
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.rates import last_value, ratio, slope
 from weir_operator.metrics.replica import measure_replica
-from weir_operator.metrics.response import response_times
+from weir_operator.metrics.response import Flow, response_times
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
 
@@ -43,12 +43,9 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
         emitted=emitted,
         backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
     )
-    responses = response_times(
-        layout,
-        series,
-        service_means={name: mean for name, (mean, _) in services.items()},
-        emitted=emitted,
-    )
+    service_means = {name: mean for name, (mean, _) in services.items()}
+    flow = Flow(layout=layout, service_means=service_means, emitted=emitted)
+    responses = response_times(flow, series)
     return {
         name: OperatorMeasurement(
             name=name,

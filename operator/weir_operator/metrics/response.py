@@ -38,19 +38,52 @@ class Response:
 NO_RESPONSE = Response(waiting=math.nan, total=math.nan, origin=None)
 
 
-def response_times(
-    layout: JobLayout,
-    series: JobSeries,
-    *,
-    service_means: Mapping[str, float],
-    emitted: Mapping[str, float],
-) -> dict[str, Response]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """Who feeds whom in a run, how much, and what each does."""
+
+    layout: JobLayout
+    service_means: Mapping[str, float]
+    """Seconds per record, by operator."""
+    emitted: Mapping[str, float]
+    """Records/s that each gives out, by which several feeders count."""
+
+    def work_before(self) -> dict[str, float]:
+        """Return the mean work done on a record before it reaches each operator, seconds.
+
+        What sources do counts as none: no time of theirs is part of a response time.
+        """
+        done: dict[str, float] = {}
+        for name in self.layout.downstream_order():
+            fed = self.layout.operators[name].upstream
+            done[name] = self.left_feeders(name, done) if fed else 0.0
+        return done
+
+    def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
+        """Return a time at which records left an operator's feeders, from that when they entered.
+
+        It is the mean over the feeders, by how much each gave out; 0 behind a source. One that gave
+        out nothing, whose service nobody knows then, does not count beside others.
+        """
+        left = {
+            feeder: entered[feeder] + self.service_means[feeder]
+            if self.layout.operators[feeder].upstream
+            else 0.0
+            for feeder in self.layout.operators[name].upstream
+        }
+        left = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0} or left
+        if len(left) == 1:
+            return next(iter(left.values()))
+        given = sum(self.emitted[feeder] for feeder in left)
+        return ratio(sum(time * self.emitted[feeder] for feeder, time in left.items()), given)
+
+
+def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
     """Return the mean response time of every operator; a source has none.
 
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
-    flow = _Flow(layout, service_means, emitted)
-    worked = work_before(layout, service_means=service_means, emitted=emitted)
+    layout, worked = flow.layout, flow.work_before()
     scopes = {name: series.of_operator(layout, name) for name in layout.operators}
     kinds = {
         ResponseFrom.AGE: {name: mean_age(own) for name, own in scopes.items()},
@@ -66,29 +99,10 @@ def response_times(
             before = flow.left_feeders(name, ages)
             # Clocks of two nodes may differ by more than the wait between them.
             waiting = ages[name] - before if not ages[name] < before else 0.0
-            total = waiting + service_means[name]
+            total = waiting + flow.service_means[name]
             if not math.isnan(total):
                 found[name] = Response(waiting=waiting, total=total, origin=origin)
     return found
-
-
-def work_before(
-    layout: JobLayout, *, service_means: Mapping[str, float], emitted: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the mean work done on a record before it reaches each operator, seconds.
-
-    What sources do counts as none: no time of theirs is part of a response time.
-
-    Args:
-        layout: The run.
-        service_means: Seconds per record, by operator.
-        emitted: Records/s that each gives out, by which several feeders count.
-    """
-    flow = _Flow(layout, service_means, emitted)
-    done: dict[str, float] = {}
-    for name in layout.downstream_order():
-        done[name] = flow.left_feeders(name, done) if layout.operators[name].upstream else 0.0
-    return done
 
 
 def mean_age(scopes: list[Scope]) -> float:
@@ -128,33 +142,6 @@ def marker_age(scopes: list[Scope], pick: Callable[[list[float]], float] = min) 
                 medians.setdefault(_function(series), []).append(last_value(series))
     known = [age for age in map(mean, medians.values()) if not math.isnan(age)]
     return (pick(known) if known else math.nan) * MS
-
-
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """Who feeds whom, how much, and what each does."""
-
-    layout: JobLayout
-    service_means: Mapping[str, float]
-    emitted: Mapping[str, float]
-
-    def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
-        """Return a time at which records left an operator's feeders, from that when they entered.
-
-        It is the mean over the feeders, by how much each gave out; 0 behind a source. One that gave
-        out nothing, whose service nobody knows then, does not count beside others.
-        """
-        left = {
-            feeder: entered[feeder] + self.service_means[feeder]
-            if self.layout.operators[feeder].upstream
-            else 0.0
-            for feeder in self.layout.operators[name].upstream
-        }
-        left = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0} or left
-        if len(left) == 1:
-            return next(iter(left.values()))
-        given = sum(self.emitted[feeder] for feeder in left)
-        return ratio(sum(time * self.emitted[feeder] for feeder, time in left.items()), given)
 
 
 def _function(series: Series) -> str:
