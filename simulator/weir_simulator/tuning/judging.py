@@ -137,10 +137,7 @@ def certainty_of_less(ours: Judged, theirs: Judged, columns: Sequence[int]) -> f
     spread = spread_of_mean(differences, ours.lengths)
     if spread is None:
         return None
-    mean = float(np.average(differences.mean(axis=0), weights=ours.lengths))
-    if spread.error == 0:
-        return 0.5 if mean == 0 else float(mean < 0)
-    return float(student.cdf(-mean / spread.error, df=spread.freedom))
+    return _probability_below(0.0, differences, ours.lengths, spread, equal=0.5)
 
 
 def certainty_of_keeping(point: Judged, limits: Limits) -> float | None:
@@ -249,13 +246,23 @@ def _certainty_of_at_most(limit: float, values: Floats, lengths: Floats) -> floa
     if limit >= 1:
         return 1.0
     spread = spread_of_mean(values, lengths)
-    series = values.mean(axis=0)
     if spread is None:
+        series = values.mean(axis=0)
         stretches = _means_of_stretches(series, lengths, min(LEAST_STRETCHES, series.size))
         return 1.0 if len(values) >= LEAST_SEEDS and stretches.max() <= limit else None
-    mean = float(np.average(series, weights=lengths))
+    return _probability_below(limit, values, lengths, spread, equal=1.0)
+
+
+def _probability_below(
+    limit: float, values: Floats, lengths: Floats, spread: Spread, *, equal: float
+) -> float:
+    """Return the probability that values, `(s, n)`, are below a limit on average, by Student's t.
+
+    Where they do not vary their mean alone says it; `equal` is what a mean at the limit counts for.
+    """
+    mean = float(np.average(values.mean(axis=0), weights=lengths))
     if spread.error == 0:
-        return float(mean <= limit)
+        return equal if mean == limit else float(mean < limit)
     return float(student.cdf((limit - mean) / spread.error, df=spread.freedom))
 
 
