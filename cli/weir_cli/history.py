@@ -76,7 +76,7 @@ def fit_to_history(
     try:
         fit = fit_history(history, structure, slot=experiment.slot)
     except FitError:
-        if not history.partial:
+        if not is_traffic_alone(history, None):
             raise
         fit = None
     if fit is None or is_traffic_alone(history, fit):

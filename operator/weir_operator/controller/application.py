@@ -245,8 +245,8 @@ class ApplicationController:
                     reason=unasked,
                 )
             )
-        verdicts, restarts = ruling.verdicts, ruling.rescales and not unasked
-        return replace(tick, proposals=proposals, verdicts=verdicts, restarts=restarts)
+        restarts = ruling.restart and not unasked
+        return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=restarts)
 
     async def _rule(
         self,

@@ -134,7 +134,8 @@ class ApplicationManager:
         verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
         sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
         granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
-        refusal = self._refuse_shared(allowed, granted, now) if restart else None
+        urgent = any(allowed[name].decision.urgency >= NEEDED for name in granted)
+        refusal = self._refuse_shared(urgent=urgent, now=now) if restart else None
         if refusal is not None:
             rescales = [name for name in granted if allowed[name].kind is ChangeKind.RESCALE]
             sentences |= dict.fromkeys(rescales, f"Denied: {refusal}")
@@ -182,9 +183,9 @@ class ApplicationManager:
             refusal = f"Denied: {' and '.join(ruling.granted)} change first"
         if refusal is None and not paid.restart:
             refusal = paid.verdicts[0].reason
-        if refusal is None and self._shared is not None:
-            shared = self._shared.refuse(urgent=move.request.score >= NEEDED, now=now)
-            refusal = None if shared is None else f"Denied: {shared}"
+        shared = self._refuse_shared(urgent=move.request.score >= NEEDED, now=now)
+        if refusal is None and shared is not None:
+            refusal = f"Denied: {shared}"
         own = ruling.verdicts.get(name)
         verdict = f"Granted: {move.reason}" if refusal is None else f"{refusal} ({move.reason})"
         verdicts = {**ruling.verdicts, name: verdict if own is None else f"{own}; {verdict}"}
@@ -198,7 +199,7 @@ class ApplicationManager:
 
     def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:
         """Return the tokens after one more restart that is needed; `None` where none is left."""
-        if self._shared is not None and self._shared.refuse(urgent=True, now=now) is not None:
+        if self._refuse_shared(urgent=True, now=now) is not None:
             return None
         if not tokens.available(self.restarts, now):
             return None
@@ -210,14 +211,9 @@ class ApplicationManager:
         if self._shared is not None:
             self._shared.take(now)
 
-    def _refuse_shared(
-        self, wishes: Mapping[str, Proposal], granted: tuple[str, ...], now: float
-    ) -> str | None:
-        """Return why the budget over all StreamApps does not bear the restart, or `None`."""
-        if self._shared is None:
-            return None
-        urgent = any(wishes[name].decision.urgency >= NEEDED for name in granted)
-        return self._shared.refuse(urgent=urgent, now=now)
+    def _refuse_shared(self, *, urgent: bool, now: float) -> str | None:
+        """Return why the budget over all StreamApps does not bear a restart, or `None`."""
+        return None if self._shared is None else self._shared.refuse(urgent=urgent, now=now)
 
     def pay(self, tokens: RestartTokens, now: float) -> RestartTokens:
         """Return the tokens after one more restart; none is asked for where none is left."""

@@ -52,11 +52,6 @@ class Ruling:
     move: Move | None = None
     """What is granted where no proposal is; `None` where no replica leaves its node."""
 
-    @property
-    def rescales(self) -> bool:
-        """Whether what the operators asked for takes a restart of the job."""
-        return self.restart and self.move is None
-
     def only_advised(self, mode: str, current: DeploymentMap) -> Ruling:
         """Return the ruling of a mode that touches nothing."""
         return replace(
