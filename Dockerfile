@@ -1,7 +1,7 @@
 # Weir's images: `controller`, which people install; `tuner`, which brings torch for tuning; and
 # `pipelines`, which brings Spark and Java for the history of metrics.
 #
-#   docker build --target controller -t weir:dev .
+#   make jars && docker build --target controller -t weir:dev .
 #   docker build --target pipelines -t weir-pipelines:dev .
 #   docker build --target tuner -t weir-tuner:dev --build-arg TORCH_INDEX=URL .
 #
@@ -97,4 +97,6 @@ CMD ["pipelines", "--help"]
 FROM base AS controller
 COPY --from=history-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
+# What JobManagers run to answer a question of Weir's; `make jars` compiles it.
+COPY build/jars/weir-programs.jar /opt/weir/share/weir/
 CMD ["controller", "--json-logs"]

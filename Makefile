@@ -82,6 +82,7 @@ check: $(READY_DEV) ## Lint, format, types, layers, the site's links, and whethe
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python -m dashboards --check
 	$(BIN)/python scripts/references.py --check
+	$(BIN)/python -m benchmarks.page --check
 	$(MAKE) docs
 
 .PHONY: docs
@@ -101,6 +102,10 @@ crds: $(READY) ## Write crds/ anew from the pydantic models, the chart's copy an
 .PHONY: references
 references: $(READY) ## Write anew the reference pages of the StreamApp and the command, and the pictures
 	$(BIN)/python scripts/references.py
+
+.PHONY: pages
+pages: $(READY_DEV) ## Write the pages of figures from the results of the benchmarks
+	$(BIN)/python -m benchmarks.page
 
 .PHONY: chart
 chart: $(READY) ## Write anew what the chart takes from crds/ and from its values

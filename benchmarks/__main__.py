@@ -1,7 +1,8 @@
 """Run a benchmark by name, or list them: `python -m benchmarks [NAME]`.
 
-Prints the figures as a table and writes them to `build/benchmarks/NAME.json`. Ends with status 1
-when a goal was missed, 2 when the name, or what a variable chooses, is unknown.
+Prints the figures as a table and writes them, with the circumstances of the run, to
+`benchmarks/results/NAME.json`, from which the pages are made. Ends with status 1 when a goal was
+missed, 2 when the name, or what a variable chooses, is unknown.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure
+from benchmarks.raw_results import begin, complete, write_result
 from benchmarks.registry import FOLDER, Benchmark, BenchmarkError, find_benchmark, find_benchmarks
-from benchmarks.rows import RESULTS
+from benchmarks.rows import forget_rows, read_outcomes, read_rows
 
 VERDICTS = {True: "[green]yes[/green]", False: "[bold red]no[/bold red]", None: ""}
 
@@ -43,9 +45,18 @@ def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     console.print(f"{benchmark.name}: {benchmark.about} ({benchmark.duration})", markup=False)
     # A benchmark prints figures; what the controller logs on the way is noise beside them.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    begun = begin()
+    forget_rows(benchmark.name)
     figures = benchmark.run()
-    path = RESULTS / f"{benchmark.name}.json"
-    write_figures(figures, path)
+    result = complete(
+        benchmark.name,
+        begun,
+        sys.modules[benchmark.run.__module__],
+        figures,
+        read_rows(benchmark.name),
+        read_outcomes(benchmark.name),
+    )
+    path = write_result(result)
     console.print(figures_table(figures))
     console.print(f"Written to {path.relative_to(FOLDER.parent)}", markup=False)
     return 1 if any(figure.holds is False for figure in figures) else 0

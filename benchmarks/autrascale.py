@@ -16,10 +16,12 @@ from benchmarks.autrascale_runs import (
     Backlog,
     Outcome,
     boost,
+    score,
     search_by_drs,
     search_latency,
     search_throughput,
 )
+from benchmarks.departures import Departure
 from benchmarks.figures import Figure, at_least, at_most
 from weir_policies.application_manager.autrascale.settings import Transfer
 from weir_simulator.contention import (
@@ -36,6 +38,8 @@ DURATION = "10 min"
 SEEDS = 20
 TRANSFER_SEEDS = 10
 WORD_COUNT_RATE, WORD_COUNT_BOUND = 350e3, 0.18
+TRANSFER_RATE = 300e3
+"""Records/s that WordCount is searched at before."""
 SCALE_UP, SCALE_DOWN = (1, 3, 12, 2), (36, 32, 24, 20)
 REDIS = 34e3
 """Records/s that the key-value store of the Yahoo benchmark bears."""
@@ -45,13 +49,86 @@ PLANNER_SEEDS, PLANNER_TICKS = 3, 60
 CASES = tuple(
     Backlog(records=records, age_bound=age, limit=minutes * 60.0)
     for records, age, minutes in (
-        [(records, 0.5, 8) for records in (6e6, 12e6, 16e6)]
-        + [(12e6, age, 8) for age in (0.25, 0.5, 1.0)]
-        + [(12e6, 0.5, minutes) for minutes in (6, 8, 10)]
+        *((records, 0.5, 8) for records in (6e6, 12e6, 16e6)),
+        *((12e6, age, 8) for age in (0.25, 1.0)),
+        *((12e6, 0.5, minutes) for minutes in (6, 10)),
     )
 )
+"""One of backlog, age and deadline is varied at a time: three sweeps of three that share a case."""
+PUBLISHED_SAVINGS = {"max": 49.5, "exponent": 21.9, "proportion": 9.3}
+"""Percent of the replicas that the paper saves by ELO."""
 BACKLOG_RATE = 24.2e3
 """Records/s: 40 % of what the application gets through at most."""
+
+
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    return [
+        Departure(
+            what="pi^t on the way down",
+            paper="where the throughput search ends",
+            here="what the true rates ask for that are measured where the latency search begins",
+            why="Weir's controller measures there; under contention it comes out too high, and "
+            "the score with it",
+        ),
+        Departure(
+            what="jobs",
+            paper="WordCount, Yahoo and Nexmark Q5 and Q11 on a Flink cluster",
+            here="simulated; WordCount, Q5 and Q11 built so that the printed parallelism comes out",
+            why="so where TO ends on them says nothing; its number of iterations does",
+        ),
+        Departure(
+            what="transfers",
+            paper="four jobs, WordCount from 150k/s to 200k/s at 250 ms",
+            here=f"WordCount alone, from {TRANSFER_RATE / 1e3:g}k/s to "
+            f"{WORD_COUNT_RATE / 1e3:g}k/s at {1000 * WORD_COUNT_BOUND:g} ms",
+            why="the truth is built at the latter rate",
+        ),
+        Departure(
+            what="end of TO",
+            paper="the rate is reached, or the same parallelism comes twice",
+            here="also where more replicas bring no more throughput",
+            why="under contention equation 3 asks for one more each time; chosen after Yahoo "
+            "behind Redis took 7 iterations without it",
+        ),
+        Departure(
+            what="rate that equation 3 hands on",
+            paper="the capacity upstream",
+            here="the rate that is required",
+            why="rounding compounds, and selectivity is not known, as printed",
+        ),
+        Departure(
+            what="alpha and w of the benefit score",
+            paper="not said",
+            here=f"{SETTINGS.alpha:g} and {SETTINGS.overallocation:g}",
+            why="they give the printed scores and the printed threshold of 0.9",
+        ),
+        Departure(
+            what="margin of the expected improvement, runs at most",
+            paper="not said",
+            here=f"{SETTINGS.margin:g}, {SETTINGS.runs}, the 10 of the bootstrap not counted",
+            why="of 0 to 0.1 this margin needs the fewest runs; Algorithm 1 has no end of its own",
+        ),
+        Departure(
+            what="parallelism from which ELO begins",
+            paper="where the latency search ended",
+            here="lean, the slowest operator at its most; and from pi^t beside it",
+            why="set by hand: under a loose bound the search ends near it",
+        ),
+        Departure(
+            what="backlogs",
+            paper="swept one at a time: size, bound on age, deadline",
+            here=f"{len(CASES)}",
+            why="three sweeps of three share a case",
+        ),
+        Departure(
+            what="seeds",
+            paper="not said",
+            here=f"{SEEDS} of the latency search, {TRANSFER_SEEDS} of the transfers, "
+            f"{PLANNER_SEEDS} of the planner",
+            why="measurements are noisy",
+        ),
+    ]
 
 
 def run() -> list[Figure]:
@@ -74,19 +151,17 @@ def _throughput() -> Iterator[Figure]:
             found = search_throughput(truth, rate, (1,) * len(truth.bounds))
             steps[f"{job} at {rate / 1e3:g}k/s"] = len(found.tried) - 1
     worst = max(steps, key=steps.__getitem__)
-    yield at_most(
-        figure=f"TO: iterations in the worst of {len(steps)} scenarios ({worst})",
+    yield Figure(
+        figure=f"TO: iterations in the worst of {len(steps)} scenarios ({worst}), with a rule to "
+        "stop that the paper has not",
         value=steps[worst],
         unit="",
-        limit=4,
     )
     word = search_throughput(word_count(), WORD_COUNT_RATE, (1, 1, 1, 1)).target
     yield Figure(
-        figure="TO: replicas of WordCount at 350k/s, published (3, 4, 12, 10)",
+        figure=f"TO: replicas of WordCount at 350k/s, {word}; built for (3, 4, 12, 10)",
         value=sum(word),
         unit="",
-        goal="(3, 4, 12, 10)",
-        holds=word == (3, 4, 12, 10),
     )
     limited = yahoo(REDIS)
     lean = search_throughput(limited, 60e3, (1,) * 5)
@@ -112,10 +187,23 @@ def _latency() -> Iterator[Figure]:
     starts = {"up": floor, "down": SCALE_DOWN}
     for way, start in starts.items():
         runs = [search_latency(truth, rate, bound, start, seed=seed) for seed in range(SEEDS)]
-        good = [each.met and each.runs <= 10 + SETTINGS.runs for each in runs]
         yield at_least(
-            figure=f"PLO {way}: seeds that keep latency and score within 20 runs on line",
-            value=100 * fmean(good),
+            figure=f"PLO {way}: seeds that keep rate and latency (5 % over it at most)",
+            value=100 * fmean(each.met for each in runs),
+            unit="%",
+            limit=100,
+        )
+        yield at_least(
+            figure=f"PLO {way}: seeds that reach the benefit score of {SETTINGS.threshold:g} too, "
+            "by the pi^t measured where they began",
+            value=100 * fmean(each.scored for each in runs),
+            unit="%",
+            limit=100,
+        )
+        scores = [score(truth, rate, bound, each.parallelism, floor) for each in runs]
+        yield at_least(
+            figure=f"PLO {way}: the same by the pi^t that TO ends at",
+            value=100 * fmean(each >= SETTINGS.threshold for each in scores),
             unit="%",
             limit=100,
         )
@@ -138,61 +226,62 @@ def _latency() -> Iterator[Figure]:
 def _transfer() -> Iterator[Figure]:
     """WordCount from 300k/s to 350k/s: a search anew, and both transfers."""
     truth, bound = word_count(), WORD_COUNT_BOUND
-    floors = {rate: search_throughput(truth, rate, (1,) * 4).target for rate in (300e3, 350e3)}
+    floors = {
+        rate: search_throughput(truth, rate, (1,) * 4).target
+        for rate in (TRANSFER_RATE, WORD_COUNT_RATE)
+    }
     outcomes: dict[str, list[Outcome]] = {"anew": [], "traditional": [], "lightweight": []}
     for seed in range(TRANSFER_SEEDS):
-        old = search_latency(truth, 300e3, bound, floors[300e3], seed=seed + 100).learned
+        old = search_latency(
+            truth, TRANSFER_RATE, bound, floors[TRANSFER_RATE], seed=seed + 100
+        ).learned
         for name, found in outcomes.items():
             way = Transfer.NONE if name == "anew" else Transfer(name)
             found.append(
                 search_latency(
                     truth,
-                    350e3,
+                    WORD_COUNT_RATE,
                     bound,
-                    floors[350e3],
+                    floors[WORD_COUNT_RATE],
                     seed=seed,
                     settings=replace(SETTINGS, transfer=way),
                     old=None if name == "anew" else old,
                 )
             )
-    limit: float | None = None
-    for name in ("anew", "traditional", "lightweight"):
+    for name in outcomes:
         figure, value = f"Transfer, {name}: runs until met", _runs(outcomes[name])
-        if limit is None:
-            yield Figure(figure=figure, value=value, unit="")
+        if name == "traditional":
+            yield at_most(figure=figure, value=value, unit="", limit=_runs(outcomes["anew"]))
         else:
-            yield at_most(figure=figure, value=value, unit="", limit=limit)
-        limit = value
+            yield Figure(figure=figure, value=value, unit="")
         yield Figure(figure=f"Transfer, {name}: replicas", value=_replicas(outcomes[name]), unit="")
 
 
 def _event_time() -> Iterator[Figure]:
-    """ELO on nine backlogs of the Yahoo truth, and the three straw men."""
+    """ELO on the backlogs of the Yahoo truth, and the three straw men, from two beginnings."""
     truth = yahoo()
-    start = search_throughput(truth, BACKLOG_RATE, (1,) * 5).target
-    # The benefit search's usual end at this rate: every operator lean but the slowest.
-    here = (*start[:-1], truth.most)
-    total, missed = {}, {}
-    for method in ("autrascale", "max", "exponent", "proportion"):
-        found = [boost(method, truth, BACKLOG_RATE, here, case) for case in CASES]
-        total[method] = fmean(sum(each[0]) for each in found)
-        missed[method] = sum(not each[1] for each in found)
-    yield at_most(figure="ELO: deadlines missed of 9", value=missed["autrascale"], unit="", limit=0)
-    yield at_least(
-        figure="ELO: replicas saved against Max",
-        value=100 * (1 - total["autrascale"] / total["max"]),
-        unit="%",
-        limit=30,
-    )
-    yield at_least(
-        figure="Proportion: deadlines missed of 9", value=missed["proportion"], unit="", limit=1
-    )
-    for method in ("exponent", "proportion"):
-        yield Figure(
-            figure=f"ELO: replicas saved against {method.title()}, which misses {missed[method]}",
-            value=100 * (1 - total["autrascale"] / total[method]),
-            unit="%",
+    lean = search_throughput(truth, BACKLOG_RATE, (1,) * 5).target
+    # The slowest operator at its most is where the benefit search may end under a loose bound.
+    beginnings = {"the slowest operator at its most": (*lean[:-1], truth.most), "pi^t": lean}
+    for name, here in beginnings.items():
+        total, missed = {}, {}
+        for method in ("autrascale", *PUBLISHED_SAVINGS):
+            found = [boost(method, truth, BACKLOG_RATE, here, case) for case in CASES]
+            total[method] = fmean(sum(each[0]) for each in found)
+            missed[method] = sum(not each[1] for each in found)
+        yield at_most(
+            figure=f"ELO from {name} {here}: deadlines missed of {len(CASES)}",
+            value=missed["autrascale"],
+            unit="",
+            limit=0,
         )
+        for method, published in PUBLISHED_SAVINGS.items():
+            yield Figure(
+                figure=f"ELO from {name}: replicas saved against {method.title()}, which misses "
+                f"{missed[method]}; published {published:g} %",
+                value=100 * (1 - total["autrascale"] / total[method]),
+                unit="%",
+            )
 
 
 def _overhead() -> Iterator[Figure]:

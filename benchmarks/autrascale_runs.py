@@ -14,6 +14,7 @@ import numpy as np
 from weir_policies.application_manager.autrascale import event_latency, latency, throughput
 from weir_policies.application_manager.autrascale.backlog import find_target_throughput
 from weir_policies.application_manager.autrascale.baselines import double, scale_in_proportion
+from weir_policies.application_manager.autrascale.benefit import score_benefit
 from weir_policies.application_manager.autrascale.bootstrap import choose_bootstrap
 from weir_policies.application_manager.autrascale.drs_greedy import allocate
 from weir_policies.application_manager.autrascale.settings import AutrascaleSettings
@@ -34,6 +35,8 @@ class Outcome:
     runs: int
     met: bool
     """Whether, without noise, rate and latency are kept, the latency within 5 %."""
+    scored: bool = False
+    """Whether, without noise, the benefit score reaches its threshold too."""
     seconds: tuple[float, ...] = ()
     """CPU time of each decision."""
     learned: Trained | None = None
@@ -92,8 +95,11 @@ def search_latency(
         began = time.process_time()
         state = latency.advance(state, seen, settings, rng)
         seconds.append(time.process_time() - began)
+    judged = judge(truth, rate, bound, state.target, len(state.runs))
+    reached = score(truth, rate, bound, state.target, floor, settings)
     return replace(
-        judge(truth, rate, bound, state.target, len(state.runs)),
+        judged,
+        scored=judged.met and reached >= settings.threshold,
         seconds=tuple(seconds),
         learned=state.summarise(),
     )
@@ -128,6 +134,24 @@ def judge(
     in_time = truth.find_latency(found, rate) <= 1.05 * bound
     enough = truth.find_throughput(found) >= 0.99 * rate
     return Outcome(parallelism=found, runs=runs, met=in_time and enough)
+
+
+def score(
+    truth: ContendedApplication,
+    rate: float,
+    bound: float,
+    found: Parallelism,
+    floor: Parallelism,
+    settings: AutrascaleSettings = SETTINGS,
+) -> float:
+    """Return the benefit score of a parallelism by the truth, without noise, against a floor."""
+    return score_benefit(
+        found,
+        floor,
+        latency=truth.find_latency(found, rate),
+        latency_bound=bound,
+        alpha=settings.alpha,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,10 +7,12 @@ completed a checkpoint that holds new records since the fault's end.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from benchmarks.chaos_world import ChaosWorld
@@ -27,12 +29,20 @@ class Before:
     records: int
     """Distinct ones at the sink, by the newest checkpoint."""
     time: float
-    """Unix seconds, after which the Lease must have been renewed."""
+    """Unix seconds."""
+    lease: str
+    """Version of the Lease, which must have been renewed since; empty where nobody said. Its times
+    are those of a clock that may be wrong."""
 
 
-def look_back(world: ChaosWorld) -> Before:
+async def look_back(world: ChaosWorld) -> Before:
     """Return what holds now."""
-    return Before(records=records(world), time=time.time())
+    now = time.time()
+    try:
+        lease = (await world.place.api.get(world.lease_path))["metadata"]["resourceVersion"]
+    except WeirError:
+        lease = ""
+    return Before(records=records(world), time=now, lease=lease)
 
 
 async def find_missing(world: ChaosWorld, before: Before) -> str:
@@ -57,8 +67,11 @@ async def find_idle_job(world: ChaosWorld, status: Body, before: Before) -> str:
     address = managers[0]["status"]["podIP"]
     async with FlinkRest(f"http://{address}:{REST_PORT}", timeout=3.0) as rest:
         job = await rest.job(status["controller"]["job_id"])
+        alive = [each for each in await rest.jobs() if not each.state.is_over]
     if job is None or not job.runs:
         return "the job does not run" if job is None else f"the job is {job.state}"
+    if len(alive) > 1:
+        return f"{len(alive)} jobs are alive"
     if records(world) <= before.records:
         return "no checkpoint has new records"
     return ""
@@ -73,13 +86,56 @@ def records(world: ChaosWorld) -> int:
     return int(ledger["distinct"])
 
 
+async def count_restarts(world: ChaosWorld) -> dict[str, int]:
+    """Return how often each controller's containers were restarted, by the pod's uid."""
+    return {
+        pod["metadata"]["uid"]: sum(
+            int(each["restartCount"]) for each in pod["status"].get("containerStatuses", ())
+        )
+        for pod in await world.controllers()
+    }
+
+
+@dataclass(slots=True)
+class JobsSeen:
+    """How many jobs were alive."""
+
+    most: int = 0
+    """At once."""
+
+
+@asynccontextmanager
+async def watch_jobs(world: ChaosWorld) -> AsyncIterator[JobsSeen]:
+    """Count the jobs that JobManagers have alive, twice a second, while the context is open."""
+    seen = JobsSeen()
+
+    async def watch() -> None:
+        while True:
+            with suppress(WeirError):  # one that is gone, or is starting, says nothing
+                for pod in await world.flink_pods("jobmanager"):
+                    url = f"http://{pod['status'].get('podIP')}:{REST_PORT}"
+                    async with FlinkRest(url, timeout=3.0) as rest:
+                        alive = [each for each in await rest.jobs() if not each.state.is_over]
+                        seen.most = max(seen.most, len(alive))
+            await asyncio.sleep(0.5)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield seen
+        if watching.done():
+            watching.result()
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
 def find_excess(status: Body, pods: list[Body]) -> list[str]:
     """Return TaskManagers beyond those that the status says should be, by name."""
     wanted = _wanted(status)
     excess = []
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"])):
         labels = pod["metadata"]["labels"]
-        group = labels["weir.dev/operator"], labels["weir.dev/pool"]
+        group = labels.get("weir.dev/operator", ""), labels.get("weir.dev/pool", "")
         wanted[group] = wanted.get(group, 0) - 1
         if wanted[group] < 0:
             excess.append(pod["metadata"]["name"])
@@ -99,7 +155,7 @@ async def _find_wrong_controller(world: ChaosWorld, status: Body, before: Before
     lease = await world.place.api.get(world.lease_path)
     if lease["spec"].get("holderIdentity") not in ready:
         return "the controller does not hold the Lease"
-    if datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp() < before.time:
+    if lease["metadata"]["resourceVersion"] == before.lease:
         return "the Lease has not been renewed"
     writer = str(status.get("controller", {}).get("writer", ""))
     return "" if writer.split("/")[0] in ready else "the controller has not taken over the status"

@@ -38,6 +38,20 @@ def close_port(port: int, *, refuse: bool) -> None:
     _begin((f"input tcp dport {port} {verdict}",))
 
 
+def divert(source: str, port: int, *, host: str, to: int) -> None:
+    """Send what a pod asks at a port, of whomever, to another one of this machine's addresses.
+
+    Connections that are open are reset: the new ones are those that go elsewhere.
+    """
+    asked = f"ip saddr {source} tcp dport {port}"
+    _begin(
+        (
+            f"prerouting {asked} dnat ip to {host}:{to}",
+            f"forward {asked} reject with tcp reset",
+        )
+    )
+
+
 def let_everything_through() -> None:
     """Take back whatever was cut; nothing may have been."""
     _nft(f"add table inet {TABLE}\ndelete table inet {TABLE}\n")
@@ -50,6 +64,7 @@ def _begin(rules: Iterable[str]) -> None:
         f"add chain inet {TABLE} {hook} {{ type filter hook {hook} priority -150; }}"
         for hook in _HOOKS
     ]
+    lines.append(f"add chain inet {TABLE} prerouting {{ type nat hook prerouting priority -150; }}")
     lines += [f"add rule inet {TABLE} {rule}" for rule in rules]
     _nft("\n".join(lines) + "\n")
 

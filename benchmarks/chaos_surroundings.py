@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import yaml
 
 from benchmarks import chaos_network
-from benchmarks.chaos_faults import CLOCK, LIMIT
+from benchmarks.chaos_faults import CLOCK, LIMIT, Fault
 from benchmarks.chaos_looks import find_missing, look_back
 from benchmarks.chaos_world import VOLUME_MIB, ChaosWorld
 from weir_operator.clock import wait_until
 from weir_operator.cluster.api import Body, NotFoundError
 from weir_operator.errors import TemporaryError
 
-AWAY = 60.0
-"""Seconds for which nobody reaches the API server."""
+AWAY = 45.0
+"""Seconds for which nobody reaches the API server: longer than a Lease lasts."""
 STAYS_AWAY = 90.0
 """Seconds for which a node is away at most."""
 NODES = "/api/v1/nodes"
@@ -29,7 +29,7 @@ FILLER = "filler"
 
 
 @dataclass
-class NodeCordoned:
+class NodeCordoned(Fault):
     """A node with a TaskManager takes no more pods: Weir is to leave it.
 
     It stays so until all is well without it, at most `STAYS_AWAY` seconds; counts from its
@@ -37,7 +37,6 @@ class NodeCordoned:
     """
 
     node: str = ""
-    ended: float = math.nan
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Cordon a node that a TaskManager is on."""
@@ -52,13 +51,9 @@ class NodeCordoned:
         if self.node:
             await self._mark(world, unschedulable=None)
 
-    async def find_trace(self, world: ChaosWorld) -> str:
-        """Nothing is left where pods may stay."""
-        return ""
-
     async def until_left(self, world: ChaosWorld) -> None:
         """Wait until no TaskManager is on the node and all is well."""
-        before = look_back(world)
+        before = await look_back(world)
 
         async def left() -> bool | None:
             try:
@@ -67,7 +62,7 @@ class NodeCordoned:
             except TemporaryError:
                 return None
 
-        await wait_until(left, clock=CLOCK, timeout=STAYS_AWAY, period=1.0)
+        await wait_until(left, clock=CLOCK, timeout=STAYS_AWAY, period=0.5)
 
     def has(self, pod: Body) -> bool:
         """Return whether a pod is on the node."""
@@ -108,39 +103,35 @@ class NodeDrained(NodeCordoned):
             await world.place.api.create(f"{world.core}/pods/{name}/eviction", body)
 
 
-@dataclass
-class NetworkFault:
+class NetworkFault(Fault):
     """Packets are lost; all of them get through again when it is healed."""
-
-    ended: float = math.nan
 
     async def heal(self, world: ChaosWorld) -> None:
         """Let everything through."""
         chaos_network.let_everything_through()
         self.ended = CLOCK.now()
 
-    async def find_trace(self, world: ChaosWorld) -> str:
-        """Nothing is left."""
-        return ""
-
 
 class ApiServerAway(NetworkFault):
     """Nobody reaches the API server: connections are refused, or nobody answers."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Close its port for a minute."""
-        chaos_network.close_port(api_server_port(), refuse=draw.random() < 0.5)
+        """Close its port."""
+        port = urlsplit(api_server_url()).port or 443
+        chaos_network.close_port(port, refuse=draw.random() < 0.5)
         await asyncio.sleep(AWAY)
 
 
 class PrometheusAway(NetworkFault):
     """Prometheus neither scrapes nor answers."""
 
+    direct: ClassVar[bool | None] = False
+
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Cut it off for longer than Weir's interval."""
+        """Cut it off for longer than samples count as fresh."""
         pod = await world.place.api.get(f"{world.core}/pods/prometheus")
         chaos_network.isolate(pod["status"]["podIP"])
-        await asyncio.sleep(draw.uniform(30.0, 60.0))
+        await asyncio.sleep(draw.uniform(15.0, 30.0))
 
 
 class NetworkCut(NetworkFault):
@@ -161,19 +152,16 @@ class NetworkCut(NetworkFault):
                 chaos_network.drop_between(weir[0], managers[0])
             case _:
                 chaos_network.isolate(first)
-        await asyncio.sleep(draw.uniform(4.0, 40.0))
+        await asyncio.sleep(draw.uniform(3.0, 20.0))
 
 
-@dataclass
-class StorageFull:
+class StorageFull(Fault):
     """The volume with state, ledger and output is full."""
-
-    ended: float = math.nan
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Fill it up, keep it full for a while."""
         filler = world.place.state / FILLER
-        await asyncio.to_thread(_fill, str(filler))
+        await asyncio.to_thread(fill_up, str(filler), VOLUME_MIB)
         await asyncio.sleep(draw.uniform(15.0, 40.0))
 
     async def heal(self, world: ChaosWorld) -> None:
@@ -181,24 +169,21 @@ class StorageFull:
         (world.place.state / FILLER).unlink(missing_ok=True)
         self.ended = CLOCK.now()
 
-    async def find_trace(self, world: ChaosWorld) -> str:
-        """Nothing is left."""
-        return ""
 
-
-def api_server_port() -> int:
-    """Return the TCP port of the API server that KUBECONFIG names."""
+def api_server_url() -> str:
+    """Return the address of the API server that KUBECONFIG names."""
     with open(os.environ["KUBECONFIG"]) as file:
         config = yaml.safe_load(file)
-    return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 443
+    return str(config["clusters"][0]["cluster"]["server"])
 
 
-def _fill(path: str) -> None:
+def fill_up(path: str, size: int) -> None:
+    """Fill the file system of `path`, of so many MiB, by a file."""
     block = bytes(2**20)
     with open(path, "wb", buffering=0) as file:
-        for size in (block, block[:4096], block[:1]):
+        for part in (block, block[:4096], block[:1]):
             try:
-                for _ in range(VOLUME_MIB):
-                    file.write(size)
+                for _ in range(size):
+                    file.write(part)
             except OSError:
                 continue  # full, for blocks of this size

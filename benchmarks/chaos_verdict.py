@@ -24,8 +24,23 @@ class Outcome:
     """`None` where all was not well again in time."""
     missing: str
     """What was not, then."""
+    load: float
+    """Processes that wanted the machine's processors, mean over its last minute."""
+    detail: str = ""
+    """What was struck, of what was drawn."""
     took_without_weir: float | None = None
     """Seconds in which the job came back while there was no controller."""
+    prevented: str = ""
+    """What Weir should have done all the same, and did not; empty where it did."""
+    restarts_by_input: int = 0
+    """Restarts of the controller that nobody made but what it was given."""
+    doubled: int = 0
+    """Records that the transactional sink had committed more than once by then."""
+
+    @property
+    def lasted(self) -> float:
+        """Seconds from its beginning until all was well, or until nobody waited any longer."""
+        return (self.ended if self.recovered is None else self.recovered) - self.injected
 
     @property
     def took(self) -> float | None:
@@ -43,9 +58,14 @@ class Committed:
 
 
 def read_committed(folder: Path, emitted: int) -> Committed:
-    """Return what stands in the files that were committed, of `emitted` records from 0 on.
+    """Return what stands in the files that were committed.
 
     Files that begin with a dot are those in progress, which a reader passes over.
+
+    Args:
+        folder: Of the files.
+        emitted: Records from 0 on that are known to have been emitted; there were as many more as
+            the files show.
     """
     counts = Counter(
         int(line)
@@ -53,10 +73,26 @@ def read_committed(folder: Path, emitted: int) -> Committed:
         if path.is_file() and not path.name.startswith(".")
         for line in path.read_text().splitlines()
     )
+    emitted = max((emitted - 1, *counts)) + 1
     return Committed(
         records=counts.total(),
         lost=sum(1 for number in range(emitted) if number not in counts),
         doubled=counts.total() - len(counts),
+    )
+
+
+def count_own_restarts(
+    before: Mapping[str, int], after: Mapping[str, int], kills: Mapping[str, int]
+) -> int:
+    """Return how often controllers were restarted without anybody's doing.
+
+    Args:
+        before: Restarts by pod's uid.
+        after: The same later; a pod that is new began with none.
+        kills: How often each was killed.
+    """
+    return sum(
+        max(0, count - before.get(uid, 0) - kills.get(uid, 0)) for uid, count in after.items()
     )
 
 
@@ -73,36 +109,55 @@ def longest_pauses(outcomes: Sequence[Outcome], arrivals: Sequence[Arrival]) -> 
 def figures_of(
     asked: int,
     outcomes: Sequence[Outcome],
-    ledger: Ledger,
+    ledger: Ledger | None,
     committed: Committed,
     orphans: Iterable[str],
     pauses: Mapping[str, float],
+    *,
+    jobs_at_once: int,
 ) -> list[Figure]:
-    """Return the figures of a run for which so many faults were asked."""
+    """Return the figures of a run for which so many faults were asked.
+
+    Args:
+        asked: Faults.
+        outcomes: What became of each that was injected.
+        ledger: The job's own count; `None` where it could not be stopped with a savepoint. Then
+            nobody knows what is lost: records were on their way.
+        committed: What the transactional sink made visible.
+        orphans: Pods that nobody wanted.
+        pauses: Longest time without output around faults of each kind, seconds.
+        jobs_at_once: Most jobs that a JobManager had alive at once.
+    """
     stuck = [each.kind for each in outcomes if each.recovered is None]
+    restarts = sum(each.restarts_by_input for each in outcomes)
+    prevented = sum(bool(each.prevented) for each in outcomes)
+    loads = [each.load for each in outcomes]
+    records = {
+        "transactional sink: records lost": committed.lost if ledger else None,
+        "transactional sink: records doubled": committed.doubled,
+        "records lost in state": ledger.lost if ledger else None,
+        "records doubled in state": ledger.doubled if ledger else None,
+        "keyed counts wrong": ledger.sequence_errors if ledger else None,
+    }
     return [
         at_least(figure="faults", value=len(outcomes), unit="", limit=asked),
-        Figure(figure="records over them", value=ledger.emitted, unit="records"),
-        at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
-        at_most(figure="records doubled in state", value=ledger.doubled, unit="records", limit=0),
-        at_most(figure="keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0),
-        at_most(
-            figure="transactional sink: records lost",
-            value=committed.lost,
-            unit="records",
-            limit=0,
-        ),
-        at_most(
-            figure="transactional sink: records doubled",
-            value=committed.doubled,
-            unit="records",
-            limit=0,
+        Figure(figure="records over them", value=committed.records, unit="records"),
+        *(
+            at_most(figure=name, value=value, unit="records", limit=0)
+            for name, value in records.items()
         ),
         Figure(
-            figure="plain sink: records that it saw again", value=ledger.replayed, unit="records"
+            figure="plain sink: records that it saw again",
+            value=ledger.replayed if ledger else None,
+            unit="records",
         ),
         at_most(figure="stuck apps", value=len(stuck), unit="", limit=0),
         at_most(figure="orphaned pods", value=len(set(orphans)), unit="", limit=0),
+        at_most(figure="controller restarted by an input", value=restarts, unit="times", limit=0),
+        at_most(figure="changes that an input prevented", value=prevented, unit="", limit=0),
+        at_most(figure="jobs alive at once, most", value=jobs_at_once, unit="", limit=1),
+        Figure(figure="load average beside it, median", value=_median(loads), unit=""),
+        Figure(figure="load average beside it, highest", value=max(loads, default=None), unit=""),
         *_without_weir(outcomes),
         *_recoveries(outcomes, pauses),
     ]
@@ -122,6 +177,10 @@ def _without_weir(outcomes: Sequence[Outcome]) -> list[Figure]:
             limit=60,
         )
     ]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
 def _recoveries(outcomes: Sequence[Outcome], pauses: Mapping[str, float]) -> list[Figure]:

@@ -1,8 +1,8 @@
 """Weir and a job as a user has them: the chart, a Prometheus, a StreamApp under a changing load.
 
 The job is the example trips. Its state, its ledger and what its two sinks write (one plain, one
-transactional) are on a small volume of memory, so that filling it up harms nobody else. The job's
-jar comes from the volume too: it is the one that `make jars` built.
+transactional) are on a small volume of memory, and what Weir keeps on another, so that filling them
+up harms nobody else. The job's jar comes from the volume too: it is the one that `make jars` built.
 
 Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:dev` and
 `prometheus:dev` (or those that `WEIR_TEST_CONTROLLER_IMAGE` and `WEIR_TEST_PROMETHEUS_IMAGE` name).
@@ -10,6 +10,7 @@ Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -18,14 +19,26 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import yaml
 
-from benchmarks.cluster_place import CLAIM, IMAGE, Place, open_place
+from benchmarks import chaos_clock
+from benchmarks.cluster_place import (
+    CLAIM,
+    IMAGE,
+    Place,
+    delete_volume,
+    make_claim,
+    open_place,
+)
 from tests.cluster.prometheus_on_kubernetes import start_prometheus
+from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.api import Body, NotFoundError
 from weir_operator.cluster.objects import collection
+from weir_operator.controller.records import RECORDS
 from weir_operator.flink.jars import REPOSITORY
 
 CONTROLLER_IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
@@ -34,6 +47,13 @@ LEASE = "weir-controller"
 NAME = "trips"
 CRD = "streamapps.weir.dev"
 VOLUME_MIB = 256
+STATE_CLAIM = "weir-state"
+STATE_MIB = 128
+"""Of Weir's own volume: its tables leave 64 MiB free."""
+SCRAPE_EVERY = "1s"
+INTERVAL = "5s"
+"""Of Weir's ticks: how long it takes at least until metrics count as healthy again."""
+CLOCK_MOUNT = "/clock"
 SLOTS = 64
 """Lines of the trace, of 15 s each; the load goes up and down once."""
 SIZE = "500m"
@@ -46,6 +66,10 @@ class ChaosWorld:
     """What faults befall, and where to look what became of it."""
 
     place: Place
+    weir_state: Path
+    """Folder of Weir's own volume on this machine."""
+    prometheus: str
+    """URL of the Prometheus server."""
 
     @property
     def app_path(self) -> str:
@@ -62,6 +86,21 @@ class ChaosWorld:
         """Of the Lease that the active controller holds."""
         namespace = self.place.namespace
         return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+    @property
+    def home(self) -> str:
+        """How a StreamApp names the installation that is to look after it."""
+        return f"{self.place.namespace}/{LEASE}"
+
+    @property
+    def records(self) -> Path:
+        """File of the StreamApp's decision records."""
+        return self.weir_state / f"{self.place.namespace}.{NAME}" / RECORDS
+
+    @property
+    def clock(self) -> Path:
+        """Folder of the controller's clock, see `chaos_clock`."""
+        return self.place.state / "clock"
 
     @property
     def release_path(self) -> str:
@@ -90,48 +129,139 @@ class ChaosWorld:
         """Have so many controllers."""
         await self.place.api.patch(self.release_path, {"spec": {"replicas": replicas}})
 
+    async def ask_for_change(self) -> int:
+        """Ask for another number of replicas of `aggregate`, and return it."""
+        wanted = 1 if replicas_of(await self.status()) > 1 else 2
+        await self.change(operators=operators(aggregate=wanted))
+        return wanted
+
+    async def scrape(self, *, directly: bool) -> bool:
+        """Have Weir scrape the job itself or ask Prometheus; return whether that is new."""
+        spec = (await self.place.api.get(self.release_path))["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        source = f"--prometheus={self.prometheus}"
+        if (source not in container["args"]) == directly:
+            return False
+        others = [each for each in container["args"] if each != source]
+        container["args"] = others if directly else [*others, source]
+        body = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        await self.place.api.patch(self.release_path, body)
+        return True
+
+    async def install_other(self) -> str:
+        """Install Weir once more, for the same StreamApps; return its home when it is active."""
+        namespace = self.other
+        await asyncio.to_thread(_install, namespace, self._values() | {"prometheus": {"url": ""}})
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+        async def active() -> bool | None:
+            with suppress(NotFoundError):
+                if (await self.place.api.get(path))["spec"].get("holderIdentity"):
+                    return True
+            return None
+
+        if not await wait_until(active, clock=SystemClock(), timeout=90.0, period=0.2):
+            raise TimeoutError(f"The controller in {namespace} has no Lease after 90 s")
+        return f"{namespace}/{LEASE}"
+
+    def uninstall_other(self) -> None:
+        """Take the other installation away; there may be none."""
+        _helm("uninstall", RELEASE, "--namespace", self.other, "--ignore-not-found")
+
+    def install(self) -> None:
+        """Install Weir, with a state and a clock of its own."""
+        where = chaos_clock.environment(CLOCK_MOUNT)
+        clock = {
+            "extraEnv": [{"name": name, "value": value} for name, value in where.items()],
+            "extraVolumes": [{"name": "clock", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "extraVolumeMounts": [
+                {
+                    "name": "clock",
+                    "mountPath": CLOCK_MOUNT,
+                    "subPath": self.clock.name,
+                    "readOnly": True,
+                }
+            ],
+        }
+        values = self._values() | {
+            "prometheus": {"url": self.prometheus},
+            "state": {"enabled": True, "existingClaim": STATE_CLAIM},
+        }
+        if not chaos_clock.find_obstacle():
+            chaos_clock.make_clock(self.clock)
+            values |= clock
+        _install(self.place.namespace, values)
+
+    @property
+    def other(self) -> str:
+        """Namespace of another installation."""
+        return f"{self.place.namespace}-other"
+
+    def _values(self) -> dict[str, Any]:
+        repository, _, tag = CONTROLLER_IMAGE.rpartition(":")
+        return {
+            "image": {"repository": repository, "tag": tag},
+            "watchNamespaces": [self.place.namespace],
+            "state": {"enabled": False},
+            "crds": {"enabled": False},
+        }
+
 
 @asynccontextmanager
 async def open_world() -> AsyncIterator[ChaosWorld]:
     """Make everything, and clear it away at the end."""
-    async with open_place() as place, _small_volume(place):
-        prometheus = await start_prometheus(place.api, place.namespace)
+    async with (
+        open_place() as place,
+        _small_volume(place.state, VOLUME_MIB),
+        _weir_volume(place) as weir_state,
+    ):
+        prometheus = await start_prometheus(place.api, place.namespace, every=SCRAPE_EVERY)
         crd = yaml.safe_load((REPOSITORY / "crds/weir.dev_streamapps.yaml").read_text())
         await place.api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
-        _install(place, prometheus.url)
+        world = ChaosWorld(place, weir_state, prometheus.url)
+        world.install()
         try:
-            yield ChaosWorld(place)
+            yield world
         finally:
+            world.uninstall_other()
             _helm("uninstall", RELEASE, "--namespace", place.namespace)
+            await place.api.delete(f"/api/v1/namespaces/{world.other}")
             await _free_from_finalizer(place)
 
 
 @asynccontextmanager
-async def _small_volume(place: Place) -> AsyncIterator[None]:
-    """Lay a small file system of memory over the place's folder."""
-    options = f"size={VOLUME_MIB}m,mode=0777"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place.state)], check=True)
+async def _small_volume(folder: Path, size: int) -> AsyncIterator[None]:
+    """Lay a small file system of memory over a folder, `size` in MiB."""
+    options = f"size={size}m,mode=0777"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
     try:
         yield
     finally:
         # Lazily: pods of a namespace that is being deleted may still hold it for a moment.
-        subprocess.run(["umount", "--lazy", str(place.state)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def _install(place: Place, prometheus: str) -> None:
-    repository, _, tag = CONTROLLER_IMAGE.rpartition(":")
-    values = {
-        "image": {"repository": repository, "tag": tag},
-        "watchNamespaces": [place.namespace],
-        "prometheus": {"url": prometheus},
-        "state": {"enabled": False},
-        "crds": {"enabled": False},
-    }
-    file = place.state / "values.json"
-    file.write_text(json.dumps(values))
-    name = ("--namespace", place.namespace)
-    chart = str(REPOSITORY / "helm/weir")
-    _helm("install", RELEASE, chart, *name, "-f", str(file), "--wait", "--timeout", "3m")
+@asynccontextmanager
+async def _weir_volume(place: Place) -> AsyncIterator[Path]:
+    """Make the claim for what Weir keeps."""
+    volume = f"{place.namespace}-weir"
+    folder = place.state.with_name(volume)
+    folder.mkdir()
+    try:
+        async with _small_volume(folder, STATE_MIB):
+            await make_claim(place.api, place.namespace, STATE_CLAIM, volume=volume, folder=folder)
+            yield folder
+    finally:
+        await delete_volume(place.api, volume)
+        folder.rmdir()
+
+
+def _install(namespace: str, values: dict[str, Any]) -> None:
+    chart, name = str(REPOSITORY / "helm/weir"), ("--namespace", namespace, "--create-namespace")
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(values, file)
+        file.flush()
+        _helm("install", RELEASE, chart, *name, "-f", file.name, "--wait", "--timeout", "3m")
 
 
 async def _free_from_finalizer(place: Place) -> None:
@@ -177,17 +307,17 @@ def manifest(place: Place) -> dict[str, Any]:
         },
         "objective": {"responseTime": "500ms", "catchUp": "60s"},
         "nodePools": [
-            {"name": "any", "sizes": [SIZE], "memory": "512Mi", "price": 0.05},
+            {"name": "any", "sizes": [SIZE], "memory": "1Gi", "price": 0.05},
             {
                 "name": "small",
                 "nodeSelector": {"weir.dev/pool": "small"},
                 "sizes": [SIZE],
-                "memory": "512Mi",
+                "memory": "1Gi",
                 "price": 0.04,
             },
         ],
         "operators": operators(aggregate=1),
-        "operatorManager": {"interval": "10s"},
+        "operatorManager": {"interval": INTERVAL},
         "applicationManager": {"restartBudget": {"size": 3, "refillEvery": "2m"}},
         "rescale": {"startDeadline": "60s", "submitDeadline": "60s"},
     }
@@ -208,6 +338,12 @@ def operators(*, aggregate: int) -> list[dict[str, Any]]:
         {"name": "aggregate", "maxReplicas": 3, "fixed": {f"any/{SIZE}": aggregate}},
         {"name": "sink", "maxReplicas": 1, "fixed": one},
     ]
+
+
+def replicas_of(status: Body) -> int:
+    """Return how many replicas `aggregate` has; none before the first start."""
+    counts = status.get("controller", {}).get("deployments", {}).get("aggregate", {})
+    return sum(int(count) for count in counts.values())
 
 
 async def is_gone(world: ChaosWorld, path: str) -> bool:

@@ -59,7 +59,7 @@ class Wanted:
     config: Mapping[str, str] = field(default_factory=dict)
     """Flink's configuration beside Weir's."""
     pools: Sequence[Mapping[str, Any]] = POOLS
-    memory: str = "512Mi"
+    memory: str = "1Gi"
     """Of every TaskManager."""
     managed_memory: Mapping[str, str] = field(default_factory=dict)
     """Of it, per operator, for state off the heap."""

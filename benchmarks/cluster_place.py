@@ -66,7 +66,7 @@ async def open_place() -> AsyncIterator[Place]:
         yield Place(api=api, namespace=name, owner_uid=owner, state=folder)
     finally:
         await api.delete(f"{_CORE}/namespaces/{name}")
-        await api.delete(f"{_CORE}/persistentvolumes/{name}")
+        await delete_volume(api, name)
         await api.close()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -78,8 +78,7 @@ async def _make(api: KubernetesApi, name: str, folder: Path) -> str:
         f"{_CORE}/namespaces",
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
     )
-    await api.create(f"{_CORE}/persistentvolumes", _volume(name, folder))
-    await api.create(f"{_CORE}/namespaces/{name}/persistentvolumeclaims", _claim(name))
+    await make_claim(api, name, CLAIM, volume=name, folder=folder)
     made = await api.create(
         f"{_CORE}/namespaces/{name}/configmaps",
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}},
@@ -87,7 +86,21 @@ async def _make(api: KubernetesApi, name: str, folder: Path) -> str:
     return str(made["metadata"]["uid"])
 
 
-def _volume(name: str, folder: Path) -> Body:
+async def make_claim(
+    api: KubernetesApi, namespace: str, claim: str, *, volume: str, folder: Path
+) -> None:
+    """Make a claim on a volume that is a folder of this machine."""
+    path = f"{_CORE}/namespaces/{namespace}/persistentvolumeclaims"
+    await api.create(f"{_CORE}/persistentvolumes", _volume(volume, folder, namespace, claim))
+    await api.create(path, _claim(volume, claim))
+
+
+async def delete_volume(api: KubernetesApi, volume: str) -> None:
+    """Delete a volume of `make_claim`; its folder stays."""
+    await api.delete(f"{_CORE}/persistentvolumes/{volume}")
+
+
+def _volume(name: str, folder: Path, namespace: str, claim: str) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -96,21 +109,21 @@ def _volume(name: str, folder: Path) -> Body:
             "capacity": _ANY_SIZE,
             "accessModes": ["ReadWriteMany"],
             "hostPath": {"path": str(folder)},
-            "claimRef": {"namespace": name, "name": CLAIM},
+            "claimRef": {"namespace": namespace, "name": claim},
             "storageClassName": "",
         },
     }
 
 
-def _claim(name: str) -> Body:
+def _claim(volume: str, name: str) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM},
+        "metadata": {"name": name},
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "resources": {"requests": _ANY_SIZE},
-            "volumeName": name,
+            "volumeName": volume,
             "storageClassName": "",
         },
     }

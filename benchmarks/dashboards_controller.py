@@ -16,11 +16,13 @@ from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.logs import send_logs_to_stderr
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.process import run_controller
+from weir_operator.cluster.policy_probe import PolicyProbe
+from weir_operator.cluster.running import run_controller
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.guard import Guard
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.local import LocalRuntime
@@ -41,7 +43,7 @@ class LocalWorlds:
         self._runtime = runtime
         self._manifest = manifest
 
-    def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
+    def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
         """Return where its Flink runs.
 
         Raises:
@@ -50,9 +52,9 @@ class LocalWorlds:
         find_jar(app, self._manifest)
         return self._runtime
 
-    def jobs(self, runtime: Runtime) -> FlinkJobs:
+    def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
         """Return the jobs that run there."""
-        return FlinkJobs(runtime)
+        return FlinkJobs(runtime, guard)
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
         """Return where its samples come from, begun."""
@@ -64,6 +66,10 @@ class LocalWorlds:
         source = DirectSource(targets, f"{app.metadata.namespace}.{app.metadata.name}")
         source.start()
         return source
+
+    def policy_probe(self) -> PolicyProbe | None:
+        """Try nothing: there is no network."""
+        return None
 
     def prometheus(self) -> PrometheusFor | None:
         """Return that no job of somebody else is measured here."""
@@ -109,7 +115,7 @@ async def work(manifest: Path, state: Path, port: int) -> None:
             api=api,
             worlds=LocalWorlds(runtime, manifest),
             nodes=NodeNotices(api),
-            lease_api=KubernetesApi.unconnected(),
+            open_lease_api=KubernetesApi.unconnected,
         )
     finally:
         await api.close()

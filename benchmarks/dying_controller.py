@@ -1,4 +1,6 @@
-"""A controller killed right after it wrote a step: `python -m benchmarks.dying_controller`.
+"""A controller killed right before or after it wrote a step.
+
+`python -m benchmarks.dying_controller ROOT STEP DIRECTION broken|whole before|after`
 
 Run by the benchmark `crash` as a process of its own, because only a process can die of `kill -9`.
 """
@@ -44,43 +46,63 @@ def break_target(spec: JobSpec) -> JobSpec:
 
 def the_job(*, broken: bool, root: Path = BUILD) -> Trips:
     """Return the job whose controller dies, with its folder under `root`."""
-    job = Trips(name="crash", rates=[20.0], initial=SOURCE, root=root)
+    job = Trips(name="crash", rates=[20.0], initial=SOURCE, root=root).transactional()
     return replace(job, job_spec=break_target) if broken else job
 
 
 class DyingStore(FileStatusStore):
-    """Kills its own process right after it wrote one step in one direction."""
+    """Kills its own process when it writes one step in one direction.
 
-    def __init__(self, path: Path, *, step: Step, direction: Direction) -> None:
+    After the write, the step is known and was not taken. Before it, the step before was taken, and
+    what came of it, such as the path of a savepoint, is not known.
+    """
+
+    def __init__(self, path: Path, *, step: Step, direction: Direction, before: bool) -> None:
         super().__init__(path)
         self._step = step
         self._direction = direction
+        self._before = before
 
     async def save(self, status: AppStatus) -> None:
-        """Keep the status, then die if this is the step."""
-        await super().save(status)
+        """Keep the status; die before or after it if this is the step."""
         journal = status.rescale
-        if journal and (journal.step, journal.direction) == (self._step, self._direction):
+        dies = journal and (journal.step, journal.direction) == (self._step, self._direction)
+        if not (dies and self._before):
+            await super().save(status)
+        if dies:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run_and_die(root: Path, step: Step, direction: Direction, *, broken: bool) -> int:
+async def run_and_die(
+    root: Path, step: Step, direction: Direction, *, broken: bool, before: bool = False
+) -> int:
     """Change the job under `root` in a process that dies at the step; return how it ended."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.dying_controller", root, step, direction,
-        "broken" if broken else "whole", cwd=REPOSITORY, stdout=subprocess.DEVNULL,
+        "broken" if broken else "whole", "before" if before else "after",
+        cwd=REPOSITORY, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return await child.wait()
 
 
-async def _main(root: Path, step: Step, direction: Direction, *, broken: bool) -> None:
+async def _main(
+    root: Path, step: Step, direction: Direction, *, broken: bool, before: bool
+) -> None:
     job = the_job(broken=broken, root=root)
-    store = DyingStore(job.status_path, step=step, direction=direction)
+    store = DyingStore(job.status_path, step=step, direction=direction, before=before)
     async with TripsCluster(job, store=store) as cluster:
         cluster.detach()  # whatever happens, the job is left for the next controller
         await cluster.change(TARGET)
 
 
 if __name__ == "__main__":
-    at_root, at_step, towards, kind = sys.argv[1:]
-    asyncio.run(_main(Path(at_root), Step(at_step), Direction(towards), broken=kind == "broken"))
+    at_root, at_step, towards, kind, when = sys.argv[1:]
+    asyncio.run(
+        _main(
+            Path(at_root),
+            Step(at_step),
+            Direction(towards),
+            broken=kind == "broken",
+            before=when == "before",
+        )
+    )

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 from rich.progress import track
 
+from benchmarks.departures import Departure
 from benchmarks.edf_managers import (
     RECONFIGURATIONS,
     RESOURCES,
@@ -31,7 +32,18 @@ from benchmarks.edf_managers import (
     use_full_backup,
     use_thresholds,
 )
-from benchmarks.edf_world import Managers, Measured, Outcome, load_rates, run_world
+from benchmarks.edf_world import (
+    DAYS,
+    DOWNTIME,
+    HIGHEST,
+    LOWEST,
+    NOISE,
+    Managers,
+    Measured,
+    Outcome,
+    load_rates,
+    run_world,
+)
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.pictures import Axes, draw_bars, draw_lines
 from benchmarks.rows import Row, write_rows
@@ -62,6 +74,50 @@ class Line:
     accepted: float
 
 
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    return [
+        Departure(
+            what="service times, bursts, replicated events",
+            paper="a real application on Storm; not published",
+            here="response times calibrated on the means and replicas of the paper's Table 1",
+            why="so means say nothing: only orderings, and what the bucket changes, can fail",
+        ),
+        Departure(
+            what="noise of rates and response times",
+            paper="of the real system",
+            here=f"lognormal, sigma {NOISE:g}, calibrated on the table's reconfigurations",
+            why="not published",
+        ),
+        Departure(
+            what="downtime of a round of reconfigurations",
+            paper="measured",
+            here=f"{DOWNTIME:g} s, calibrated on Q-learning's",
+            why="not published",
+        ),
+        Departure(
+            what="waiting across slots",
+            paper="records queue at the source",
+            here="none in the first two tables, a backlog in the third",
+            why="the table comes out best without; with it most means are farther off",
+        ),
+        Departure(
+            what="slots after a reconfiguration",
+            paper="2 min are dropped",
+            here="dropped in the first table, kept in the second",
+            why="Q-learning without the bucket leaves hardly a slot",
+        ),
+        Departure(
+            what="load",
+            paper="taxi rides of the DEBS 2015 challenge, replicated",
+            here=f"{DAYS} days of the taxi trace, ten times as fast, stretched to {LOWEST:g} to "
+            f"{HIGHEST:g} records/s",
+            why="not published",
+        ),
+        Departure(what="seeds", paper="not said", here=str(len(SEEDS)), why="the noise is drawn"),
+    ]
+
+
 def run() -> list[Figure]:
     """Run all settings, write the rows, draw the pictures; return what is promised."""
     published = read_published()
@@ -84,15 +140,15 @@ def run() -> list[Figure]:
         *judge_bucket(ours),
         *judge_learning(ours),
         *judge_backlog(queued),
-        at_most(
-            figure="thresholds and full backup (perf=res): mean response time off the published",
+        Figure(
+            figure="thresholds and full backup (perf=res): mean response time off the published, "
+            "on which the world is calibrated",
             value=max(
                 100 * abs(ours[key].settled.mean / line.settled.mean - 1)
                 for key, line in published.items()
                 if key[0].startswith("TH") or key[0] == "MB perf=res"
             ),
             unit="%",
-            limit=35,
         ),
     ]
 
@@ -293,8 +349,12 @@ def judge_learning(ours: Mapping[Key, Line]) -> list[Figure]:
     models = {weights: ours[f"MB {weights}", False] for weights in WEIGHTS}
     cheap, steady = models["perf=res"], models["perf=rcf"]
     return [
-        at_least(figure="Q-learning: least downtime", value=min(q_learning), unit="%", limit=8),
-        at_most(figure="Q-learning: greatest downtime", value=max(q_learning), unit="%", limit=13),
+        Figure(
+            figure="Q-learning: least downtime, on whose published value the world is calibrated",
+            value=min(q_learning),
+            unit="%",
+        ),
+        Figure(figure="Q-learning: greatest downtime, likewise", value=max(q_learning), unit="%"),
         at_least(
             figure="Q-learning: downtime, of the greatest of the others",
             value=min(q_learning) / max(others),

@@ -1,16 +1,13 @@
 """A figure: one number that the project claims, with its goal and whether it holds.
 
-Every figure of the documentation comes from a list of these, written by `make bench NAME=x` to
-`build/benchmarks/x.json`.
+Every figure of the documentation comes from a list of these, which `make bench NAME=x` writes to
+`benchmarks/results/x.json` (`raw_results.py`).
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 
 class FigureError(ValueError):
@@ -65,9 +62,3 @@ def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Fi
         goal=f"at least {limit:g} {unit}".rstrip(),
         holds=value is not None and value >= limit,
     )
-
-
-def write_figures(figures: Sequence[Figure], path: Path) -> None:
-    """Write figures as a JSON list of {figure, value, unit, goal, holds}."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")

@@ -1,161 +1,230 @@
-"""Write `docs/reproduction.md` from the results of the benchmarks: `python -m benchmarks.page`.
+"""Write the pages of figures from the kept results: `python -m benchmarks.page`.
 
-What was not run yet is missing from the page, and the page says so.
+    python -m benchmarks.page            write them
+    python -m benchmarks.page --check    fail where one is stale, write nothing
+
+`docs/reproduction.md` and `docs/figures.md` are rendered from the templates in `benchmarks/pages`.
+Tables come from the results; some sentences of the templates hold measured numbers, which are to be
+corrected by hand when a benchmark runs again. `quotes.py` names the numbers in sentences of other
+pages, which are written from the results.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
+from benchmarks import (
+    autrascale,
+    edf,
+    reproduce_am,
+    reproduce_deep,
+    reproduce_encodings,
+    reproduce_figures,
+    reproduce_mdp18,
+    reproduce_tables,
+)
+from benchmarks.departures import Departure
 from benchmarks.pictures import FOLDER as PICTURES
-from benchmarks.registry import find_benchmark
-from benchmarks.rows import RESULTS
+from benchmarks.quotes import QUOTES, quote
+from benchmarks.raw_results import FOLDER, Result, ResultError, Table, read_result
+from benchmarks.rows import Row
 
-PAGE = PICTURES.parent / "reproduction.md"
-SECTIONS: Mapping[str, tuple[str, str]] = {
-    "reproduce-tables": (
-        "Tables 2 to 5 of the 2023 paper",
-        "Average cost / violations (%) / reconfigurations (%) / resources. The threshold rules "
-        "and QL+PDS draw nothing: all four numbers must be the published digits. Policies that "
-        "draw must lie within the interval that seeds leave; deep rows have the ten seeds of "
-        "`reproduce-deep` where those were run, else one. What does not hold, and why. QL, taxi "
-        "A with 10 types, is off by 0.0002, which is also the deviation of three seeds of the "
-        "program behind the paper. QL+FA, K=20 A with 6 types, has two outcomes, .06 and .09, "
-        "by the seed; the paper printed the one that fewer of ours reach. Deep rows of "
-        "infrastructure B: a network settles early on one deployment or another, and single "
-        "seeds differ tenfold; the paper seems to have had one network each.",
-    ),
-    "reproduce-deep": (
-        "Deep rows of tables 2 to 5, ten seeds",
-        "Costs of single seeds differ by up to a factor of ten, as networks settle on one "
-        "deployment or another; a cell holds within 30 % of the published cost, or where chance "
-        "explains it: where a single run of ours may lie. Cells that are missing were not run yet.",
-    ),
-    "reproduce-encodings": ("Figure 27 of the 2023 paper: encodings and layers", ""),
-    "reproduce-figures": (
-        "Figures of the 2023 paper",
-        "The paper's pictures cannot be read as numbers; *published* is here what the program "
-        "behind the paper gives when others run it. The row of "
-        "`heinze-fastest` that is off is chaotic: the last bit of a rate changes what it learns.",
-    ),
-    "reproduce-am": (
-        "Figures 20 to 22 of the 2023 paper: budgets and weights",
-        "Money per hour / violations (%) / reconfigurations (%), tuned on the first 50,001 slots, "
-        "judged over the whole year. The pictures print no numbers: the first table holds our "
-        "naive baseline against that of the program behind the paper, the others what is tuned "
-        "against our naive baseline. The paper claims less money than naive in every setting, and "
-        "constraints kept in 96 % of the runs, by the naive baseline in 42 %.",
-    ),
-    "reproduce-mdp18": ("The 2018 MDP paper (Russo Russo, ZEUS 2018)", ""),
-    "edf": ("EDF's simulated part (Cardellini et al., FGCS 2018)", ""),
-}
-ORDER = ("figure-12", "figure-16", "figure-17", "figure-18", "figure-23", "figure-24", "figure-25")
-
-TEMPLATE = """\
-# Reproduction
-
-What the papers printed beside what Weir's implementations give. This page is written by
-`python -m benchmarks.page` from the results of the commands below; the traces that they need are
-not part of the project (see [Experiments](experiments.md)). Where a paper and its numbers differ,
-the policies' default is the paper's text and `published: 1` is what the numbers were made with.
-{% for section in sections %}
-## {{ section.title }}
-
-`make bench NAME={{ section.name }}`
-{% if section.text %}
-{{ section.text | wordwrap(100) }}
-{% endif %}
-| figure | value | goal | holds |
-|---|---|---|---|
-{% for figure in section.figures -%}
-| {{ figure.figure }} | {{ figure.shown }} | {{ figure.goal or "" }} | {{ figure.verdict }} |
-{% endfor -%}
-{% for table, rows in section.tables %}
-### {{ table }}
-
-| | {{ rows[0].beside_what }} | ours | seeds | {{ rows[0].claim }} |
-|---|---|---|---|---|
-{% for row in rows -%}
-| {{ row.row }} | {{ row.beside }} | {{ row.ours }} | {{ row.seeds }} | {{ row.verdict }} |
-{% endfor -%}
-{% endfor -%}
-{% for picture in section.pictures %}
-![{{ picture }}](pictures/{{ picture }}.svg)
-{% endfor -%}
-{% endfor %}
-{% if missing -%}
-Not run yet: {{ missing | join(", ") }}.
-{% endif -%}
-"""
+ROOT = PICTURES.parents[1]
+TEMPLATES = Path(__file__).parent / "pages"
 VERDICTS = {True: "yes", False: "**no**", None: ""}
+REPRODUCTIONS = {
+    "reproduce-tables": reproduce_tables,
+    "reproduce-deep": reproduce_deep,
+    "reproduce-encodings": reproduce_encodings,
+    "reproduce-figures": reproduce_figures,
+    "reproduce-am": reproduce_am,
+    "reproduce-mdp18": reproduce_mdp18,
+    "edf": edf,
+    "autrascale": autrascale,
+}
 
 
-def main() -> int:
-    """Write the page; return the exit status."""
-    sections = [section for name in SECTIONS if (section := read_section(name))]
-    missing = [name for name in SECTIONS if not (RESULTS / f"{name}.json").exists()]
-    environment = jinja2.Environment(autoescape=False, keep_trailing_newline=True)
-    page = environment.from_string(TEMPLATE).render(sections=sections, missing=missing)
-    PAGE.write_text(page, encoding="utf-8")
-    print(PAGE)
-    return 0
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """A result as the templates ask for it."""
+
+    result: Result
+
+    def say(self, figure: str) -> str:
+        """Return a figure with its unit."""
+        found = self.result.find(figure)
+        if found.value is None:
+            return "not measured"
+        return f"{say_number(found.value)} {found.unit}".rstrip()
+
+    def table(self, title: str) -> str:
+        """Return a table of a recorded result.
+
+        Raises:
+            ResultError: It has none of that title, as after a run.
+        """
+        if title not in self.result.tables:
+            raise ResultError(
+                f"Expected the table {title!r} in the result of {self.result.benchmark}, got none: "
+                "let its section in benchmarks/pages show r.figures() instead"
+            )
+        return render_table(self.result.tables[title])
+
+    def figures(self, *, without: Sequence[str] = ()) -> str:
+        """Return all figures as a table, but for those whose names begin so."""
+        shown = [
+            (
+                figure.figure,
+                self.say(figure.figure),
+                figure.goal or "",
+                VERDICTS[figure.holds],
+            )
+            for figure in self.result.figures
+            if not figure.figure.startswith(tuple(without))
+        ]
+        return render_table(Table(columns=("figure", "value", "goal", "holds"), cells=tuple(shown)))
+
+    def rows(self) -> str:
+        """Return the rows, a table for each part under a heading."""
+        return "\n\n".join(
+            f"### {title}\n\n{render_rows(rows)}" for title, rows in group(self.result.rows)
+        )
+
+    def departures(self) -> str:
+        """Return the settings that are not the paper's."""
+        listed: list[Departure] = REPRODUCTIONS[self.result.benchmark].list_departures()
+        return render_table(
+            Table(
+                columns=("setting", "the paper", "here", "why"),
+                cells=tuple((each.what, each.paper, each.here, each.why) for each in listed),
+            )
+        )
+
+    def taken(self) -> str:
+        """Return when, of which code and on how busy a machine it was taken."""
+        result = self.result
+        if result.recorded is not None or result.load is None:
+            return f"*Recorded: {result.recorded}.*"
+        day = (result.date or "")[:10]
+        commit = (result.commit or "unknown")[:9]
+        dirty = " and uncommitted changes" if (result.commit or "").endswith("-dirty") else ""
+        begin, end = result.load
+        return (
+            f"*Taken {day} at commit {commit}{dirty}, load {begin:g} at the beginning and {end:g} "
+            f"at the end on {result.processors} processors.*"
+        )
 
 
-def read_section(name: str) -> dict[str, Any] | None:
-    """Return what a benchmark left, ready for the page; `None` where it was not run."""
-    path = RESULTS / f"{name}.json"
-    if not path.exists():
-        return None
-    title, text = SECTIONS[name]
-    figures = [
-        {**figure, "shown": say_value(figure), "verdict": VERDICTS[figure["holds"]]}
-        for figure in json.loads(path.read_text())
-    ]
-    return {
-        "name": find_benchmark(name).name,
-        "title": title,
-        "text": text,
-        "figures": figures,
-        "tables": group_rows(RESULTS / f"{name}-rows.json"),
-        "pictures": list(find_pictures(name)),
+def main(arguments: Sequence[str], results: Path = FOLDER) -> int:
+    """Write or check the pages; return the exit status."""
+    try:
+        pages = render_pages(results)
+    except ResultError as error:
+        print(error, file=sys.stderr)
+        return 1
+    stale = {path: text for path, text in pages.items() if _read(path) != text}
+    for path, text in stale.items():
+        name = path.relative_to(ROOT)
+        if "--check" in arguments:
+            print(f"{name} is not what the results say: write it with make pages", file=sys.stderr)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(name)
+    return 1 if stale and "--check" in arguments else 0
+
+
+def render_pages(results: Path = FOLDER) -> dict[Path, str]:
+    """Return what each page should hold.
+
+    Raises:
+        ResultError: A result that a page quotes is not there, or lacks what is quoted.
+    """
+
+    def show(name: str) -> Shown:
+        return Shown(result=read_result(name, results))
+
+    environment = jinja2.Environment(
+        autoescape=False,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+    )
+    pages = {
+        ROOT / "docs" / name: environment.get_template(f"{name}.j2").render(
+            result=show,
+            has_result=lambda name: (results / f"{name}.json").exists(),
+            pictures=list_pictures,
+        )
+        for name in ("reproduction.md", "figures.md")
     }
+    for page in dict.fromkeys(each.page for each in QUOTES):
+        path = ROOT / page
+        pages[path] = quote(pages.get(path, _read(path)), page, results)
+    return pages
 
 
-def say_value(figure: Mapping[str, Any]) -> str:
-    """Return a figure's value with its unit."""
-    if figure["value"] is None:
-        return "not measured"
-    return f"{figure['value']:.4g} {figure['unit']}".rstrip()
+def render_table(table: Table) -> str:
+    """Return a table in Markdown."""
+    lines = [table.columns, ("---",) * len(table.columns), *table.cells]
+    first, dashes, *others = lines
+    return "\n".join(
+        [
+            f"| {' | '.join(first)} |",
+            f"|{'|'.join(dashes)}|",
+            *(f"| {' | '.join(cells)} |" for cells in others),
+        ]
+    )
 
 
-def group_rows(path: Path) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the rows of a file by table, in the order of the file."""
-    if not path.exists():
-        return []
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for row in json.loads(path.read_text()):
-        tables.setdefault(row["table"], []).append({**row, "verdict": VERDICTS[row["holds"]]})
-    return list(tables.items())
+def render_rows(rows: Sequence[Row]) -> str:
+    """Return the rows of one table in Markdown."""
+    return render_table(
+        Table(
+            columns=("", rows[0].beside_what, "ours", "seeds", rows[0].claim),
+            cells=tuple(
+                (
+                    row.row,
+                    row.beside,
+                    row.ours,
+                    str(row.seeds),
+                    row.match or VERDICTS[row.holds],
+                )
+                for row in rows
+            ),
+        )
+    )
 
 
-def find_pictures(name: str) -> Iterator[str]:
-    """Yield the pictures that a benchmark drew."""
-    prefixes: Iterable[str] = {
-        "reproduce-figures": ORDER,
-        "reproduce-mdp18": ("mdp18",),
-        "edf": ("edf",),
-        "reproduce-encodings": ("figure-27",),
-    }.get(name, ())
-    for prefix in prefixes:
-        for path in sorted(PICTURES.glob(f"{prefix}*.svg")):
-            yield path.stem
+def group(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the rows by table, in order."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(row.table, []).append(row)
+    yield from tables.items()
+
+
+def list_pictures(*prefixes: str) -> str:
+    """Return the pictures whose names begin so, in order."""
+    return "\n\n".join(
+        f"![{path.stem}](pictures/{path.name})"
+        for prefix in prefixes
+        for path in sorted(PICTURES.glob(f"{prefix}*.svg"))
+    )
+
+
+def say_number(value: float) -> str:
+    """Return a number as pages show it: whole ones in full, others with four digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

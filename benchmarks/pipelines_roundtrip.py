@@ -52,8 +52,7 @@ MINUTES = 9.5
 RESCALED_AFTER = 4.5
 SCRAPES = (5, 15)
 SOURCE, INSIDE = "source", "match"
-APP = "default.roundtrip"
-LABEL = "default_roundtrip"
+APP = "default/roundtrip"
 ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
 LEAST_RATE = 20.0
 """Records/s from which on a minute is judged."""
@@ -96,7 +95,6 @@ def _prometheus(folder: Path, every: int) -> Iterator[str]:
     job = {
         "job_name": "flink",
         "scrape_interval": f"{every}s",
-        "honor_labels": True,
         "file_sd_configs": [{"files": [str(folder / "targets.json")], "refresh_interval": "1s"}],
     }
     (home / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
@@ -143,10 +141,10 @@ def _export(
     history = PrometheusHistory(PrometheusSettings(url=url))
     store = Store(folder / f"tables-{every}")
     with store.staging() as staging:
-        days = DayImport(staging, LABEL)
+        days = DayImport(staging, APP)
         low = began
         while low < ended:
-            days.take(history.samples(LABEL, low, min(low + 120, ended)))
+            days.take(history.samples(APP, low, min(low + 120, ended)))
             low += 120
         days.write(store)
     labels: dict[int, Mapping[str, str | int]] = {}
@@ -177,7 +175,7 @@ def _rates(
     samples: Sequence[Sample], labels: Sequence[Mapping[str, str | int]]
 ) -> list[SimpleNamespace]:
     rows = [(each.series, each.time_ms, each.value, each.received_ms) for each in samples]
-    return _rebuild(rows, [{**label, "app": LABEL} for label in labels])
+    return _rebuild(rows, [{**label, "app": APP} for label in labels])
 
 
 def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from rich.console import Console
 
 from benchmarks.deep_parts import Part, run_parts
+from benchmarks.departures import Departure
 from benchmarks.figures import Figure
 from benchmarks.rows import RESULTS
 from benchmarks.taas2023 import TYPES, Setting, describe_for
@@ -26,6 +27,25 @@ DURATION = "1 h"
 SEEDS = (1, 2, 3, 4, 5)
 LAYERS = (1, 2, 3)
 ENCODINGS = (Encoding.MINIMAL, Encoding.REDUCED1, Encoding.REDUCED2, Encoding.LARGE)
+
+
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    return [
+        Departure(
+            what="goal",
+            paper="a picture without numbers",
+            here="none: costs are reported, a picture is not drawn",
+            why="nothing to compare with",
+        ),
+        Departure(what="seeds", paper="10", here=str(len(SEEDS)), why="time"),
+        Departure(
+            what="policy",
+            paper="DQL",
+            here="`dqn` with `published: 1` on infrastructure A",
+            why="as in the tables",
+        ),
+    ]
 
 
 def run() -> list[Figure]:

@@ -19,10 +19,12 @@ from statistics import fmean
 import numpy as np
 from rich.progress import track
 
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.departures import Departure
+from benchmarks.figures import Figure, at_least
 from benchmarks.mdp18 import (
     DAYS,
     QUEUES,
+    SLOTS,
     Controller,
     Kind,
     Reading,
@@ -69,9 +71,8 @@ TABLE_1: Mapping[str, tuple[Controller, Published]] = {
         Published(0.205, 79670, 29681, 9.15),
     ),
 }
-MOST_MOVES_OFF = {"decentralised RL 0.7": 0.30, "decentralised RL 0.8": 0.30}
-"""Part by which reconfigurations may differ; 0.10 for the others. The paper's count hardly depends
-on the bound; ours does."""
+NEAR, ROUGH = 0.03, 0.10
+"""Parts by which cost and instances, and the two counts of slots, may differ, row by row alike."""
 ORDER = (
     "centralised MDP",
     "centralised RL+",
@@ -92,6 +93,52 @@ class Job:
     path: int
     operators: int = 3
     reading: Reading = field(default_factory=Reading)
+
+
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    reading = Reading()
+    return [
+        Departure(
+            what="bound on the response time of the application",
+            paper="650 ms",
+            here=f"{1000 * reading.bound:g} ms, of the {reading.form}",
+            why="650 ms cannot be kept by the sum, of which 940 ms are service; this reading was "
+            "chosen because it gives the printed costs",
+        ),
+        Departure(
+            what="the other reading that gives them, in a table of its own",
+            paper="650 ms",
+            here=f"{1000 * QUEUES.bound:g} ms, of the {QUEUES.form}",
+            why="the paper does not say which it means",
+        ),
+        Departure(
+            what="unknown cost (equation 6)",
+            paper="per state and action",
+            here="per next state; as printed in a table of its own",
+            why="fits the printed numbers better",
+        ),
+        Departure(
+            what="rates",
+            paper="one workload drawn along the Markov chain of the taxi trace",
+            here=f"{len(PATHS)} such paths of {SLOTS:,} slots, their mean",
+            why="the paper's path is not published",
+        ),
+        Departure(
+            what="Figure 2b",
+            paper="learned policies",
+            here="exact plans on one path",
+            why="learning takes long; how far learned costs are from these is not recorded "
+            "(centralised, Table 1: 2.5 %)",
+        ),
+        Departure(
+            what="what holds",
+            paper="",
+            here=f"cost and instances within {100 * NEAR:g} %, violations and reconfigurations "
+            f"within {100 * ROUGH:g} %, alike in all rows",
+            why="one limit for all, not chosen row by row",
+        ),
+    ]
 
 
 def run() -> list[Figure]:
@@ -133,7 +180,7 @@ def list_other_readings() -> list[Job]:
 
 
 def list_sizes() -> list[Job]:
-    """Return the years of figure 2b: exact plans, which cost what learning does within 1 %."""
+    """Return the years of figure 2b: exact plans in the place of learned policies."""
     return [
         Job(f"Figure 2b: {label}", Controller(Kind.EXACT, bound), 1, operators)
         for label, bound in (
@@ -164,33 +211,16 @@ def run_job(job: Job) -> Year:
 def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
     """Return the figures with goals."""
     cost = {label: fmean(year.cost for year in found) for label, found in years.items()}
-    figures = []
-    for label, (_, published) in TABLE_1.items():
-        off = {
-            "cost": (cost[label] / published.cost - 1, 3.0),
-            "violations": (
-                fmean(year.violations for year in years[label]) / published.violations - 1,
-                25.0,
-            ),
-            "reconfigurations": (
-                fmean(year.reconfigurations for year in years[label]) / published.reconfigurations
-                - 1,
-                100 * MOST_MOVES_OFF.get(label, 0.1),
-            ),
-        }
-        figures += [
-            at_most(figure=f"{label}: {name} off by", value=100 * abs(part), unit="%", limit=limit)
-            for name, (part, limit) in off.items()
-        ]
-        instances = fmean(year.instances for year in years[label])
-        figures.append(
-            at_most(
-                figure=f"{label}: instances off by",
-                value=abs(instances - published.instances),
-                unit="",
-                limit=0.3,
-            )
+    rows = compare_table(years)
+    figures = [
+        at_least(
+            figure=f"numbers of table 1 within {100 * NEAR:g} % (cost, instances) or "
+            f"{100 * ROUGH:g} % (violations, reconfigurations)",
+            value=sum(bool(row.holds) for row in rows),
+            unit=f"of {len(rows)}",
+            limit=len(rows),
         )
+    ]
     in_order = sum(cost[cheaper] <= cost[dearer] for cheaper, dearer in pairwise(ORDER))
     month = DAYS.index(30)
     slowest = fmean(year.so_far[month] / year.cost for year in years["centralised RL"])
@@ -226,19 +256,18 @@ def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
 
 
 def compare_table(years: Mapping[str, Sequence[Year]]) -> list[Row]:
-    """Return table 1, cell by cell."""
+    """Return table 1, number by number."""
     rows = []
     for label, (_, published) in TABLE_1.items():
         found = years[label]
-        moves_off = MOST_MOVES_OFF.get(label, 0.1)
         cells = (
-            ("average cost", published.cost, fmean(year.cost for year in found), "{:.3f}", 0.03),
+            ("average cost", published.cost, fmean(year.cost for year in found), "{:.3f}", NEAR),
             ("violations", published.violations, fmean(year.violations for year in found),
-             "{:,.0f}", 0.25),
+             "{:,.0f}", ROUGH),
             ("reconfigurations", published.reconfigurations,
-             fmean(year.reconfigurations for year in found), "{:,.0f}", moves_off),
+             fmean(year.reconfigurations for year in found), "{:,.0f}", ROUGH),
             ("instances", published.instances, fmean(year.instances for year in found),
-             "{:.2f}", 0.3 / published.instances),
+             "{:.2f}", NEAR),
         )  # fmt: skip
         rows += [
             Row(
@@ -248,6 +277,7 @@ def compare_table(years: Mapping[str, Sequence[Year]]) -> list[Row]:
                 ours=form.format(ours),
                 holds=abs(ours - theirs) <= tolerance * theirs,
                 seeds=len(found),
+                claim=f"within {100 * NEAR:g} or {100 * ROUGH:g} %",
             )
             for name, theirs, ours, form, tolerance in cells
         ]

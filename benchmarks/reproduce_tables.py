@@ -1,21 +1,24 @@
-"""Tables 2 to 5 of the 2023 paper, cell by cell: published beside ours, and which hold.
+"""Tables 2 to 5 of the 2023 paper: published beside ours, and how near each cell comes.
 
-A cell of the policies that draw nothing (the threshold rules, QL+PDS) holds when all four numbers
-are the published digits. One of the tabular policies that draw (QL, QL+PDS+, QL+FA) holds when our
-mean lies as near to the mean of the program behind the paper, run again by others over seeds, as
-seeds let it: within two of its deviations, or three of the difference of both means; without such
-reruns, when the published cost lies within the range of ours over seeds, widened by a tenth. A deep
-cell holds within 30 % of the published cost or below it: with the ten seeds of `reproduce-deep`
-where those were run, else with one.
+A cell is *equal* where all four printed numbers are, *within 10 %* where its cost is, else
+*neither*. The policies that draw nothing (the threshold rules, QL+PDS) must be equal in every cell.
+For those that draw nothing is promised against the paper, which prints one number without a spread:
+beside ours stands the range over seeds. Where others ran the program behind the paper again over
+seeds (QL, QL+PDS+; QL+FA in Table 2), ours must lie as near to its mean as seeds let it: within two
+of its deviations, or three of the difference of both means. That rerun is not public; its means and
+deviations are in `published/taas2023_reruns.csv`.
+
+Of the deep rows only those of Table 2 are run here; those of Tables 3 to 5 need `reproduce-deep`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -23,10 +26,17 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks.deep_parts import PartOutcome, read_part
+from benchmarks.departures import Departure
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.reproduce_deep import DEEP, SEEDS, deep_cells, part_of, run_cells
-from benchmarks.rows import RESULTS, Row, write_rows
+from benchmarks.rows import EQUAL, RESULTS, Row, count_matches, match_numbers, write_rows
 from benchmarks.taas2023 import (
+    LEVELS,
+    MAX_RATE,
+    SERVICE_RATE,
+    SPEEDUPS,
+    SPEEDUPS_B10,
+    TAXI_SLOTS,
     Cell,
     Rerun,
     Setting,
@@ -35,9 +45,11 @@ from benchmarks.taas2023 import (
     read_cells,
     read_reruns,
 )
+from weir_policies.operator_manager.q_learning import QLearningParameters
+from weir_policies.operator_manager.threshold import ThresholdParameters
 from weir_simulator.run import Result, simulate
 
-ABOUT = "Tables 2 to 5 of the 2023 paper: all 216 cells, published beside ours"
+ABOUT = "Tables 2-5 of the 2023 paper but for the deep rows of 3-5: published beside ours"
 DURATION = "3 min for the tabular part, 10 min for the deep rows of table 2"
 
 EXACT = ("threshold-cheapest", "threshold-fastest", "ql-pds")
@@ -73,6 +85,106 @@ class Numbers:
     seeds: int
 
 
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    drawing = ", ".join(f"{policy} {seeds}" for policy, seeds in DRAWING.items())
+    return [
+        Departure(
+            what="upper utilisation of the threshold rules",
+            paper="0.7",
+            here=f"{ThresholdParameters().utilisation:g}, the policies' default too",
+            why="the printed rows come out with this one",
+        ),
+        Departure(
+            what="utilisation that the threshold rules look at",
+            paper="the average",
+            here="the worst replica's",
+            why="the printed rows are equal with it",
+        ),
+        Departure(
+            what="floors of the learning rate and of exploration",
+            paper="none",
+            here=f"learning rate of all tabular policies {QLearningParameters().least_alpha:g}; "
+            f"exploration of QL, QL+FA and DQL {QLearningParameters().least_epsilon:g}; the "
+            "policies' default too",
+            why="the printed rows come out with them, and not without: they decide what QL costs",
+        ),
+        Departure(
+            what="service rate for the tweets",
+            paper="1,600 records/s",
+            here=f"{SERVICE_RATE['tweets']:,}",
+            why="the printed rows come out with this one",
+        ),
+        Departure(
+            what="slots of the taxi trace",
+            paper="a year",
+            here=f"the first {TAXI_SLOTS:,}; the tweets whole",
+            why="the printed rows come out with these",
+        ),
+        Departure(
+            what="speedups of infrastructure B with ten node types",
+            paper=_list(SPEEDUPS["B"]),
+            here=_list(SPEEDUPS_B10),
+            why="the printed rows come out with this list",
+        ),
+        Departure(
+            what="highest rate level",
+            paper="not said; 30 levels",
+            here=f"{MAX_RATE['taxi']} records/s for taxi, {MAX_RATE['tweets']:,} for the tweets; "
+            f"{LEVELS} levels",
+            why="the printed rows come out with these",
+        ),
+        Departure(
+            what="what costs are normalised by",
+            paper="the greatest",
+            here="the largest speedup of the whole list, also where fewer node types are used",
+            why="the printed rows come out with it",
+        ),
+        Departure(
+            what="first replica",
+            paper="not said",
+            here="node type 1; for the threshold rules on B with 3 and 6 types, of their own type",
+            why="the printed rows come out so",
+        ),
+        Departure(
+            what="replica",
+            paper="G/G/1",
+            here="M/G/1",
+            why="the printed rows come out with Poisson arrivals",
+        ),
+        Departure(
+            what="update of QL+PDS, QL+PDS+ and the deep policies",
+            paper="as printed",
+            here="`published: 1` (" + ", ".join(QUIRKS) + "); the policies' default is as printed",
+            why="the program behind the tables took an old value from another state, or the "
+            "minimum over moves that are not valid",
+        ),
+        Departure(
+            what="networks that diverge",
+            paper="not said",
+            here="begin again",
+            why="a cost that is no number cannot be averaged",
+        ),
+        Departure(
+            what="seeds",
+            paper="10",
+            here=f"{drawing}; deep rows as the table says; the others draw nothing",
+            why="time",
+        ),
+        Departure(
+            what="reference beside the paper",
+            paper="",
+            here="run again by others, whose program and runs are not public; their means and "
+            "deviations are in benchmarks/published/taas2023_reruns.csv",
+            why="one printed number does not say how far seeds scatter",
+        ),
+    ]
+
+
+def _list(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers)
+
+
 def run() -> list[Figure]:
     """Run every cell, write the rows for the page, return how many hold."""
     cells = read_cells()
@@ -82,32 +194,54 @@ def run() -> list[Figure]:
     seconds = time.perf_counter() - began
     deep = deep_cells(tables=(2,))
     ours |= dict(zip(deep, run_deep(deep), strict=True))
-    reruns = read_reruns()
-    held = {
-        cell: holds(cell, numbers, reruns.get((cell.policy, cell.setting)))
-        for cell, numbers in ours.items()
-    }
-    write_rows("reproduce-tables", [_row(cell, ours[cell], held[cell]) for cell in ours])
+    rows = {cell: _row(cell, numbers) for cell, numbers in ours.items()}
+    write_rows("reproduce-tables", list(rows.values()))
     exact_java = sum(
         round(simulate_java(setting).average_cost, 4) == cost
         for setting, cost in JAVA_COSTS.items()
     )
     return [
-        _count("threshold and QL+PDS: cells equal to the published digits", EXACT, held, goal=True),
-        *(
-            _count(f"{policy}: cells within the seeds' interval", (policy,), held, goal=True)
-            for policy in DRAWING
+        _count_equal([rows[cell] for cell in rows if cell.policy in EXACT]),
+        *itertools.chain.from_iterable(
+            count_matches([rows[cell] for cell in rows if cell.policy == policy], policy)
+            for policy in (*DRAWING, *DEEP)
         ),
+        *_compare_reruns(ours),
         at_least(
             figure="QL+PDS+ with Java's draws: costs equal to the reference's digits",
             value=exact_java, unit="of 6", limit=len(JAVA_COSTS),
         ),
-        *(
-            _count(f"{policy}: cells of table 2 within 30 % or better", (policy,), held)
-            for policy in DEEP
+        Figure(
+            figure="deep cells of Tables 3 to 5, not run here",
+            value=len(deep_cells()) - len(deep), unit="cells",
         ),
         at_most(figure="tabular part", value=seconds, unit="s", limit=180),
     ]  # fmt: skip
+
+
+def _count_equal(rows: Sequence[Row]) -> Figure:
+    return at_least(
+        figure="threshold and QL+PDS: cells equal to the published digits",
+        value=sum(row.match == EQUAL for row in rows),
+        unit=f"of {len(rows)}",
+        limit=len(rows),
+    )
+
+
+def _compare_reruns(ours: Mapping[Cell, Numbers]) -> Iterator[Figure]:
+    """Yield how many cells lie as near to the rerun of the reference as seeds let them."""
+    reruns = read_reruns()
+    for policy in DRAWING:
+        near = [
+            is_near_rerun(numbers, reruns[policy, cell.setting])
+            for cell, numbers in ours.items()
+            if cell.policy == policy and (policy, cell.setting) in reruns
+        ]
+        yield at_least(
+            figure=f"{policy}: cells within two deviations of a single run, or three standard "
+            "errors, of the rerun's mean",
+            value=sum(near), unit=f"of {len(near)}", limit=len(near),
+        )  # fmt: skip
 
 
 def run_tabular(cells: Sequence[Cell]) -> list[Numbers]:
@@ -176,27 +310,25 @@ def summarise(results: Sequence[Result]) -> Numbers:
     )
 
 
-def holds(cell: Cell, ours: Numbers, rerun: Rerun | None) -> bool:
-    """Return whether a cell is reproduced; how that is judged stands at the module's head."""
-    if cell.policy in EXACT:
-        return all(
-            equals_published(number, published)
-            for number, published in (
-                (f"{ours.cost:.4f}", cell.cost),
-                (f"{ours.violations:.1f}", cell.violations),
-                (f"{ours.reconfigurations:.1f}", cell.reconfigurations),
-                (f"{ours.resources:.2f}", cell.resources),
-            )
-        )
-    published = float(cell.cost)
-    if cell.policy in DEEP:
-        return ours.cost <= 1.3 * published
-    if rerun is None:
-        return 0.9 * ours.least_cost <= published <= 1.1 * ours.greatest_cost
+def is_near_rerun(ours: Numbers, rerun: Rerun) -> bool:
+    """Return whether seeds alone may part our mean from that of the program behind the paper."""
     spread = math.hypot(
         rerun.deviation / math.sqrt(rerun.seeds), ours.deviation / math.sqrt(ours.seeds)
     )
     return abs(ours.cost - rerun.cost) <= max(2 * rerun.deviation, 3 * spread, 0.00005)
+
+
+def equals_cell(ours: Numbers, cell: Cell) -> bool:
+    """Return whether all four printed numbers are the published ones."""
+    return all(
+        equals_published(number, published)
+        for number, published in (
+            (f"{ours.cost:.4f}", cell.cost),
+            (f"{ours.violations:.1f}", cell.violations),
+            (f"{ours.reconfigurations:.1f}", cell.reconfigurations),
+            (f"{ours.resources:.2f}", cell.resources),
+        )
+    )
 
 
 def equals_published(ours: str, published: str) -> bool:
@@ -209,24 +341,20 @@ def equals_published(ours: str, published: str) -> bool:
     return ours == published
 
 
-def _count(
-    label: str, policies: Sequence[str], held: dict[Cell, bool], *, goal: bool = False
-) -> Figure:
-    of = [held[cell] for cell in held if cell.policy in policies]
-    if goal:
-        return at_least(figure=label, value=sum(of), unit=f"of {len(of)}", limit=len(of))
-    return Figure(figure=label, value=sum(of), unit=f"of {len(of)}")
-
-
-def _row(cell: Cell, ours: Numbers, held: bool) -> Row:
+def _row(cell: Cell, ours: Numbers) -> Row:
+    span = ""
+    if ours.seeds > 1:
+        span = f" ({ours.least_cost:.4f} to {ours.greatest_cost:.4f})"
     return Row(
         table=f"Table {cell.setting.table}",
         row=f"{cell.row}, {cell.setting.infrastructure}, {cell.setting.types} types",
         beside=" / ".join((cell.cost, cell.violations, cell.reconfigurations, cell.resources)),
         ours=(
-            f"{ours.cost:.4f} / {ours.violations:.1f} / {ours.reconfigurations:.1f} / "
+            f"{ours.cost:.4f}{span} / {ours.violations:.1f} / {ours.reconfigurations:.1f} / "
             f"{ours.resources:.2f}"
         ),
-        holds=held,
+        holds=None,
+        match=match_numbers(ours.cost, float(cell.cost), equal=equals_cell(ours, cell)),
+        claim="match",
         seeds=ours.seeds,
     )

@@ -151,7 +151,7 @@ def _job(records: int) -> Wanted:
             "execution.checkpointing.timeout": "10 min",
             "execution.checkpointing.num-retained": "1",
         },
-        memory="1Gi",
+        memory="1536Mi",
         managed_memory={"aggregate": "256Mi"},
         savepoint_deadline="600s",
     )

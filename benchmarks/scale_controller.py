@@ -13,7 +13,7 @@ from pathlib import Path
 
 from weir_operator.cluster import runtime_job_manager
 from weir_operator.cluster.logs import send_logs_to_stderr
-from weir_operator.cluster.process import run_on_cluster
+from weir_operator.cluster.running import run_on_cluster
 from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess
 
 

@@ -28,7 +28,6 @@ from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster import manifests
 from weir_operator.cluster.flink_pods import FlinkPods
 from weir_operator.controller import assembly
-from weir_operator.metrics import names
 from weir_operator.streamapp.crd import crd
 from weir_operator.streamapp.loading import parse_manifest
 
@@ -228,7 +227,7 @@ def running_prometheus(
             "targets": [host],
             "labels": {
                 "__metrics_path__": f"/metrics/{number}",
-                "weir_app": names.mangle(f"{jobs.namespace_of(number)}/{jobs.name_of(number)}"),
+                "weir_app": f"{jobs.namespace_of(number)}/{jobs.name_of(number)}",
             },
         }
         for number in apps
@@ -237,7 +236,6 @@ def running_prometheus(
     job = {
         "job_name": "flink",
         "scrape_interval": f"{SCRAPED_EVERY}s",
-        "honor_labels": True,
         "file_sd_configs": [{"files": [str(folder / "targets.json")]}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))

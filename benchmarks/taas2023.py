@@ -34,6 +34,12 @@ SPEEDUPS_B10 = (1.0, 0.05, 7.0, 0.1, 0.2, 0.4, 0.8, 2.0, 5.0, 10.0)
 """What the published rows of infrastructure B with ten node types were made with."""
 PRICE_POWER = {"A": 1.0, "B": 1.0, "B2": 1.5}
 TYPES = (3, 6, 10)
+TAXI_SLOTS = 400_001
+SERVICE_RATE = {"taxi": 180, "tweets": 1620}
+"""Records/s of a replica."""
+LEVELS = 30
+MAX_RATE = {"taxi": 650, "tweets": 9000}
+"""Records/s of the highest rate level."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -171,13 +177,13 @@ def describe(setting: Setting, *, first_type: int = 0, **more: Any) -> Experimen
     taxi = setting.workload == "taxi"
     trace: dict[str, Any] = {"file": str(trace_file(setting.workload))}
     if taxi:
-        trace["slots"] = 400_001
+        trace["slots"] = TAXI_SLOTS
     names = [f"t{place + 1}" for place in range(setting.types)]
     sections: dict[str, Any] = {
         "operators": [
             {
                 "name": "op",
-                "serviceRate": 180 if taxi else 1620,
+                "serviceRate": SERVICE_RATE[setting.workload],
                 "scv": 0.5,
                 "maxReplicas": setting.max_replicas,
             }
@@ -193,7 +199,7 @@ def describe(setting: Setting, *, first_type: int = 0, **more: Any) -> Experimen
         "costNormaliser": normaliser_of(setting),
         "objective": {"responseTime": "50ms"},
         "weights": {"violations": 0.6, "resources": 0.2, "reconfigurations": 0.2},
-        "rate": {"levels": 30, "max": 650 if taxi else 9000},
+        "rate": {"levels": LEVELS, "max": MAX_RATE[setting.workload]},
         "trace": trace,
         "initial": {names[first_type]: 1},
     }

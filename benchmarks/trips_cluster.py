@@ -11,7 +11,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +24,15 @@ from weir_operator.controller import assembly
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.recording import read_ledger
 from weir_operator.controller.records import Event
+from weir_operator.errors import PodsPendingError
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.seam import ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.status import FileStatusStore, StatusStore
 from weir_operator.streamapp import world
@@ -57,7 +59,11 @@ class Trips:
     initial: DeploymentMap
     arguments: tuple[str, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
-    """Flink's configuration beside Weir's."""
+    """Flink's configuration beside Weir's and the example's own."""
+    rescale: Callable[[RescaleSettings], RescaleSettings] = lambda settings: settings
+    """Changes how long the steps of a change may take."""
+    full_pool: str | None = None
+    """A pool in which nothing more can be started."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
     """Changes how the job is submitted, to break it."""
     root: Path = BUILD
@@ -72,6 +78,19 @@ class Trips:
     def out(self) -> Path:
         """The job's ledger and raw files."""
         return self.folder / "out"
+
+    @property
+    def committed(self) -> Path:
+        """What a transactional sink has committed, where the job has one: see `transactional`."""
+        return self.folder / "committed"
+
+    def transactional(self) -> Trips:
+        """Return the same job with a transactional sink beside its ledger.
+
+        The ledger lies in the job's state: where a job goes back to older state, so does the
+        ledger, and only committed files show it.
+        """
+        return replace(self, arguments=(*self.arguments, "--commit", str(self.committed)))
 
     @property
     def status_path(self) -> Path:
@@ -122,7 +141,8 @@ class TripsCluster:
             for name in world.operator_names(app)
             for each in world.node_types(app, name)
         }
-        self.runtime = await LocalRuntime.open(
+        runtime = LocalRuntime if self.trips.full_pool is None else _full(self.trips.full_pool)
+        self.runtime = await runtime.open(
             LocalSettings(
                 root=self.trips.folder / "state",
                 namespace="default",
@@ -132,16 +152,17 @@ class TripsCluster:
                 cache=BUILD / "cache",
                 speeds=speeds,
                 max_parallelism=app.spec.flink.max_parallelism,
-                config=self.trips.config,
+                config={**(app.spec.flink.config or {}), **self.trips.config},
             )
         )
         self.jobs = FlinkJobs(self.runtime)
+        settings = self.trips.rescale(assembly.rescale_settings(app))
         self.rescaler = Rescaler(
             runtime=self.runtime,
             jobs=self.jobs,
             spec=self.trips.job_spec(assembly.job_spec(app, beside=self.trips.folder)),
             store=self.store,
-            settings=assembly.rescale_settings(app),
+            settings=settings,
             clock=self.clock,
         )
         self.lifecycle = Lifecycle(
@@ -154,6 +175,12 @@ class TripsCluster:
             clock=self.clock,
             on_event=self.events.append,
             on_change=lambda journal: None,
+            models={
+                name: each.model
+                for name, each in assembly.operator_managers(app).items()
+                if each.fixed is None
+            },
+            settings=settings,
         )
         return self
 
@@ -194,6 +221,19 @@ class TripsCluster:
         """Stop the job with a savepoint and return what its ledger says then."""
         await self.lifecycle.suspend()
         return read_proof(self.trips.out)
+
+
+def _full(pool: str) -> type[LocalRuntime]:
+    """Return a runtime in which nothing more can be started in `pool`."""
+
+    class FullRuntime(LocalRuntime):
+        async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+            groups = {(each.operator, each.pool) for each in wanted if each.pool == pool}
+            if groups:
+                raise PodsPendingError(f"Pool {pool} is full", tuple(sorted(groups)))
+            return await super().start(wanted)
+
+    return FullRuntime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -9,6 +12,14 @@ from hypothesis import settings
 # Hypothesis draws the same examples each time on its own account.
 settings.register_profile("weir", deadline=None)
 settings.load_profile("weir")
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """Take back the limit that a controller raises in its process, which here is that of all."""
+    before = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

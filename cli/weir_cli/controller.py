@@ -78,12 +78,13 @@ def controller(
 
     from weir_cli.controller_history import open_history
     from weir_operator.cluster.logs import send_logs_to_stderr
-    from weir_operator.cluster.process import run_on_cluster
+    from weir_operator.cluster.running import allow_open_files, run_on_cluster
     from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess, TunerAccess
     from weir_operator.runtime.files import storing
     from weir_operator.tuning.job_template import read_job
 
     send_logs_to_stderr(as_json=json_logs)
+    allow_open_files()
     access = None
     if prometheus is not None:
         access = PrometheusAccess(

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from weir_cli.options import is_file
-from weir_operator.metrics.names import mangle
 from weir_policies.errors import MissingExtraError
 from weir_simulator.errors import ExperimentError, FitError
 from weir_simulator.experiment import Experiment
@@ -96,7 +95,7 @@ def fit_to_history(
 
 
 def _label_of(source: str) -> str:
-    """Return the label `weir_app` of a StreamApp's series.
+    """Return the application as which a StreamApp's history is kept.
 
     Raises:
         ExperimentError: It is a file, which belongs to no application.
@@ -104,9 +103,9 @@ def _label_of(source: str) -> str:
     if is_file(source):
         raise ExperimentError(
             (f"--app: expected the application whose history {source} is fitted to, got none; "
-             "name it as the label weir_app has it, such as streams_trips",)
+             "name it as `weir pipelines` does, such as streams/trips",)
         )  # fmt: skip
-    return mangle(source if "/" in source else f"default/{source}")
+    return source if "/" in source else f"default/{source}"
 
 
 def need_pyarrow() -> None:

@@ -14,7 +14,7 @@ from weir_pipelines.errors import InputError
 Tables = Annotated[Path, typer.Option("--tables", help="Folder of the tables.")]
 Apps = Annotated[
     list[str] | None,
-    typer.Option("--app", help="Application, as the label weir_app has it. Default: all."),
+    typer.Option("--app", help="Application, such as streams/trips. Default: all."),
 ]
 First = Annotated[
     str | None, typer.Option("--from", help="First day, such as 2026-03-02. Default: yesterday.")

@@ -39,7 +39,9 @@ def validate(
 def _find_mistakes(file: Path) -> list[str]:
     """Return a sentence for each mistake in the manifest, none where it is right."""
     try:
-        load_manifest(file)
+        app = load_manifest(file)
     except InvalidStreamAppError as error:
         return list(error.mistakes)
-    return []
+    from weir_operator.cluster.preflight import find_refusals  # loads what policies compute with
+
+    return list(find_refusals(app))

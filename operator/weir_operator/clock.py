@@ -1,4 +1,9 @@
-"""The clock that the live world reads, passed in so that tests can turn it."""
+"""The clock that the live world reads, passed in so that tests can turn it.
+
+Wall time is for what people read, what is kept, and what samples are stamped with. It may be set,
+by an hour and in either direction, so nothing waits by it: how long something takes, and until when
+it may, is measured by the monotonic reading.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time, and waiting."""
+    """Wall time, time that nobody sets, and waiting."""
 
     def now(self) -> float:
         """Return Unix time in seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that only ever go on; nothing but their differences means anything."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -27,6 +36,10 @@ class SystemClock:
     def now(self) -> float:
         """Return Unix time in seconds."""
         return time.time()
+
+    def monotonic(self) -> float:
+        """Return seconds that only ever go on."""
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep on the event loop."""
@@ -41,9 +54,9 @@ async def wait_until(
     Returns:
         What the probe gave, `None` past the time limit; the probe always runs at least once.
     """
-    deadline = clock.now() + timeout
+    deadline = clock.monotonic() + timeout
     while True:
         found = await probe()
-        if found is not None or clock.now() >= deadline:
+        if found is not None or clock.monotonic() >= deadline:
             return found
         await clock.sleep(period)

@@ -4,6 +4,11 @@ Foreign errors (Flink, Prometheus, processes, Kubernetes) are wrapped at the edg
 two, so that a loop needs to know only whether trying again can help.
 """
 
+from __future__ import annotations
+
+import traceback
+from pathlib import PurePath
+
 
 class WeirError(Exception):
     """Base of what Weir raises in the live world."""
@@ -48,5 +53,23 @@ class JobFailedError(WeirError):
     """The job ended, or never came to run."""
 
 
+class UnexpectedJobError(WeirError):
+    """The JobManager runs a job that Weir does not expect; nothing is done until a person has."""
+
+
 class AlreadySteeredError(PermanentError):
     """Another Weir process steers this StreamApp."""
+
+
+def describe_unexpected(error: BaseException) -> str:
+    """Return a sentence about an error that is no `WeirError`: its kind and where it arose.
+
+    Its own text may quote what is secret, or what a job has answered: that is for the log alone.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "weir_" in frame.filename] or frames
+    place = f" in {PurePath(own[-1].filename).name}, {own[-1].name}" if own else ""
+    return (
+        f"An unexpected {type(error).__name__}{place}: the controller's log has the rest; where "
+        "the manifest is right, report it as a defect of Weir"
+    )

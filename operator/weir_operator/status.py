@@ -7,6 +7,8 @@ status.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,28 +19,70 @@ from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.runtime.files import write_atomically
 from weir_operator.runtime.revision import Revision
 
+LONGEST_PAUSE = 6 * 3600.0
+"""Seconds to which the pauses between two tries of what fails again and again grow."""
+LONG_AGO = 86_400.0
+"""Seconds after a pause was over from which another failure counts as the first one."""
+ROUNDING = 1.0
+"""Seconds by which a time that was added up may be off."""
 
-class FailedDeployment(BaseModel):
-    """A deployment that did not hold, and until when it is not to be tried again."""
+
+class _Passing(BaseModel):
+    """Something that is kept in mind for a while."""
 
     model_config = ConfigDict(frozen=True)
 
-    deployment: DeploymentMap
     until: float
     """Unix time."""
+    lasts: float
+    """Seconds for which it held when it was noted."""
     reason: str
 
+    def holds(self, now: float) -> bool:
+        """Return whether it does at a Unix time.
 
-class FullPool(BaseModel):
+        One that would hold for longer than it ever did was noted by a clock that was set back
+        since, and holds no more.
+        """
+        return 0 < self.until - now <= self.lasts + ROUNDING
+
+
+class FailedDeployment(_Passing):
+    """A deployment that did not hold, and until when it is not to be tried again."""
+
+    deployment: DeploymentMap
+    lasts: float = 1800.0
+
+
+class FailedChange(_Passing):
+    """A change that came to nothing, and until when it is not to be tried again."""
+
+    subject: str
+    """What it was to achieve, as `retrying` writes it."""
+    lasts: float = 60.0
+
+
+class FullPool(_Passing):
     """A pool that had no room for an operator's replica, and until when it counts as full."""
-
-    model_config = ConfigDict(frozen=True)
 
     operator: str
     pool: str
-    until: float
+    lasts: float = 600.0
+
+
+class Checkpointed(BaseModel):
+    """A snapshot that a job completed, as it was last looked at; newer ones are usual."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job: str
+    path: str
+    seen: float
     """Unix time."""
-    reason: str
+
+
+STATE_VERSION = 1
+"""Of what this Weir writes. It is raised where an older Weir could not read what is written."""
 
 
 class AppStatus(BaseModel):
@@ -46,17 +90,34 @@ class AppStatus(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    version: int = STATE_VERSION
+    """Of the Weir that wrote it; states from before there were versions are of the first."""
+
     job_id: str | None = None
     """The job that runs, or ran last; `None` before the first start."""
     deployments: DeploymentMap = Field(default_factory=dict)
     """What was applied, after the last guard."""
     restore_path: str | None = None
     """Newest savepoint or checkpoint that Weir started or stopped the job with."""
+    checkpointed: Checkpointed | None = None
+    """That the job has state of its own, and where it was a while ago."""
     savepoints: tuple[str, ...] = ()
     """Savepoints that still exist, oldest first."""
+    stop_asked: str | None = None
+    """The last job for whose stop Weir asked: a savepoint may complete after its change was given
+    up."""
+    superseded: tuple[str, ...] = ()
+    """Checkpoints of earlier jobs, to be deleted once the present job has one of its own."""
+    finished: bool = False
+    """The job came to its own end: it is not started again by itself."""
+    restore_nonce: int = 0
+    """`spec.flink.job.restoreNonce` that was obeyed last."""
     rescale: RescaleJournal | None = None
     """The change under way, or the last one."""
     failed: tuple[FailedDeployment, ...] = ()
+    failed_changes: tuple[FailedChange, ...] = ()
+    edition: str = ""
+    """Of the spec under which these failed; empty before one was noted."""
     full: tuple[FullPool, ...] = ()
     """Pools without room for more of an operator's replicas."""
     revision: Revision | None = None
@@ -67,6 +128,77 @@ class AppStatus(BaseModel):
     """State of the restart budget."""
     suspended: bool = False
     """Stopped with a savepoint, on purpose."""
+
+
+def lengthen(before: _Passing | None, first: float, longest: float, now: float) -> float:
+    """Return the seconds for which something that failed is not tried again: twice as many.
+
+    Args:
+        before: What is known of its last failure.
+        first: Seconds after the first failure, and after one that is long ago.
+        longest: The most.
+        now: Unix time.
+    """
+    if before is None or now - before.until >= LONG_AGO:
+        return first
+    return max(first, min(longest, 2 * before.lasts))
+
+
+def add_failed(
+    known: tuple[FailedDeployment, ...],
+    deployment: DeploymentMap,
+    *,
+    first: float,
+    reason: str,
+    now: float,
+    longest: float = LONGEST_PAUSE,
+) -> tuple[FailedDeployment, ...]:
+    """Return the deployments that failed with one more, which is not tried again for a while.
+
+    Args:
+        known: Those of before.
+        deployment: The one that failed.
+        first: Seconds for which it is not tried again; twice as many each time that it fails anew.
+        reason: Why it failed.
+        now: Unix time.
+        longest: The most seconds.
+    """
+    before = next((each for each in known if each.deployment == deployment), None)
+    lasts = lengthen(before, first, longest, now)
+    failed = FailedDeployment(deployment=deployment, until=now + lasts, lasts=lasts, reason=reason)
+    return (*[each for each in known if each is not before][-9:], failed)
+
+
+def read_status(kept: Mapping[str, object], *, place: str, remove: str) -> AppStatus:
+    """Return what an earlier controller kept.
+
+    Args:
+        kept: Its status; older ones lack fields, which have defaults.
+        place: Where it is, for people.
+        remove: How to go on without it, as the end of a sentence.
+
+    Raises:
+        PermanentError: A newer Weir wrote it, or it is not a status of Weir.
+    """
+    version = kept.get("version", STATE_VERSION)
+    if isinstance(version, int) and version > STATE_VERSION:
+        raise PermanentError(
+            f"{place}: expected state of version {STATE_VERSION} or older, got version {version}, "
+            "which a newer Weir wrote; install that Weir again"
+        )
+    try:
+        return AppStatus.model_validate({**kept, "version": STATE_VERSION})
+    except ValidationError as error:
+        path = kept.get("restore_path")
+        known = (
+            f"set spec.flink.job.initialSavepoint to the job's newest state ({path} or newer), "
+            if isinstance(path, str)
+            else ""
+        )
+        raise PermanentError(
+            f"{place}: expected what Weir wrote, got something else ({error.error_count()} errors);"
+            f" {known}{remove}"
+        ) from error
 
 
 class StatusStore(Protocol):
@@ -93,14 +225,17 @@ class FileStatusStore:
             PermanentError: The file is not a status.
         """
         try:
-            return AppStatus.model_validate_json(self._path.read_bytes())
+            kept = json.loads(self._path.read_bytes())
         except FileNotFoundError:
             return AppStatus()
-        except ValidationError as error:
+        except ValueError:
+            kept = None
+        remove = "move the file away to start afresh"
+        if not isinstance(kept, dict):
             raise PermanentError(
-                f"Expected a status of Weir in {self._path}, got something else "
-                f"({error.error_count()} errors): move the file away to start afresh"
-            ) from error
+                f"{self._path}: expected what Weir wrote, got no JSON object; {remove}"
+            )
+        return read_status(kept, place=str(self._path), remove=remove)
 
     async def save(self, status: AppStatus) -> None:
         """Replace the file in one step.

@@ -49,6 +49,9 @@ def a_whole_spec() -> dict[str, Any]:
     return spec
 
 
+UNSEEN = "at most the whole job's"
+"""Part of a refusal that no rule of the server can make: it compares fields without a type."""
+
 SECTIONS = tuple(a_whole_spec())
 
 
@@ -107,7 +110,7 @@ async def test_what_one_refuses_the_other_refuses_too(kube, section):
     assert {
         what: refusal or answer.message
         for what, answer, refusal in verdicts
-        if (answer.status == 201) != (refusal == "")
+        if (answer.status == 201) != (refusal == "" or UNSEEN in refusal)
     } == {}
 
 

@@ -4,6 +4,10 @@ than the controller's rules give.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.api.control_plane import GUEST
@@ -12,6 +16,7 @@ from weir_operator.cluster.api import RefusedByKubernetesError
 from weir_operator.cluster.flink_pods import FlinkPods
 from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
 from weir_operator.cluster.runtime_objects import AppObjects
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 
@@ -92,9 +97,7 @@ def objects_of(pods):
         pods, pods.job_manager, pods.labels(manifests.JOB_MANAGER), job_manager_files(pods)
     )
     found = [
-        manifests.service_account(pods),
-        manifests.role(pods),
-        manifests.role_binding(pods),
+        *manifests.accounts(pods),
         manifests.network_policy(pods),
         manifests.service(pods),
         manifests.disruption_budget(pods),
@@ -244,6 +247,59 @@ async def test_everything_is_deleted_and_what_is_not_weirs_stays(kube, guest, po
     for each in wanted:
         assert (await kube.get(objects.path_of(each))).status == 404, each["kind"]
     assert (await kube.get(f"{config_maps}/somebody-elses")).status == 200
+
+
+NAMESAKES: Mapping[str, Mapping[str, Any]] = {
+    "a ServiceAccount": {},
+    "a Role": {"rules": []},
+    "a RoleBinding": {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "other"}
+    },
+    "a NetworkPolicy": {"spec": {"podSelector": {}}},
+    "a Service": {"spec": {"ports": [{"port": 80}]}},
+    "a PodDisruptionBudget": {"spec": {"maxUnavailable": 1}},
+    "a ConfigMap": {"data": {"theirs": "kept"}},
+}
+"""What somebody else has made under a name that a StreamApp's own object would get."""
+
+
+@pytest.mark.parametrize("namesake", NAMESAKES)
+async def test_an_object_of_somebody_else_is_refused_and_left_as_it_is(
+    kube, guest, pods_of, namesake
+):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    own = next(each for each in wanted if f"a {each['kind']}" == namesake)
+    name = own["metadata"]["name"]
+    path = objects.path_of(own)
+    head = {"apiVersion": own["apiVersion"], "kind": own["kind"], "metadata": {"name": name}}
+    made = await kube.create(path.rpartition("/")[0], {**head, **NAMESAKES[namesake]})
+    assert made.status == 201, made.message
+
+    with pytest.raises(PermanentError) as refused:
+        await objects.apply(*wanted)
+
+    assert str(refused.value) == (
+        f"{own['kind']} {name} exists in {kube.namespace} and is not Weir's; rename or delete it, "
+        "or rename the StreamApp"
+    )
+    assert (await kube.get(path)).body == made.body
+    for each in wanted:
+        if each is not own:
+            assert (await kube.get(objects.path_of(each))).status == 404, each["kind"]
+
+
+async def test_what_an_earlier_streamapp_of_the_name_left_is_waited_for(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+    before = await versions(kube, objects, wanted)
+    later = replace(pods, owner=replace(pods.owner, uid="of-a-later-one"))
+
+    with pytest.raises(TemporaryError, match="still belongs to an earlier StreamApp trips"):
+        await AppObjects(guest, later).apply(*objects_of(later))
+
+    assert await versions(kube, objects, wanted) == before
 
 
 async def test_old_files_go_and_those_in_use_stay(kube, guest, pods_of):

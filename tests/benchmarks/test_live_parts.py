@@ -129,7 +129,11 @@ def test_the_bill_has_the_memory_of_all_replicas_and_of_the_job_manager():
         healthy=True, restarts=0, operators=(operator,),
     )  # fmt: skip
 
-    gibibytes = 3 * 0.5 + app.spec.flink.job_manager.memory.bytes / 2**30
+    small, large = (
+        next(pool.memory.bytes for pool in app.spec.node_pools if pool.name == name)
+        for name in ("small", "large")
+    )
+    gibibytes = (small + 2 * large + app.spec.flink.job_manager.memory.bytes) / 2**30
     assert price(tick, app) == pytest.approx(0.3 + MEMORY_PRICE * gibibytes)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -50,10 +52,33 @@ def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_st
     assert "choose another state folder" in said
 
 
+COUNT_FILES = """
+import resource, sys
+from weir_cli.main import app
+from weir_operator.cluster import running
+
+async def count(settings):
+    files = [open("/dev/null") for _ in range(300)]
+    print("opened", len(files))
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
+running.run_on_cluster = count
+app(["controller", "--state", sys.argv[1]])
+"""
+
+
+def test_the_controller_opens_more_files_than_the_system_allows_at_first(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT_FILES, tmp_path], capture_output=True, text=True, check=False
+    )
+
+    assert ran.stdout == "opened 300\n", ran.stderr
+
+
 def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp_path, monkeypatch):
     write_day(
         tmp_path / "tables",
-        Partition("streams_trips", datetime.now(UTC).date() - timedelta(days=1)),
+        Partition("streams/trips", datetime.now(UTC).date() - timedelta(days=1)),
         KnownJob(rate=lambda _: 40.0),
     )
     told = []
@@ -61,7 +86,7 @@ def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp
     async def note(settings):
         told.append(settings)
 
-    monkeypatch.setattr("weir_operator.cluster.process.run_on_cluster", note)
+    monkeypatch.setattr("weir_operator.cluster.running.run_on_cluster", note)
 
     CliRunner().invoke(
         app, ["controller", "--state", str(tmp_path), "--history", str(tmp_path / "tables")]
@@ -69,8 +94,8 @@ def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp
 
     [settings] = told
     where = {"operators": ["match"], "node_types": ["small/1"]}
-    assert len(settings.history.read("streams_trips", **where).samples.intervals) == 288
-    assert settings.history.seasons("streams_trips") == {}
+    assert len(settings.history.read("streams/trips", **where).samples.intervals) == 288
+    assert settings.history.seasons("streams/trips") == {}
     with pytest.raises(TemporaryError, match="expected arrivals of 'other', got none"):
         settings.history.read("other", **where)
 
@@ -79,13 +104,13 @@ def test_history_that_cannot_be_read_is_not_used_and_a_mistake_of_weirs_own_is_n
     tmp_path, monkeypatch
 ):
     history = open_history(tmp_path)
-    foreign = tmp_path / "profiles/v1/app=streams_trips/day=yesterday/profiles.parquet"
+    foreign = tmp_path / "profiles/v1/app=streams%2Ftrips/day=yesterday/profiles.parquet"
     foreign.parent.mkdir(parents=True)
     foreign.touch()
 
     with pytest.raises(TemporaryError, match="day=yesterday: expected a folder of a day"):
-        history.seasons("streams_trips")
+        history.seasons("streams/trips")
 
     monkeypatch.setattr("weir_pipelines.seasons.read_seasons", lambda *_, **__: int("a mistake"))
     with pytest.raises(ValueError, match="a mistake"):
-        history.seasons("streams_trips")
+        history.seasons("streams/trips")

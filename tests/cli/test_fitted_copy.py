@@ -21,7 +21,7 @@ from weir_simulator.fitting.refit import with_trace
 from weir_simulator.testing import an_experiment
 from weir_simulator.trace_files import write_trace
 
-APP = "streams_trips"
+APP = "streams/trips"
 
 
 @pytest.fixture

@@ -214,9 +214,9 @@ def _wait_for(path, process):
 def tune_on_history(experiment, folder, out):
     """Run `weir tune` on a day of a known job, of 20 ms a record, in a folder of tables."""
     job = KnownJob(rate=lambda time: 40 + 20 * math.sin(time / 10_000))
-    write_day(folder / "tables", Partition("streams_trips", date(2026, 3, 2)), job)
+    write_day(folder / "tables", Partition("streams/trips", date(2026, 3, 2)), job)
     return weir(
-        *(experiment, "--history", folder / "tables", "--app", "streams_trips"),
+        *(experiment, "--history", folder / "tables", "--app", "streams/trips"),
         *("--evaluations", 2, "--slots", 200, "--out", out),
     )
 
@@ -270,4 +270,4 @@ def test_a_streamapp_without_history_is_refused_by_the_label_that_was_looked_for
     result = weir("streams/trips", "--state", tmp_path / "state", "--history", tmp_path / "tables")
 
     assert result.exit_code == 1
-    assert "expected arrivals of 'streams_trips', got none; run weir pipelines run" in result.output
+    assert "expected arrivals of 'streams/trips', got none; run weir pipelines run" in result.output

@@ -49,13 +49,20 @@ class PrometheusOnKubernetes:
         return float(result[0]["value"][1]) if result else 0.0
 
 
-async def start_prometheus(api: KubernetesApi, namespace: str) -> PrometheusOnKubernetes:
+async def start_prometheus(
+    api: KubernetesApi, namespace: str, *, every: str = "2s"
+) -> PrometheusOnKubernetes:
     """Start the server and wait until it is ready; it ends with the namespace.
+
+    Args:
+        api: The API server.
+        namespace: Where it is to run, and what it scrapes.
+        every: Time between two scrapes.
 
     Raises:
         RuntimeError: It was not ready within a minute.
     """
-    config = {"prometheus.yml": yaml.safe_dump(scrape_configuration())}
+    config = {"prometheus.yml": yaml.safe_dump(scrape_configuration(every))}
     objects = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": config},
         *yaml.safe_load_all((Path(__file__).parent / "prometheus.yaml").read_text()),
@@ -78,7 +85,7 @@ async def start_prometheus(api: KubernetesApi, namespace: str) -> PrometheusOnKu
     return PrometheusOnKubernetes(api, namespace)
 
 
-def scrape_configuration() -> dict[str, Any]:
+def scrape_configuration(every: str = "2s") -> dict[str, Any]:
     """Return the page's configuration as a server in one namespace runs it, at a test's pace.
 
     The server scrapes itself too: its count of answered queries shows that Weir asks it.
@@ -91,7 +98,7 @@ def scrape_configuration() -> dict[str, Any]:
     ]
     configuration: dict[str, Any] = yaml.safe_load(shown)
     [job] = configuration["scrape_configs"]
-    job["scrape_interval"] = "2s"
+    job["scrape_interval"] = every
     for discovery in job["kubernetes_sd_configs"]:
         discovery["namespaces"] = {"own_namespace": True}
     itself = {

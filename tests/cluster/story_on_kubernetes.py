@@ -83,6 +83,19 @@ class Story:
         )
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
+    async def until_no_pods(self, component: str, *, within: float) -> None:
+        """Wait until all pods of a component are about to go.
+
+        Raises:
+            AssertionError: One stays.
+        """
+
+        async def none_left() -> bool | None:
+            return True if not await self.pods(component) else None
+
+        left = await wait_until(none_left, clock=_CLOCK, timeout=within, period=0.5)
+        assert left, [pod["metadata"]["name"] for pod in await self.pods(component)]
+
     async def events(self) -> dict[str, str]:
         """Return the message of the last event of each reason."""
         found = await self._place.api.list(f"/api/v1/namespaces/{self._place.namespace}/events")

@@ -206,7 +206,7 @@ async def is_upgraded(story: Story, arguments: list[str]) -> None:
 async def rests(story: Story) -> None:
     await story.change(state="Suspended")
     await story.until(lambda now: condition(now, "Ready") == ("False", "Suspended"), within=90.0)
-    assert not await story.pods("taskmanager")
+    await story.until_no_pods("taskmanager", within=30.0)
 
     await story.change(state="Running")
     await story.until(is_ready, within=180.0)

@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
@@ -28,6 +29,12 @@ from weir_operator.metrics.testing import FakeReporter
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
 own_fixture = pytest_asyncio.fixture(loop_scope="module")
+
+
+NAMESAKES = ("team/a-trips", "team-a/trips")
+"""Flink writes both as `team_a_trips`."""
+FORGER = "thieves/forger"
+"""Its page says that it is another StreamApp's."""
 
 
 def series(name: str, *, tm: str, app: str, **labels: str) -> str:
@@ -60,7 +67,19 @@ class App:
 
     @property
     def label(self) -> str:
-        return self.name.replace("/", "_")
+        """What stands on the pages, as Flink writes it."""
+        return names.mangle(self.name)
+
+    @property
+    def discovered(self) -> dict[str, str]:
+        """What Kubernetes says of the pods."""
+        namespace, name = self.name.split("/")
+        return {
+            "__meta_kubernetes_namespace": namespace,
+            "__meta_kubernetes_pod_label_weir_dev_app": name,
+            "__meta_kubernetes_pod_label_app_kubernetes_io_managed_by": "weir",
+            "__meta_kubernetes_pod_container_port_name": "metrics",
+        }
 
     @property
     def targets(self) -> list[str]:
@@ -99,6 +118,11 @@ async def apps():
             app = App(f"{kind}/{fate}")
             app.reporters = [FakeReporter(a_page(app.label, "a_0"))]
             found[app.name] = app
+    for name in NAMESAKES:
+        found[name] = App(name, [FakeReporter(a_page(names.mangle(name), f"of_{name}"))])
+    claims = (trips.label, trips.name)
+    forged = {key: value for claim in claims for key, value in a_page(claim, "forged").items()}
+    found[FORGER] = App(FORGER, [FakeReporter(forged)])
     for app in found.values():
         for reporter in app.reporters:
             await reporter.start()
@@ -116,16 +140,12 @@ async def prometheus_url(apps, tmp_path_factory):
         pytest.skip("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     home = tmp_path_factory.mktemp("prometheus")
     port = a_free_port()
-    job = {
-        "job_name": "weir",
-        "scrape_interval": "1s",
-        "scrape_timeout": "1s",
-        "honor_labels": True,
-        "static_configs": [
-            {"targets": [*map(address, app.targets)], "labels": {"weir_app": app.label}}
-            for app in apps.values()
-        ],
-    }
+    # The page's own rules, on targets of which Kubernetes would have said the same.
+    job = scrape_configuration("1s")["scrape_configs"][0] | {"scrape_timeout": "1s"}
+    del job["kubernetes_sd_configs"]
+    job["static_configs"] = [
+        {"targets": [*map(address, app.targets)], "labels": app.discovered} for app in apps.values()
+    ]
     config = home / "prometheus.yml"
     config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
     with (home / "prometheus.log").open("w") as log:
@@ -246,18 +266,19 @@ def up_of(window, url):
 
 
 def by_identity(window):
-    """Series by name and labels, but for those that name the scrape's own ends."""
+    """Series by name and labels, but for those that name the scrape's own ends and whose it is."""
+    scrape = {"instance", "job", "weir_app", "exported_weir_app"}
     return {
         (
             each.name,
-            frozenset(item for item in each.labels.items() if item[0] not in ("instance", "job")),
+            frozenset(item for item in each.labels.items() if item[0] not in scrape),
             each.labels.get("instance") if each.name == names.UP else None,
         ): each
         for each in window.series
     }
 
 
-async def test_exactly_the_apps_series_that_weir_reads_are_given(a_source, apps):
+async def test_exactly_the_apps_series_that_weir_reads_are_given(a_source, apps, kind):
     trips = apps["trips"]
 
     window = await collected(a_source(trips), trips)
@@ -274,7 +295,8 @@ async def test_exactly_the_apps_series_that_weir_reads_are_given(a_source, apps)
             (names.UP, ""),
         ]
     )
-    assert {each.labels["weir_app"] for each in window.series} == {"streams_trips"}
+    label = {"direct": trips.label, "prometheus": trips.name}[kind]
+    assert {each.labels["weir_app"] for each in window.series} == {label}
 
 
 async def test_labels_are_those_of_the_page(a_source, apps):
@@ -362,6 +384,25 @@ async def test_both_sources_give_the_same_series_and_values(direct_source, prome
         # The pages stand still, so the moments of the scrapes do not matter. NaN is no equal of
         # itself, its text is.
         assert set(map(str, each.values)) == set(map(str, theirs[identity].values))
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("name", NAMESAKES)
+async def test_apps_whose_names_flink_writes_alike_are_kept_apart(prometheus_source, apps, name):
+    window = await collected(prometheus_source(apps[name]), apps[name])
+
+    counted = [each for each in window.series if each.name == names.RECORDS_IN]
+    assert [each.labels["tm_id"] for each in counted] == [f"of_{name}"]
+
+
+@pytest.mark.prometheus
+async def test_a_page_that_claims_to_be_another_apps_is_not_believed(prometheus_source, apps):
+    forger, trips = apps[FORGER], apps["trips"]
+
+    await collected(prometheus_source(forger), forger)  # its page was scraped
+    window = await collected(prometheus_source(trips), trips)
+
+    assert {each.labels.get("tm_id") for each in window.series} == {"a_0", "b_0", None}
 
 
 @pytest.mark.prometheus

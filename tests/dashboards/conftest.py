@@ -70,12 +70,12 @@ class LoadedSource:
 class LoadedWorlds(MiniatureWorlds):
     """`Worlds` whose jobs are under load; the one called `broken` never comes to run."""
 
-    def runtime(self, app, resource):
+    def runtime(self, app, resource, guard):
         if app.metadata.name == "broken":
             return BrokenWorld(super().make("clock").clock)
-        return super().runtime(app, resource)
+        return super().runtime(app, resource, guard)
 
-    def jobs(self, runtime):
+    def jobs(self, runtime, guard):
         return PlannedJobs(runtime)
 
     def source(self, app, runtime):

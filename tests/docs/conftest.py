@@ -139,7 +139,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fitted = find_fitted(folder / state)
         fitted.parent.mkdir()
         shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
-    for app in ("default_trips", "streams_trips"):
+    for app in ("default/trips", "streams/trips"):
         for tables in (".weir/history", "var/lib/weir-history"):
             write_day(folder / tables, Partition(app, date(2026, 3, 2)), HISTORY)
     _link_stand_ins(folder / ".venv/bin")

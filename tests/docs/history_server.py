@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-APP = "streams_trips"
+APP = "streams/trips"
 EVERY = 30
 """Seconds between two scrapes."""
 TASK = "flink_taskmanager_job_task_"

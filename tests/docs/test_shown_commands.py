@@ -21,7 +21,7 @@ BLOCKS = read_blocks()
 COMMANDS = [block for block in BLOCKS if block.language == "bash"]
 VALUES = json.loads((ROOT / "helm/weir/values.schema.json").read_text())
 """Schema of the chart's values."""
-OTHERS = {"yaml", "yml", "diff", "text", "python"}
+OTHERS = {"yaml", "yml", "diff", "text", "python", "java"}
 """Languages of blocks that hold no commands."""
 
 NEEDS_A_CLUSTER = re.compile(r"\b(kubectl|helm) ")

@@ -14,6 +14,8 @@ import yaml
 
 from weir_operator.faces.run_record import Run, read_run
 
+QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}
+"""The first compiler alone: JVMs that live for a minute, on few cores."""
 PATIENCE = {
     # Many JVMs start at once: on a busy machine one may be silent for longer than Weir allows, and
     # Flink would give it up. How fast a loss is noticed is asked elsewhere.
@@ -42,7 +44,7 @@ def run_locally(tmp_path: Path) -> Callable[..., Run]:
         manifest: dict[str, Any], *options: str, enough: Callable[[Run], bool] = lambda run: False
     ) -> Run:
         flink = manifest["spec"]["flink"]
-        flink["config"] = PATIENCE | flink.get("config", {})
+        flink["config"] = QUICK_STARTS | PATIENCE | flink.get("config", {})
         manifest["spec"]["rescale"] = BY_SAVEPOINT
         path = tmp_path / "app.yaml"
         path.write_text(yaml.safe_dump(manifest))

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 import yaml
 
+from benchmarks.rocksdb_log import read_caches
 from weir_operator.flink.jars import (
     HELPER,
     REPOSITORY,
@@ -105,3 +106,4 @@ def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_loc
     last = last_end(windows)
     bids = list_bids(tmp_path, (last - start) / 1000)
     assert windows == sorted(count_plainly(bids, start, last))
+    assert read_caches(tmp_path / "state") == {"count": {128 * 2**20}, "sink": {128 * 2**20}}

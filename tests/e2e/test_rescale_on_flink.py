@@ -9,6 +9,7 @@ from benchmarks.dying_controller import TARGET, run_and_die, the_job
 from benchmarks.trips_cluster import Trips, TripsCluster, deployments, read_arrivals
 from weir_operator.clock import wait_until
 from weir_operator.flink.jars import build_all
+from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.rescale.journal import Direction, Step
 
 pytestmark = pytest.mark.flink
@@ -50,10 +51,13 @@ async def test_a_rescale_over_two_pools_loses_and_doubles_nothing(tmp_path):
         replicas = Counter((r.operator, r.pool) for r in await cluster.runtime.replicas())
         after = await has_output(cluster)
         ledger = await cluster.finish()
+    heads = [file.read_bytes()[:HEAD_BYTES] for file in tmp_path.rglob("_metadata")]
 
     assert end.step is Step.DONE
     assert before
     assert after
+    assert heads
+    assert all(1 <= snapshot_number(head) < 10_000 for head in heads)
     assert replicas == {
         ("source", "small"): 1,
         ("sink", "small"): 1,

@@ -10,8 +10,8 @@ DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "defaults": {},
     "two namespaces": {"watchNamespaces": ["streams", "rides"]},
+    "all namespaces": {"watchNamespaces": ["*"]},
     "no right beyond a namespace": {
-        "watchNamespaces": ["streams"],
         "crds": {"enabled": False},
         "rbac": {"nodes": False, "aggregate": False},
     },
@@ -50,7 +50,7 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
         "pipelines": {
             "enabled": True,
             "image": {"repository": "example/weir-pipelines", "tag": "1.2.3"},
-            "apps": ["streams_trips"],
+            "apps": ["streams/trips"],
         },
     },
     "pipelines with executors": {
@@ -64,6 +64,8 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "everything": {
         "fullnameOverride": "scaler",
+        "commonLabels": {"cost-centre": "42", "app.kubernetes.io/part-of": "overruled"},
+        "extraArgs": ["--restarts-per-hour=6"],
         "podLabels": {"team": "streams"},
         "podAnnotations": {"example.com/note": "yes"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -99,7 +101,6 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
         "networkPolicy": {
             "from": [{"namespaceSelector": {"matchLabels": {"team": "watchers"}}}],
             "egress": {
-                "enabled": True,
                 "apiServerCIDRs": ["10.96.0.1/32"],
                 "extra": [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}],
             },

@@ -17,6 +17,17 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "replicas as text": ({"replicas": "two"}, "/replicas"),
     "fewer than no replicas": ({"replicas": -1}, "/replicas"),
     "a namespace that cannot exist": ({"watchNamespaces": ["My_Streams"]}, "/watchNamespaces/0"),
+    "all namespaces and one more": (
+        {"watchNamespaces": ["*", "streams"]},
+        'watchNamespaces: expected names of namespaces, or "*" alone for all of them, got *, s',
+    ),
+    "a common label that is a number": ({"commonLabels": {"a": 1}}, "/commonLabels/a"),
+    "a name that no object may have": ({"nameOverride": "My_Weir"}, "/nameOverride"),
+    "an application without its namespace": (
+        {"pipelines": {"apps": ["streams_trips"]}},
+        "/pipelines/apps/0",
+    ),
+    "an empty argument": ({"extraArgs": [""]}, "/extraArgs/0"),
     "a namespace twice": ({"watchNamespaces": ["a", "a"]}, "/watchNamespaces"),
     "no restarts at all": ({"restartsPerHour": 0}, "/restartsPerHour"),
     "an unknown format of logs": ({"logFormat": "xml"}, "/logFormat"),
@@ -116,6 +127,11 @@ def test_a_wrong_value_is_refused_by_its_name(try_to_render, mistake):
         "20 1 1 * *",
         "20 1 * JAN *",
         "20 1 * * MON-FRI",
+        "* * * * *",
+        "* 1 * * *",
+        "*/1 1 * * *",
+        "0-59 1 * * *",
+        "00-59/01 * * * *",
         "@weekly",
         "@reboot",
     ],
@@ -129,7 +145,8 @@ def test_a_schedule_that_is_none_or_leaves_days_out_is_refused_in_one_sentence(
     [sentence] = [line for line in rendered.stderr.splitlines() if "pipelines.schedule" in line]
     assert sentence.endswith(
         "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or "
-        f'@daily, got "{schedule}": a rarer one leaves holes in the history'
+        f'@daily, got "{schedule}": a rarer one leaves holes in the history, one in every minute '
+        "leaves no pause"
     )
 
 

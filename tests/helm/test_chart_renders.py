@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
 from weir_cli.main import load_command
@@ -115,7 +116,7 @@ def test_flink_lets_these_pods_in_and_only_they_are_served(render, sample):
     assert not service["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
 
 
-@pytest.mark.parametrize("sample", ["defaults", "two namespaces"])
+@pytest.mark.parametrize("sample", ["defaults", "two namespaces", "all namespaces"])
 def test_the_controller_gets_the_rights_that_its_runtime_needs(render, sample):
     granted = {
         (group, resource, verb)
@@ -195,14 +196,30 @@ def test_the_crd_is_the_one_of_the_models_and_stays(render):
 def test_flinks_pods_are_scraped_where_weir_looks_after_them(render):
     monitoring = {"monitoring": {"flinkPodMonitor": {"enabled": True}}}
 
-    [everywhere] = of_kind(render(monitoring), "PodMonitor")
+    [everywhere] = of_kind(render({**monitoring, "watchNamespaces": ["*"]}), "PodMonitor")
     [there] = of_kind(render({**monitoring, "watchNamespaces": ["streams"]}), "PodMonitor")
 
     assert everywhere["spec"]["namespaceSelector"] == {"any": True}
     assert there["spec"]["namespaceSelector"] == {"matchNames": ["streams"]}
     [endpoint] = there["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == "metrics"
-    assert endpoint["honorLabels"] is True
+
+
+def test_whose_a_series_is_says_the_pod_as_the_page_has_it_and_not_the_series(render):
+    [monitor] = of_kind(
+        render({"monitoring": {"flinkPodMonitor": {"enabled": True}}}), "PodMonitor"
+    )
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    shown = scrape_configuration()["scrape_configs"][0]
+
+    assert endpoint["honorLabels"] is False
+    assert "honor_labels" not in shown
+    [rule] = endpoint["relabelings"]
+    assert {
+        "source_labels": rule["sourceLabels"],
+        "separator": rule["separator"],
+        "target_label": rule["targetLabel"],
+    } in shown["relabel_configs"]
 
 
 def test_who_is_let_in_is_who_was_named_and_the_test_pod(render):
@@ -224,7 +241,7 @@ def test_everybody_is_let_in_where_nobody_is_named(render):
 
 
 def test_prometheus_is_let_out_to_by_the_port_of_its_pods(render):
-    egress = {"enabled": True, "prometheusPorts": [9091, 10902]}
+    egress = {"prometheusPorts": [9091, 10902]}
     values = {
         "prometheus": {"url": "http://prometheus.monitoring:80"},
         "networkPolicy": {"egress": egress},

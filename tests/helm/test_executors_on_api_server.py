@@ -47,7 +47,7 @@ def store(tmp_path):
     start = int(begin_of(DAY)) + 36_000
     labels = {"weir_operator": "read", "task_name": "Source", "job_id": "j"}
     with store.staging() as folder:
-        days = DayImport(folder, "streams_trips")
+        days = DayImport(folder, "streams/trips")
         for role, rate in ((RECORDS_IN, 0), (RECORDS_OUT, RATE)):
             times, values = [1000 * (start + s) for s in seconds], [rate * s for s in seconds]
             scraped = Scraped(name=METRICS[role], labels=labels, times_ms=times, values=values)
@@ -119,5 +119,5 @@ async def test_a_day_is_worked_up_by_executors_that_leave_nothing_behind(
     assert (owner["kind"], owner["name"]) == ("Pod", "driver")
     assert left == []
     assert "Failure executing" not in said.decode()  # of a request that was refused
-    rows = pq.read_table(store.path(ARRIVALS, Partition("streams_trips", DAY))).to_pylist()
+    rows = pq.read_table(store.path(ARRIVALS, Partition("streams/trips", DAY))).to_pylist()
     assert [row["arrived"] for row in rows] == pytest.approx([RATE] * 10)

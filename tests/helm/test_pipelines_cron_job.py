@@ -14,6 +14,9 @@ from weir_cli.main import load_command
 
 PAGE = CHART.parents[1] / "docs/pipelines.md"
 WITH_EXECUTORS = "pipelines with executors"
+NAMES = {53, 5353}
+API_SERVER = {443, 6443, 8443, 16443}
+PROMETHEUS = {9090, 8080, 8428, 8481, 10902}
 
 
 def pod_of(objects):
@@ -61,7 +64,7 @@ def test_a_night_exports_what_the_values_say(render):
         "--tables=/var/lib/weir-history",
         "--days=2",
         "--keep-days=30",
-        "--app=streams_trips",
+        "--app=streams/trips",
         "--prometheus=https://prometheus.example:9091/north",
         "--token-file=/etc/weir/token/token",
         "--ca-file=/etc/weir/ca/ca.crt",
@@ -215,7 +218,10 @@ def test_nobody_reaches_the_pipelines_where_one_pod_does_it_all(render):
 
 @pytest.mark.parametrize(
     ("sample", "ports"),
-    [("pipelines", {53, 9090}), (WITH_EXECUTORS, {53, 9090, 443, 6443})],
+    [
+        ("pipelines", NAMES | {9091} | PROMETHEUS),
+        (WITH_EXECUTORS, NAMES | {9090} | PROMETHEUS | API_SERVER),
+    ],
 )
 def test_the_pipelines_reach_only_what_they_need_where_egress_is_bounded(render, sample, ports):
     policy = policy_of(render, sample, egress=True)

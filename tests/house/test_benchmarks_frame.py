@@ -13,6 +13,8 @@ from benchmarks.figures import Figure, at_least, at_most
 
 ABOUT = "That sums come out"
 DURATION = "no time"
+SEEDS = range(1, 4)
+LIMITS = {{"two": 4.0}}
 
 def run() -> list[Figure]:
     return [
@@ -29,7 +31,7 @@ def bench(root, run, tmp_path):
     """Run the real frame over one small benchmark, `small-sums`, in a folder of its own."""
     folder = tmp_path / "benchmarks"
     folder.mkdir()
-    for part in ("__main__.py", "figures.py", "registry.py", "rows.py"):
+    for part in ("__main__.py", "figures.py", "raw_results.py", "registry.py", "rows.py"):
         shutil.copy(root / "benchmarks" / part, folder)
     (folder / "small_sums.py").write_text(SUMS.format(least=6.0))
 
@@ -51,13 +53,40 @@ def test_without_a_name_the_benchmarks_are_listed(bench):
 def test_every_figure_is_written_with_its_goal_and_verdict(bench, tmp_path):
     bench("small-sums")
 
-    written = json.loads((tmp_path / "build" / "benchmarks" / "small-sums.json").read_text())
-    assert written == [
+    assert written_by(tmp_path)["figures"] == [
         row("two and two", 4.0, "s", "at most 4 s", holds=True),
         row("three and three", 6.0, "", "at least 6", holds=True),
         row("four and four", 8.0, "%", None, holds=None),
         row("infinity and one", None, "s", "at most 1 s", holds=False),
     ]
+
+
+def test_a_result_says_how_it_came_about(bench, tmp_path):
+    bench("small-sums")
+
+    written = written_by(tmp_path)
+    assert written["settings"] == {"SEEDS": [1, 2, 3], "LIMITS": {"two": 4.0}}
+    assert written["seeds"] == {"SEEDS": [1, 2, 3]}
+    assert len(written["load"]) == 2
+    assert written["date"]
+    assert written["commit"] is None  # the folder is in no repository
+
+
+def test_a_result_names_the_commit_and_what_is_not_in_it(bench, tmp_path, run):
+    git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    run([*git, "init", "--quiet"])
+    run([*git, "add", "."])
+    run([*git, "commit", "--quiet", "-m", "All"])
+    commit = run([*git, "rev-parse", "HEAD"]).stdout.strip()
+
+    bench("small-sums")
+    clean = written_by(tmp_path)["commit"]
+    (tmp_path / "benchmarks" / "other.py").write_text("")
+    bench("small-sums")
+    changed = written_by(tmp_path)["commit"]
+
+    assert clean == commit
+    assert changed == f"{commit}-dirty"
 
 
 def test_a_missed_goal_ends_with_status_1(bench):
@@ -91,6 +120,11 @@ def test_a_value_that_is_no_number_is_refused(bench, tmp_path):
 
     assert refused.returncode == 1
     assert "Expected a finite value for 'four and four', got nan" in refused.stderr
+
+
+def written_by(folder):
+    """Return the result of `small-sums`."""
+    return json.loads((folder / "benchmarks" / "results" / "small-sums.json").read_text())
 
 
 def row(figure, value, unit, goal, *, holds):

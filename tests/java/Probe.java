@@ -9,8 +9,16 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.flink.api.common.operators.SlotSharingGroup;
 import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
+import org.apache.flink.api.dag.Transformation;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.MemorySize;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.DataStreamSink;
+import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /** Lets the tests call the parts of the example job: one question per run, answers as lines. */
 public final class Probe {
@@ -40,11 +48,52 @@ public final class Probe {
             case "enumerator":
                 enumerator(rest);
                 break;
+            case "pin":
+                pin(rest);
+                break;
             case "parallelism":
                 System.out.println(Weir.parallelism(rest, "match", 3));
                 break;
             default:
                 throw new IllegalArgumentException(args[0]);
+        }
+    }
+
+    /** KEY=VALUE... of the configuration: parallelism and slot of a pinned stream and its sink. */
+    private static void pin(String[] args) {
+        Environment.install(args);
+        StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
+        SingleOutputStreamOperator<Integer> stream = Weir.pin(env.fromData(1, 2), "match");
+        DataStreamSink<Integer> sink = Weir.pin(stream.print(), "match");
+        DataStream<Integer> query = Weir.pinQuery(env.fromData(1, 2), "match");
+        for (Transformation<?> each :
+                List.of(
+                        stream.getTransformation(),
+                        sink.getTransformation(),
+                        query.getTransformation())) {
+            SlotSharingGroup group = each.getSlotSharingGroup().get();
+            System.out.printf(
+                    "%d %s %s %s%n",
+                    each.getParallelism(),
+                    group.getName(),
+                    group.getManagedMemory().map(MemorySize::toHumanReadableString).orElse("-"),
+                    group.getExternalResources());
+        }
+    }
+
+    /** What a program finds as its environment where Flink runs it with a configuration. */
+    private static final class Environment extends StreamExecutionEnvironment {
+        private Environment(Configuration configuration) {
+            super(configuration);
+        }
+
+        static void install(String[] settings) {
+            Configuration configuration = new Configuration();
+            for (String each : settings) {
+                String[] parts = each.split("=", 2);
+                configuration.setString(parts[0], parts[1]);
+            }
+            initializeContextEnvironment(given -> new Environment(configuration));
         }
     }
 

@@ -40,6 +40,21 @@ def test_a_parallelism_that_is_no_whole_number_is_refused_with_what_was_given(ru
     )
 
 
+def test_a_pinned_operator_asks_for_what_weir_chose_in_the_jobs_configuration(ask):
+    chosen = ["weir.parallelism.match=1", "weir.managed-memory.match=128m"]
+
+    lines = ask("pin", *chosen)
+
+    assert len(lines) == 3  # a stream, a sink, a query
+    for line in lines:
+        assert line.startswith("1 match 128")
+        assert "op-match" in line
+
+
+def test_a_pin_without_weir_asks_for_nothing(ask):
+    assert set(ask("pin")) == {"1 match - {}"}
+
+
 @pytest.fixture(scope="module")
 def told(run_java, tmp_path_factory):
     """What `WrapperJob` printed: ten records, each doubled, through wrapped functions."""

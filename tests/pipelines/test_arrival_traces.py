@@ -14,8 +14,8 @@ from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.store import Partition, Store, arrow_schema
 from weir_pipelines.traces import read_arrival_trace
 
-MONDAY = Partition("shop_trips", datetime.date(2026, 3, 2))
-WEDNESDAY = Partition("shop_trips", datetime.date(2026, 3, 4))
+MONDAY = Partition("shop/trips", datetime.date(2026, 3, 2))
+WEDNESDAY = Partition("shop/trips", datetime.date(2026, 3, 4))
 MINUTES = 1440
 
 

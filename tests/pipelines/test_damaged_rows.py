@@ -17,7 +17,7 @@ from weir_pipelines.store import Partition, Store, Tables
 from weir_pipelines.testing_tables import KnownJob, write_day, write_rows
 from weir_pipelines.traces import read_arrival_trace
 
-MONDAY, TUESDAY = (Partition("streams_trips", date(2026, 3, number)) for number in (2, 3))
+MONDAY, TUESDAY = (Partition("streams/trips", date(2026, 3, number)) for number in (2, 3))
 PROFILE = {"operator": "match", "days": 4, "low": 1.0, "usual": 20.0, "high": 90.0}
 REGIME = {"operator": "match", "hours": 24, "factor": 2.0, "low": 1.5, "high": 2.5, "changed": True}
 PROBLEM = {"operator": "match", "problem": "gap", "minutes": 1, "first": 0, "last": 0}

@@ -14,7 +14,7 @@ from weir_pipelines.metrics import METRICS, RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Partition, Store
 
-MONDAY = Partition("shop_trips", datetime.date(2026, 3, 2))
+MONDAY = Partition("shop/trips", datetime.date(2026, 3, 2))
 START = begin_of(MONDAY.day)
 TUESDAY_NOON = START + 36 * 3600
 HOUR = 3600.0

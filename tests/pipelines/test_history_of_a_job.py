@@ -15,7 +15,7 @@ from weir_pipelines.schemas import QUALITY
 from weir_pipelines.store import Partition, Store
 from weir_pipelines.testing_tables import KnownJob, write_day, write_rows
 
-APP = "streams_trips"
+APP = "streams/trips"
 OPERATOR = "match"
 NODE_TYPES = ("small/1",)
 
@@ -122,7 +122,7 @@ def test_history_that_ended_more_than_a_week_ago_is_refused_to_whoever_steers_by
     near, far = (datetime(2026, 3, number, 12, tzinfo=UTC).timestamp() for number in (9, 10))
 
     assert read(tmp_path, now=near).used == (day(2),)
-    with pytest.raises(InputError, match=r"'streams_trips' of the last 7 .*, got 2026-03-02 as"):
+    with pytest.raises(InputError, match=r"'streams/trips' of the last 7 .*, got 2026-03-02 as"):
         read(tmp_path, now=far)
 
 
@@ -168,7 +168,7 @@ def test_an_application_of_which_nothing_is_kept_is_refused_with_what_to_do(tmp_
 def test_history_without_a_day_of_use_is_refused_with_the_reasons(tmp_path):
     write(tmp_path, 2, minutes=720)
 
-    with pytest.raises(InputError, match="a day of 'streams_trips' that can be used, got 2026-03"):
+    with pytest.raises(InputError, match="a day of 'streams/trips' that can be used, got 2026-03"):
         read(tmp_path)
 
 

@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         parameters = parse_qs(asked.query)
         if asked.path.endswith("/label/weir_app/values"):
             server.listed.append(parameters)
-            self.answer(200, {"status": "success", "data": ["shop_trips", "shop_orders"]})
+            self.answer(200, {"status": "success", "data": ["shop/trips", "shop/orders"]})
             return
         query, end = parameters["query"][0], float(parameters["time"][0])
         [milliseconds] = re.findall(r"\[(\d+)ms\]", query)
@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
             for t in range(0, 2000, 5)
             if (low < t or (low == t and not server.is_left_open)) and t <= end
         ]
-        metric = {"__name__": NAME, "weir_app": "shop_trips", "weir_operator": "match"}
+        metric = {"__name__": NAME, "weir_app": "shop/trips", "weir_operator": "match"}
         result = [{"metric": metric, "values": values}]
         self.answer(200, {"status": "success", "data": {"resultType": "matrix", "result": result}})
 
@@ -95,7 +95,7 @@ def server():
 
 
 def times(history, start=100.0, end=700.0):
-    return [t for each in history.samples("shop_trips", start, end) for t in each.times_ms]
+    return [t for each in history.samples("shop/trips", start, end) for t in each.times_ms]
 
 
 def a_history(server, pauses=None, **settings):
@@ -117,7 +117,7 @@ def test_only_the_apps_series_of_the_history_are_asked_for(server):
     times(a_history(server, matchers={"cluster": 'n"1'}))
 
     [(query, _, _)] = server.asked
-    assert 'weir_app="shop_trips"' in query
+    assert 'weir_app="shop/trips"' in query
     assert 'cluster="n\\"1"' in query
     assert NAME in query
 
@@ -125,7 +125,7 @@ def test_only_the_apps_series_of_the_history_are_asked_for(server):
 def test_only_applications_of_these_days_with_these_labels_are_listed(server):
     found = a_history(server, matchers={"cluster": "north"}).apps(100.0, 700.0)
 
-    assert found == ("shop_orders", "shop_trips")
+    assert found == ("shop/orders", "shop/trips")
     [asked] = server.listed
     assert (asked["start"], asked["end"]) == (["100.0"], ["700.0"])
     [selector] = asked["match[]"]

@@ -13,7 +13,7 @@ from weir_pipelines.seasons import read_seasons
 from weir_pipelines.store import Partition, Store, Tables
 from weir_pipelines.testing_tables import write_rows
 
-APP = "streams_trips"
+APP = "streams/trips"
 DAY = date(2026, 3, 8)
 
 

@@ -1,11 +1,21 @@
 {{/* Name of all objects. */}}
 {{- define "weir.fullname" -}}
+{{- $name := .Values.nameOverride | default "weir" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains "weir" .Release.Name -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-weir" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Namespaces that are watched, as a JSON list; empty: all. */}}
+{{- define "weir.watched" -}}
+{{- if has "*" .Values.watchNamespaces -}}
+[]
+{{- else -}}
+{{- .Values.watchNamespaces | default (list .Release.Namespace) | toJson -}}
 {{- end -}}
 {{- end -}}
 
@@ -22,19 +32,32 @@ app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote
 app.kubernetes.io/component: controller
 {{- end -}}
 
-{{/* Labels of all objects. */}}
+{{/* Labels of all objects of the controller. */}}
 {{- define "weir.labels" -}}
-{{ include "weir.selectorLabels" . }}
-app.kubernetes.io/part-of: weir
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- include "weir.labelsWith" (dict "root" . "more" dict) -}}
+{{- end -}}
+
+{{/* The same with `more`, which give way to the chart's own; `root` is the context. */}}
+{{- define "weir.labelsWith" -}}
+{{- $own := include "weir.selectorLabels" .root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" "weir" -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- merge $own .more .root.Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{/* Labels by which the pod of `helm test` is found. */}}
-{{- define "weir.testLabels" -}}
+{{- define "weir.testSelectorLabels" -}}
 app.kubernetes.io/name: weir-test
 app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
+{{- end -}}
+
+{{/* Labels of that pod. */}}
+{{- define "weir.testLabels" -}}
+{{- $own := include "weir.testSelectorLabels" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .Release.Service -}}
+{{- merge $own .Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{/* The image; a digest decides over the tag. */}}
@@ -54,18 +77,25 @@ app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote
 
 {{/* Labels of tunings: not those by which the controller's own pods are found. */}}
 {{- define "weir.tunerLabels" -}}
-app.kubernetes.io/name: weir-tuner
-app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
-app.kubernetes.io/component: tuner
-app.kubernetes.io/part-of: weir
+{{- $own := dict
+    "app.kubernetes.io/name" "weir-tuner"
+    "app.kubernetes.io/instance" (.Release.Name | trunc 63 | trimSuffix "-")
+    "app.kubernetes.io/component" "tuner"
+    "app.kubernetes.io/part-of" "weir" -}}
+{{- merge $own .Values.commonLabels | toYaml -}}
 {{- end -}}
 
-{{/* Labels of the pipelines: not those by which the controller's own pods are found. */}}
-{{- define "weir.pipelinesLabels" -}}
+{{/* Labels by which the pods of the pipelines are found: not those of the controller's own. */}}
+{{- define "weir.pipelinesSelectorLabels" -}}
 app.kubernetes.io/name: weir-pipelines
 app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote }}
 app.kubernetes.io/component: pipelines
 app.kubernetes.io/part-of: weir
+{{- end -}}
+
+{{/* Labels of everything that belongs to the pipelines. */}}
+{{- define "weir.pipelinesLabels" -}}
+{{- merge (include "weir.pipelinesSelectorLabels" . | fromYaml) .Values.commonLabels | toYaml -}}
 {{- end -}}
 
 {{- define "weir.pipelinesName" -}}
@@ -123,7 +153,10 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- range splitList "," (index $fields $place) -}}
 {{- $range := regexReplaceAll `/0*[1-9][0-9]*$` . "" -}}
 {{- $ends := splitList "-" $range -}}
-{{- if not (or (eq $range "*") (regexMatch `^[0-9]{1,2}(-[0-9]{1,2})?$` $range)) -}}
+{{- if and (not $place) (regexMatch `^(\*|0{1,2}-59)(/0*1)?$` .) -}}
+{{- $valid = false -}}
+{{- else if and (eq $range "*") (or $place (contains "/" .)) -}}
+{{- else if not (regexMatch `^[0-9]{1,2}(-[0-9]{1,2})?$` $range) -}}
 {{- $valid = false -}}
 {{- else if or (gt (atoi (first $ends)) (atoi (last $ends))) (gt (atoi (last $ends)) $most) -}}
 {{- $valid = false -}}
@@ -137,6 +170,9 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{/* What no schema can say, one sentence each. */}}
 {{- define "weir.validate" -}}
 {{- with .Values -}}
+{{- if and (has "*" .watchNamespaces) (gt (len .watchNamespaces) 1) -}}
+{{- fail (printf "watchNamespaces: expected names of namespaces, or \"*\" alone for all of them, got %s" (join ", " .watchNamespaces)) -}}
+{{- end -}}
 {{- if and (gt (int .replicas) 1) .state.enabled (not .state.existingClaim) (not (has "ReadWriteMany" .state.accessModes)) -}}
 {{- fail (printf "replicas: %d controllers cannot share a state that one node mounts: set state.accessModes to [ReadWriteMany], or state.enabled to false" (int .replicas)) -}}
 {{- end -}}
@@ -147,7 +183,7 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
 {{- end -}}
 {{- if ne (include "weir.isDaily" .pipelines.schedule) "true" -}}
-{{- fail (printf "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or @daily, got %q: a rarer one leaves holes in the history" .pipelines.schedule) -}}
+{{- fail (printf "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or @daily, got %q: a rarer one leaves holes in the history, one in every minute leaves no pause" .pipelines.schedule) -}}
 {{- end -}}
 {{- if and .pipelines.enabled .prometheus.tokenFile -}}
 {{- fail "prometheus.tokenFile: the pods of pipelines do not have the controller's token: give prometheus.tokenSecret in its place" -}}
@@ -169,8 +205,12 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 
 {{/* Rules of a NetworkPolicy that let a pod out to names. */}}
 {{- define "weir.egressToNames" -}}
-# Names.
-- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+# Names. Pods of OpenShift's DNS listen on 5353.
+- ports:
+    {{- range $port := list 53 5353 }}
+    - {port: {{ $port }}, protocol: UDP}
+    - {port: {{ $port }}, protocol: TCP}
+    {{- end }}
 {{- end -}}
 
 {{/* The same, to the API server. */}}
@@ -192,11 +232,15 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 
 {{/* The same, to Prometheus, and nothing where none is named. */}}
 {{- define "weir.egressToPrometheus" -}}
-{{- if .Values.prometheus.url -}}
-# Prometheus, inside the cluster: a policy sees the port of the pod, not that of its Service.
+{{- with .Values.prometheus.url -}}
+{{- $url := urlParse . -}}
+{{- $port := regexFind `[0-9]+$` (regexFind `:[0-9]+$` $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+# Prometheus, where its URL says.
+- ports: [{port: {{ $port }}}]
+# Inside the cluster a policy sees the port of the pod, not that of its Service.
 - to: [{namespaceSelector: {}}]
   ports:
-    {{- range .Values.networkPolicy.egress.prometheusPorts }}
+    {{- range $.Values.networkPolicy.egress.prometheusPorts }}
     - {port: {{ . }}}
     {{- end }}
 {{- end -}}

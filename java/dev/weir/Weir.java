@@ -16,9 +16,14 @@ import org.apache.flink.api.common.functions.util.FunctionUtils;
 import org.apache.flink.api.common.operators.SlotSharingGroup;
 import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.dag.Transformation;
 import org.apache.flink.api.java.typeutils.MissingTypeInfo;
 import org.apache.flink.api.java.typeutils.ResultTypeQueryable;
 import org.apache.flink.api.java.typeutils.TypeExtractor;
+import org.apache.flink.configuration.ConfigOption;
+import org.apache.flink.configuration.ConfigOptions;
+import org.apache.flink.configuration.MemorySize;
+import org.apache.flink.configuration.ReadableConfig;
 import org.apache.flink.metrics.Counter;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
@@ -28,6 +33,7 @@ import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.DataStreamSink;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.util.Collector;
@@ -36,12 +42,13 @@ import org.apache.flink.util.Collector;
  * What a Flink job needs to be scaled operator by operator, one line for each thing.
  *
  * <pre>{@code
- * Weir.pin(trips.rebalance().process(Weir.timed(new Match())).uid("match"), "match", args)
+ * Weir.pin(trips.rebalance().process(Weir.timed(new Match())).uid("match"), "match")
  * }</pre>
  *
  * <p>A job that follows the conventions by itself (a slot sharing group per operator whose spec
- * asks for the external resource {@code op-NAME}, parallelism from the program arguments) needs
- * nothing of this file. It depends on Flink alone.
+ * asks for the external resource {@code op-NAME} and for the managed memory that the configuration
+ * names as {@code weir.managed-memory.NAME}, parallelism from the program arguments) needs nothing
+ * of this file. It depends on Flink alone.
  *
  * <p>All counters are monotone within one attempt of a task and begin at 0 with the next.
  */
@@ -60,10 +67,12 @@ public final class Weir {
      * Returns the parallelism that Weir chose for an operator.
      *
      * @param args the program's arguments, where {@code --weir.parallelism.NAME N} is looked for
+     *     before the configuration that the job is submitted with
      * @param otherwise the answer where Weir says nothing
      */
     public static int parallelism(String[] args, String operator, int otherwise) {
-        return positive(args, "parallelism." + operator, otherwise);
+        int chosen = configuration().getOptional(chosenParallelism(operator)).orElse(otherwise);
+        return positive(args, "parallelism." + operator, chosen);
     }
 
     /** Returns the job's maximum parallelism from {@code --weir.maxParallelism N}. */
@@ -86,37 +95,91 @@ public final class Weir {
     }
 
     /**
-     * Gives an operator its parallelism and its own TaskManagers.
+     * Gives an operator its parallelism and its own TaskManagers with their managed memory, as Weir
+     * chose them in the configuration that the job is submitted with.
      *
      * <p>Several chained functions form one operator if they are pinned under one name. Started
-     * without any {@code --weir.} argument, the job asks for no external resource and runs on any
-     * Flink cluster.
+     * without Weir, the job asks for no external resource and runs on any Flink cluster.
      */
+    public static <T> SingleOutputStreamOperator<T> pin(
+            SingleOutputStreamOperator<T> stream, String operator) {
+        return pin(stream, operator, new String[0]);
+    }
+
+    /** Does the same for a sink; what is chained before it is pinned under the same name. */
+    public static <T> DataStreamSink<T> pin(DataStreamSink<T> sink, String operator) {
+        return pin(sink, operator, new String[0]);
+    }
+
+    /** Does the same where program arguments such as {@code --weir.parallelism.NAME N} count. */
     public static <T> SingleOutputStreamOperator<T> pin(
             SingleOutputStreamOperator<T> stream, String operator, String[] args) {
         return stream.setParallelism(parallelism(args, operator, 1))
                 .slotSharingGroup(group(operator, args));
     }
 
-    /** Does the same for a sink; what is chained before it is pinned under the same name. */
+    /** Does the same for a sink where program arguments count. */
     public static <T> DataStreamSink<T> pin(
             DataStreamSink<T> sink, String operator, String[] args) {
         return sink.setParallelism(parallelism(args, operator, 1))
                 .slotSharingGroup(group(operator, args));
     }
 
+    /**
+     * Does the same for the result of a query of the Table API, which is made of many operators:
+     * with it, all are pinned that lead to it and are not pinned yet.
+     */
+    public static <T> DataStream<T> pinQuery(DataStream<T> result, String operator) {
+        return pinQuery(result, operator, new String[0]);
+    }
+
+    /** Does the same where program arguments count. */
+    public static <T> DataStream<T> pinQuery(DataStream<T> result, String operator, String[] args) {
+        SlotSharingGroup group = group(operator, args);
+        pinInputs(result.getTransformation(), group, parallelism(args, operator, 1));
+        return result;
+    }
+
+    private static void pinInputs(Transformation<?> step, SlotSharingGroup group, int parallelism) {
+        if (step.getSlotSharingGroup().isPresent()) {
+            return;
+        }
+        step.setSlotSharingGroup(group);
+        if (step.getMaxParallelism() != 1) { // an aggregate over everything
+            step.setParallelism(parallelism);
+        }
+        for (Transformation<?> input : step.getInputs()) {
+            pinInputs(input, group, parallelism);
+        }
+    }
+
     private static SlotSharingGroup group(String operator, String[] args) {
         SlotSharingGroup.Builder group = SlotSharingGroup.newBuilder(operator);
+        ReadableConfig configuration = configuration();
+        boolean underWeir = configuration.getOptional(chosenParallelism(operator)).isPresent();
         for (String arg : args) {
-            if (arg.startsWith(PREFIX)) {
-                // Flink wants CPU and heap beside it; every TaskManager has as much.
-                return group.setCpuCores(1)
-                        .setTaskHeapMemoryMB(64)
-                        .setExternalResource("op-" + operator, 1)
-                        .build();
-            }
+            underWeir |= arg.startsWith(PREFIX);
         }
+        if (!underWeir) {
+            return group.build();
+        }
+        // Flink wants CPU and heap beside the resource; every TaskManager has as much. What is not
+        // asked for is not had: without managed memory RocksDB has no cache and SQL does not start.
+        group.setCpuCores(1).setTaskHeapMemoryMB(64).setExternalResource("op-" + operator, 1);
+        configuration.getOptional(managedMemory(operator)).ifPresent(group::setManagedMemory);
         return group.build();
+    }
+
+    private static ReadableConfig configuration() {
+        return StreamExecutionEnvironment.getExecutionEnvironment().getConfiguration();
+    }
+
+    private static ConfigOption<Integer> chosenParallelism(String operator) {
+        return ConfigOptions.key("weir.parallelism." + operator).intType().noDefaultValue();
+    }
+
+    private static ConfigOption<MemorySize> managedMemory(String operator) {
+        return ConfigOptions.key("weir.managed-memory." + operator).memoryType().noDefaultValue();
     }
 
     /**

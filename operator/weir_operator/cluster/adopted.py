@@ -36,13 +36,13 @@ from weir_operator.cluster.adopted_view import (
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives, directives_of
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.looping import Loop, OnTrouble, Trouble
+from weir_operator.controller.records import Event, Records
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
 from weir_operator.controller.tick import Tick
 from weir_operator.errors import WeirError
 from weir_operator.status import StatusStore
-from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode, State, StreamApp
 
 LOOK_EVERY = 30.0
@@ -73,7 +73,7 @@ class AdoptedSurroundings:
 
     api: ClusterReader
     store: StatusStore
-    records: RecordStore
+    records: Records
     folder: Path
     """Where what was learned is kept."""
     prometheus: PrometheusFor | None
@@ -85,6 +85,8 @@ class AdoptedSurroundings:
     on_advice: Callable[[Advice | None], None]
     """Told of advice, and of `None` where what it was learned from was forgotten."""
     on_event: Callable[[Event], None]
+    on_trouble: OnTrouble = lambda trouble: None
+    """Told when the job is not found or a loop fails, and when it does no more."""
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
@@ -130,11 +132,13 @@ class AdoptedApp:
             while not stop.is_set():
                 try:
                     await self._watch.refresh()
+                    self._around.on_trouble(Trouble(Loop.LOOK, ""))
                     await self._run_loops(metrics, stop)
                 except JobChangedError as change:
                     self._tell("JobChanged", str(change))
                 except WeirError as error:
                     self._tell("JobNotSeen", str(error))
+                    self._around.on_trouble(Trouble(Loop.LOOK, str(error)))
                     await self._pause(stop)
         finally:
             await metrics.close()
@@ -169,10 +173,11 @@ class AdoptedApp:
                 on_tick=on_tick,
                 on_event=around.on_event,
                 on_change=lambda journal: around.records.note(change=journal),
+                on_trouble=around.on_trouble,
                 directives=self._asked,
                 phase=around.phase,
                 rest=lambda: around.clock.sleep(LOOK_EVERY),
-                paid=lambda: cost_of_pods(app, self._task_managers),
+                paid=lambda: cost_of_pods(app, self._pods),
             ),
             job=assembly.job_spec(app, beside=around.folder),
         )
@@ -185,6 +190,11 @@ class AdoptedApp:
     def _task_managers(self) -> tuple[Place, ...]:
         """The pods that are paid for beside the JobManager's."""
         return () if self._watch.job is None else tuple(self._watch.job.places.values())
+
+    @property
+    def _pods(self) -> tuple[Place, ...]:
+        """All pods that are paid for."""
+        return (*self._task_managers, *self._watch.job_managers)
 
     def _asked(self) -> Directives:
         """Return what people ask, as far as it can be asked of a job that somebody else runs."""
@@ -212,14 +222,7 @@ class AdoptedApp:
         self._went_on = bool(tick.proposals)
         if job is None or self._learned < SEEN_FIRST or self._asked().mode is not Mode.ADVISE:
             return  # what a lull of some minutes needs is no advice
-        pods = (*self._task_managers, *self._watch.job_managers)
-        advice = advise(
-            tick,
-            job,
-            steering.managers,
-            cost_now=cost_of_pods(app, pods),
-            job_manager_price=world.job_manager_price(app),
-        )
+        advice = advise(tick, job, steering.managers, app=app, pods=self._pods)
         if advice is not None:
             self.advice = advice
             self._around.on_advice(advice)

@@ -1,9 +1,12 @@
 """What Weir would do with a job that somebody else runs, and what that would cost. Pure.
 
-The bill now is that of the pods that run: every TaskManager's CPU and the JobManager's, at the
-prices of the pools that they are on. The bill advised is that of the job under Weir, where each
-operator has TaskManagers of its own. It is dearer for a job whose operators are all nearly idle:
-one TaskManager each is the least there is, and the advice says so by its figures.
+Both bills are of pods, and are made by one function: every TaskManager's CPU and the JobManager's,
+at the prices of the pools that they are on. Now they are the pods that run; under Weir each
+operator has TaskManagers of its own. That is dearer for a job whose operators are all nearly idle:
+one TaskManager each is the least there is, and the advice says so by its figures. Memory has no
+price of its own; how much of it the pods take is said beside the money.
+
+What is advised is what would be done: nothing that a drain or the measured work forbids.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ from dataclasses import dataclass
 
 from weir_operator.cluster.adopted_view import AdoptedJob, Place
 from weir_operator.controller import bill
+from weir_operator.controller.guards import guards_while_draining, refuse_target
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.tick import Tick
+from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
-from weir_policies.model.cost import price_per_hour
+from weir_operator.streamapp.quantities import Cpu
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_deployment, say_time
+from weir_policies.operator_manager.wording import say_deployment, say_money, say_time
 
-HOURS_A_DAY = 24.0
+MIB = 2**20
+GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,20 +54,58 @@ class Advice:
     """Currency per hour, of the pods that run."""
     cost_advised: float
     """Currency per hour, under Weir."""
+    memory_now: float
+    """Bytes, of the pods that run; NaN where one does not say."""
+    memory_advised: float
+    """Bytes, under Weir."""
     response_time: float
     """Seconds from source to sink that the advised deployment should give; NaN if unknown."""
-    message: str
-    """The bill and the forecast in one sentence."""
 
     @property
-    def saved_a_day(self) -> float:
-        """Currency per day; negative where the advice is dearer."""
-        return (self.cost_now - self.cost_advised) * HOURS_A_DAY
+    def message(self) -> str:
+        """The bill and the forecast in one sentence; of the traffic of now, so nothing a day."""
+        saved = self.cost_now - self.cost_advised
+        way = "less" if saved >= 0 else "more"
+        parts = [
+            f"Under Weir {say_money(self.cost_advised)} per hour instead of "
+            f"{say_money(self.cost_now)}, {say_money(abs(saved))} {way} at the traffic of now"
+        ]
+        if not math.isnan(self.memory_now):
+            parts.append(
+                f"{_say_memory(self.memory_advised)} of memory, which has no price, instead of "
+                f"{_say_memory(self.memory_now)}"
+            )
+        if not math.isnan(self.response_time):
+            parts.append(f"response time {say_time(self.response_time)} expected")
+        return "; ".join(parts)
 
 
 def cost_of_pods(app: StreamApp, places: Sequence[Place]) -> float:
     """Return what pods cost, currency per hour."""
     return sum(place.cores * world.price_per_core(app, place.pool) for place in places)
+
+
+def memory_of_pods(places: Sequence[Place]) -> float:
+    """Return the bytes of memory that pods take; NaN where one of them does not say."""
+    return sum(place.memory for place in places)
+
+
+def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[Place, ...]:
+    """Return the pods that Weir would run the job in: a TaskManager for each replica."""
+    job_manager = app.spec.flink.job_manager
+    pods = [
+        Place(
+            pool=job_manager.pool or app.spec.node_pools[0].name,
+            cores=job_manager.cpu.cores,
+            memory=job_manager.memory.bytes,
+        )
+    ]
+    for counts in deployments.values():
+        for node_type, count in counts.items():
+            pool, _, size = node_type.partition("/")
+            memory = world.pool_named(app, pool).memory.bytes
+            pods += [Place(pool=pool, cores=Cpu(size).cores, memory=memory)] * count
+    return tuple(pods)
 
 
 def share_cost(app: StreamApp, job: AdoptedJob, paid: float) -> dict[str, float]:
@@ -80,8 +124,8 @@ def advise(
     job: AdoptedJob,
     managers: Mapping[str, OperatorManager],
     *,
-    cost_now: float,
-    job_manager_price: float,
+    app: StreamApp,
+    pods: Sequence[Place],
 ) -> Advice | None:
     """Return what a tick advises, `None` where it held.
 
@@ -89,16 +133,25 @@ def advise(
         tick: What was seen and proposed.
         job: The job as it runs now.
         managers: Of its operators.
-        cost_now: Currency per hour, of the pods that run.
-        job_manager_price: Currency per hour, of the JobManager under Weir.
+        app: The StreamApp, with the job's operators.
+        pods: All that run for the job now.
     """
     if tick.held or tick.dataflow is None:
         return None
+    seen = tick.sight.app
+    guards = () if seen is None else guards_while_draining(seen, tick.dataflow)
     targets, messages, times = {}, {}, {}
     for name, manager in managers.items():
         types = manager.model.node_types
         proposal = tick.proposals.get(name)
+        refusal = None
         if proposal is not None:
+            refusal = refuse_target(proposal.observation, proposal.decision.target, guards)
+        if proposal is not None and refusal is not None:
+            targets[name] = proposal.observation.deployment
+            messages[name] = refusal
+            times[name] = proposal.observation.response_time
+        elif proposal is not None:
             targets[name] = proposal.decision.target
             messages[name] = proposal.decision.reason
             times[name] = proposal.decision.expectation.response_time
@@ -110,29 +163,29 @@ def advise(
             targets[name] = Deployment.from_named(job.deployments[name], types)
             messages[name] = "Nothing could be decided: it was not measured"
             times[name] = math.nan
-    advised = job_manager_price + sum(
-        price_per_hour(target, managers[name].model.node_types) for name, target in targets.items()
-    )
+    named = {
+        name: target.named(managers[name].model.node_types) for name, target in targets.items()
+    }
+    advised = pods_under_weir(app, named)
     response = tick.dataflow.response_time(times)
     return Advice(
         time=tick.now,
         operators={
             name: OperatorAdvice(
                 now=job.deployments[name],
-                target=target.named(managers[name].model.node_types),
+                target=target,
                 message=messages[name],
             )
-            for name, target in targets.items()
+            for name, target in named.items()
         },
-        cost_now=cost_now,
-        cost_advised=advised,
+        cost_now=cost_of_pods(app, pods),
+        cost_advised=cost_of_pods(app, advised),
+        memory_now=memory_of_pods(pods),
+        memory_advised=memory_of_pods(advised),
         response_time=response,
-        message=_say(cost_now, advised, response),
     )
 
 
-def _say(now: float, advised: float, response: float) -> str:
-    daily = (now - advised) * HOURS_A_DAY
-    change = f"{daily:.3g} a day less" if daily >= 0 else f"{-daily:.3g} a day more"
-    expected = "" if math.isnan(response) else f"; response time {say_time(response)} expected"
-    return f"Under Weir {advised:.3g} per hour instead of {now:.3g}, {change}{expected}"
+def _say_memory(size: float) -> str:
+    """Return an amount of memory such as `512 MiB` or `1.5 GiB`."""
+    return f"{size / GIB:,.3g} GiB" if size >= GIB else f"{size / MIB:,.0f} MiB"

@@ -122,6 +122,7 @@ class _ReadOnlyTransport(FlinkTransport):
         body: Mapping[str, Json] | None = None,
         form: aiohttp.FormData | None = None,
         timeout: float | None = None,
+        what: str = "",
     ) -> T:
         """Send one GET; see the base.
 
@@ -133,7 +134,9 @@ class _ReadOnlyTransport(FlinkTransport):
                 f"Expected nothing but questions to a job that somebody else runs, got {method} "
                 f"{path}: it is advised only, see spec.flink.ref"
             )
-        return await super().ask(method, path, parse, body=body, form=form, timeout=timeout)
+        return await super().ask(
+            method, path, parse, body=body, form=form, timeout=timeout, what=what
+        )
 
 
 def read_runs(answer: Json) -> tuple[AdoptedRun, ...]:

@@ -13,6 +13,7 @@ The one is assumed; for the other Flink's latency markers are read where they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_sampler import PERIOD, FlinkSampler
@@ -81,7 +82,8 @@ class AdoptedMetrics:
             return Window(start=start, end=end, series=())
         if self._prometheus is not None:
             asked = await self._prometheus_of(job.id, self._prometheus)
-            window = relabel(await asked.window(start=start, end=end), job)
+            found = await asked.window(start=start, end=end)
+            window = relabel(_leave_out_foreign(found, self._watch.namespace), job)
             if any("task_id" in series.labels for series in window.series):
                 return window
             # Nobody scrapes this job's reporters, or it has none: Flink itself tells enough.
@@ -101,6 +103,16 @@ class AdoptedMetrics:
                 await self._asked.close()
             self._asked, self._asked_of = make({"job_id": job_id}), job_id
         return self._asked
+
+
+def _leave_out_foreign(window: Window, namespace: str) -> Window:
+    """Return the series without those of other namespaces, whose pods may claim any job."""
+    return replace(
+        window,
+        series=tuple(
+            each for each in window.series if each.labels.get("namespace", namespace) == namespace
+        ),
+    )
 
 
 def relabel(window: Window, job: AdoptedJob) -> Window:

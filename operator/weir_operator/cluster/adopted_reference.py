@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -28,10 +29,12 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.transport import Json
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.section import DNS_LABEL, LONGEST_NAME
 
 REST_SERVICE = "weir.dev/rest-service"
 """Annotation of the Deployment or the StreamApp: the service before Flink's REST interface."""
 REST_PORT = 8081
+HIGHEST_PORT = 65_535
 _PORT_NAMES = frozenset({"rest", "webui", "ui", "web", "http"})
 _FLINK_DEPLOYMENTS = "/apis/flink.apache.org/v1beta1/namespaces/{}/flinkdeployments/{}"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
@@ -118,11 +121,12 @@ async def place_task_managers(
     for each in task_managers:
         pod = named.get(each.id) or named.get(each.host) or at.get(each.host)
         if pod is None:
-            places[each.id] = Place(pool=pools[0].name, cores=each.cores, started=math.nan)
+            places[each.id] = Place(pool=pools[0].name, cores=each.cores)
         else:
             places[each.id] = Place(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod) or each.cores,
+                memory=memory_of(pod),
                 started=_time(pod["status"].get("startTime")),
             )
     return places
@@ -138,6 +142,7 @@ async def job_manager_places(
             Place(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod),
+                memory=memory_of(pod),
                 started=_time(pod["status"].get("startTime")),
             )
             for pod in await api.list(
@@ -161,13 +166,21 @@ def pool_of(labels: Mapping[str, str], pools: Sequence[NodePool]) -> str:
 
 def cpu_of(pod: Json) -> float:
     """Return the cores that a pod's containers ask for, their limits for want; 0 without both."""
-    total = 0.0
+    return sum(each for each in _asked(pod, "cpu") if not math.isnan(each))
+
+
+def memory_of(pod: Json) -> float:
+    """Return the bytes that a pod's containers ask for, their limits for want; NaN without both."""
+    return sum(_asked(pod, "memory"))
+
+
+def _asked(pod: Json, resource: str) -> Iterator[float]:
+    """Yield what each container asks for, NaN where it asks for none."""
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
-        asked = (resources.get("requests") or {}).get("cpu")
-        asked = asked or (resources.get("limits") or {}).get("cpu")
-        total += float(parse_quantity(asked)) if asked else 0.0
-    return total
+        asked = (resources.get("requests") or {}).get(resource)
+        asked = asked or (resources.get("limits") or {}).get(resource)
+        yield float(parse_quantity(asked)) if asked else math.nan
 
 
 def flatten(configuration: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
@@ -210,14 +223,9 @@ async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) ->
     namespace, name = app.metadata.namespace, deployment["metadata"]["name"]
     notes = {**(deployment["metadata"].get("annotations") or {}), **app.metadata.annotations}
     if REST_SERVICE in notes:
-        chosen, _, port = notes[REST_SERVICE].partition(":")
+        chosen, asked_port = _read_note(notes[REST_SERVICE])
         service = await api.get(f"/api/v1/namespaces/{namespace}/services/{chosen}")
-        if port and not port.isdigit():
-            raise PermanentError(
-                f"Annotation {REST_SERVICE}: expected NAME or NAME:PORT, got "
-                f"{notes[REST_SERVICE]!r}"
-            )
-        return _url(service, int(port) if port else _rest_port(service) or REST_PORT)
+        return _url(service, asked_port or _rest_port(service) or REST_PORT)
     pods = (deployment["spec"]["template"]["metadata"].get("labels") or {}).items()
     before = [
         (service, port)
@@ -235,6 +243,24 @@ async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) ->
     return _url(*before[0])
 
 
+def _read_note(note: str) -> tuple[str, int | None]:
+    """Return the name and the port in the annotation of a service.
+
+    Raises:
+        PermanentError: It is no name, such as a path to something else, or no port.
+    """
+    name, colon, port = note.partition(":")
+    right = re.fullmatch(DNS_LABEL, name) and len(name) <= LONGEST_NAME
+    if right and not colon:
+        return name, None
+    if right and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= HIGHEST_PORT:
+        return name, int(port)
+    raise PermanentError(
+        f"Annotation {REST_SERVICE}: expected NAME or NAME:PORT, a service of the StreamApp's own "
+        f"namespace, got {note[:LONGEST_NAME]!r}"
+    )
+
+
 def _rest_port(service: Json) -> int | None:
     ports = service["spec"].get("ports") or ()
     by_number = [each["port"] for each in ports if each["port"] == REST_PORT]
@@ -243,7 +269,17 @@ def _rest_port(service: Json) -> int | None:
 
 
 def _url(service: Json, port: int) -> str:
+    """Return where a service is reached.
+
+    Raises:
+        PermanentError: It is a name for a place outside the namespace.
+    """
     meta, address = service["metadata"], service["spec"].get("clusterIP")
+    if service["spec"].get("type") == "ExternalName":
+        raise PermanentError(
+            f"spec.flink.ref: expected a service that selects the JobManager's pods, got "
+            f"{meta['name']} of type ExternalName; name another with the annotation {REST_SERVICE}"
+        )
     host = f"{meta['name']}.{meta['namespace']}.svc"
     if address and address != "None":  # a headless service has only its name
         host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
@@ -20,10 +21,10 @@ from weir_operator.clock import Clock
 from weir_operator.cluster.adopted_flink import AdoptedFlink, SubtaskCounters
 from weir_operator.cluster.adopted_view import AdoptedJob, replica_id
 from weir_operator.cluster.adopted_watch import JobWatch
-from weir_operator.errors import WeirError
+from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.metrics import names
 from weir_operator.metrics.ring import SampleRing
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.seam import MOST_SERIES, Window
 
 log = structlog.get_logger()
 
@@ -55,7 +56,8 @@ class FlinkSampler:
         self._watch = watch
         self._period = period
         self._clock = clock
-        self._ring = SampleRing(KEEP)
+        self._ring = SampleRing(KEEP, most=MOST_SERIES)
+        self._left_out = -math.inf  # when samples were last left out, of series too many
         self._counted: dict[str, float] = {}
         self._extra: dict[str, tuple[_Extra, ...]] = {}
         self._extra_of: str | None = None
@@ -70,7 +72,14 @@ class FlinkSampler:
         """Return what was counted in [start, end], and what came too late for the last window.
 
         A sample is gathered every period and asked for every period, so it is late by two at most.
+
+        Raises:
+            TemporaryError: The job offers more than is read.
         """
+        if self._left_out >= start:
+            raise TemporaryError(
+                f"Expected at most {MOST_SERIES} series of the job, got more: run fewer replicas"
+            )
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()  # a fault in the asking itself must not look like silence
         return self._ring.window(start - 2 * self._period, end)
@@ -94,7 +103,9 @@ class FlinkSampler:
             return
         if self._extra_of != job.id:
             self._extra = {
-                vertex: tuple(_extras(await flink.metric_ids(job.id, vertex), is_source))
+                vertex: tuple(
+                    islice(_extras(await flink.metric_ids(job.id, vertex), is_source), MOST_SERIES)
+                )
                 for vertex, is_source in _vertices(job)
             }
             self._extra_of, self._counted = job.id, {}
@@ -102,7 +113,7 @@ class FlinkSampler:
             for vertex in vertices:
                 await self._sample_vertex(flink, job.id, name, vertex.id)
         told = await flink.job_metrics(job.id, list(_JOB_METRICS))
-        self._ring.add(
+        self._add(
             self._clock.now(),
             [(_JOB_METRICS[each], {"job_id": job.id}, value) for each, value in told.items()],
         )
@@ -114,14 +125,18 @@ class FlinkSampler:
         # Flink counts all tasks in one round, so they are of one age.
         lag = min((each.lag for each in counters if each.lag >= 0), default=0.0)
         counted = self._clock.now() - lag
-        if counted - self._counted.get(vertex, -math.inf) < SAME:
+        if abs(counted - self._counted.get(vertex, -math.inf)) < SAME:
             return
         self._counted[vertex] = counted
         wanted = self._extra[vertex]
         values = await flink.metrics(job_id, vertex, [each.id for each in wanted])
         labels = {"job_id": job_id, "task_id": vertex}
         extra = [each.sample(operator, labels, values) for each in wanted if each.id in values]
-        self._ring.add(counted, [*_samples(counters, operator, labels), *extra])
+        self._add(counted, [*_samples(counters, operator, labels), *extra])
+
+    def _add(self, time: float, samples: Iterable[tuple[str, Mapping[str, str], float]]) -> None:
+        if self._ring.add(time, samples):
+            self._left_out = self._clock.now()
 
     async def _run(self) -> None:
         while True:
@@ -129,6 +144,8 @@ class FlinkSampler:
                 await self.sample()
             except WeirError as error:
                 log.info("the job's metrics cannot be read", failure=str(error))
+            except Exception:  # of this answer; the next may be another
+                log.exception("the job's metrics cannot be read")
             await self._clock.sleep(self._period)
 
 

@@ -8,7 +8,7 @@ them sends nothing but GET.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.cluster.adopted_flink import AdoptedFlink
@@ -16,7 +16,7 @@ from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import Topology
-from weir_operator.rescale.jobs import Progress
+from weir_operator.rescale.jobs import Progress, Snapshot
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.status import AppStatus, StatusStore
@@ -42,12 +42,21 @@ class AdoptedRuntime:
         return self._watch.reference.rest_url if self._watch.reference else ""
 
     @property
+    def job_manager_process(self) -> str:
+        """Nothing: it is looked after by whoever runs it."""
+        return ""
+
+    @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager tells its metrics: the REST address."""
         return self.rest_url
 
     def use(self, revision: Revision) -> None:
         """Make nothing of it: nothing is started."""
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return nothing: nothing is started."""
+        return ""
 
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
@@ -77,9 +86,12 @@ class AdoptedRuntime:
         """Refuse: the jar is its owner's."""
         _refuse("submit the job")
 
-    async def newest_checkpoint(self, job_id: str) -> str | None:
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
         """Return none: its owner recovers the job."""
-        return None
+        return ()
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Leave them: the storage is its owner's."""
 
     async def close(self) -> None:
         """End nothing."""
@@ -124,6 +136,10 @@ class AdoptedJobs(FlinkJobs):
                 f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
             )
         return Progress(state="RUNNING", running=True, ran=True)
+
+    async def newest(self, job_id: str) -> Snapshot | None:
+        """Return none: its owner recovers the job."""
+        return None
 
     async def topology(self, job_id: str) -> Topology:
         """Return the job's vertices as operators.

@@ -39,12 +39,14 @@ def a_pod(
     name: str,
     *,
     cpu: str | None = "2",
+    memory: str | None = "1536Mi",
     node: str | None = "node-1",
     ip: str = "10.0.0.1",
     labels: Mapping[str, str] | None = None,
 ) -> Json:
-    """Return a running pod; `cpu` is what its container asks for."""
-    resources = {"requests": {"cpu": cpu}} if cpu else {}
+    """Return a running pod; `cpu` and `memory` are what its container asks for."""
+    asked = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text}
+    resources = {"requests": asked} if asked else {}
     return {
         "metadata": {"name": name, "labels": dict(labels or {})},
         "spec": {"nodeName": node, "containers": [{"name": "flink", "resources": resources}]},

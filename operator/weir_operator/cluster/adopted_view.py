@@ -13,6 +13,7 @@ job costs today is counted from its TaskManagers, not from these replicas: see `
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,13 +43,15 @@ restart, and has no plan before twenty minutes; a job that comes to Weir is rest
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a TaskManager of the foreign job runs."""
+    """Where a pod runs, and what it has there: of the foreign job, or of the job under Weir."""
 
     pool: str
     """Pool of the StreamApp whose nodes it is on."""
     cores: float
     """CPU of its container, which is what is paid for."""
-    started: float
+    memory: float = math.nan
+    """Memory of its container, bytes; NaN where nobody says."""
+    started: float = math.nan
     """Unix time; NaN where only Flink knows the TaskManager."""
 
 
@@ -111,8 +114,11 @@ def view_job(
         url: Flink's REST address, where all of it is measured.
 
     Raises:
-        TemporaryError: A subtask has no TaskManager that is known, as while the job restarts.
+        TemporaryError: A subtask has no TaskManager that is known, as while the job restarts, or
+            the job has no graph yet.
     """
+    if not job.vertices:
+        raise TemporaryError(f"Flink has no graph of job {job.id} yet ({job.state.value})")
     named = dict(zip((v.id for v in job.vertices), name_vertices(job), strict=True))
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()

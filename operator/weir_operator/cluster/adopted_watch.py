@@ -37,6 +37,11 @@ class JobWatch:
         self._seen: AdoptedRun | None = None
         self._looks = 0
 
+    @property
+    def namespace(self) -> str:
+        """Where the job runs."""
+        return self._app.metadata.namespace
+
     async def refresh(self) -> AdoptedJob:
         """Look at the job and return it.
 

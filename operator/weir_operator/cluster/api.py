@@ -14,8 +14,10 @@ What steers is level-based; a watch (`stream`) only tells when to look, see `cha
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
@@ -27,8 +29,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from tenacity.wait import wait_random_exponential
 
 from weir_operator.cluster.api_requests import Body as Body
-from weir_operator.cluster.api_requests import Request, exchange, open_client
+from weir_operator.cluster.api_requests import Connection, Request, exchange, open_client
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.guard import Guard
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -79,7 +82,8 @@ class KubernetesApi:
     """A client of one API server; every call is bounded in time. Made by `connect`.
 
     Every call raises `TemporaryError` where trying again later may help, and `NotFoundError`,
-    `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot.
+    `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot. Where it
+    is `guarded`, what the guard raises ends a call before anything is sent.
     """
 
     def __init__(
@@ -89,12 +93,10 @@ class KubernetesApi:
         timeout: float,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._open_client = open_client
-        self._client: kubernetes_client.ApiClient | None = None
-        self._retired: kubernetes_client.ApiClient | None = None
-        self._opening = asyncio.Lock()
+        self._connection = Connection(open_client)
         self._timeout = timeout
         self._sleep = sleep
+        self._guard: Guard | None = None
 
     @classmethod
     async def connect(cls, timeout: float = 10.0) -> Self:
@@ -107,7 +109,7 @@ class KubernetesApi:
             PermanentError: There are no credentials, or they cannot be read.
         """
         api = cls.unconnected(timeout)
-        await api._opened()
+        await api._connection.opened()
         return api
 
     @classmethod
@@ -119,11 +121,18 @@ class KubernetesApi:
         """
         return cls(open_client, timeout=timeout)
 
+    def guarded(self, guard: Guard) -> Self:
+        """Return this client for one who is asked before each attempt to change something.
+
+        It shares the connections, which belong to the client that it was made from.
+        """
+        other = copy(self)
+        other._guard = guard
+        return other
+
     async def close(self) -> None:
         """Release the connections."""
-        await self._retire(self._client)
-        await self._retire(None)
-        self._client = None
+        await self._connection.close()
 
     async def get(self, path: str) -> Body:
         """Return the object at `path`."""
@@ -177,7 +186,7 @@ class KubernetesApi:
         """
         request = Request(method="GET", path=path, query=tuple(query.items()), accept=accept)
         try:
-            answer = await exchange(await self._opened(), request, timeout=lasts)
+            answer = await exchange(await self._connection.opened(), request, timeout=lasts)
             async with answer.response:
                 if answer.status != HTTPStatus.OK:
                     content = (await answer.read()).decode()
@@ -288,13 +297,15 @@ class KubernetesApi:
 
     async def _send(self, request: Request) -> _Answer:
         """Send one request; where the credentials are no longer taken, again with fresh ones."""
-        client = await self._opened()
+        client = await self._connection.opened()
         answer = await self._send_by(client, request)
         if answer.status != HTTPStatus.UNAUTHORIZED:
             return answer
-        return await self._send_by(await self._opened(instead_of=client), request)
+        return await self._send_by(await self._connection.opened(instead_of=client), request)
 
     async def _send_by(self, client: kubernetes_client.ApiClient, request: Request) -> _Answer:
+        if self._guard is not None and request.method != "GET":
+            await self._guard()  # last of all: what is sent later was asked for too early
         try:
             response = await exchange(client, request, timeout=self._timeout)
             content = (await response.read()).decode()
@@ -305,22 +316,6 @@ class KubernetesApi:
         return _Answer(
             response.status, content, _seconds(response.getheader("Retry-After", default=""))
         )
-
-    async def _opened(
-        self, *, instead_of: kubernetes_client.ApiClient | None = None
-    ) -> kubernetes_client.ApiClient:
-        async with self._opening:
-            if self._client is None or self._client is instead_of:
-                fresh = await self._open_client()
-                # It may still carry other requests, so it ends with the next that is replaced.
-                await self._retire(self._client)
-                self._client = fresh
-            return self._client
-
-    async def _retire(self, client: kubernetes_client.ApiClient | None) -> None:
-        client, self._retired = self._retired, client
-        if client is not None:
-            await client.close()
 
 
 def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
@@ -373,6 +368,10 @@ def _json(content: str) -> object:
         # what a controller of many StreamApps reads.
         return from_json(content)
     except ValueError:
+        pass
+    try:
+        return json.loads(content)  # what is nested too deeply for the other
+    except (ValueError, RecursionError):
         return None
 
 

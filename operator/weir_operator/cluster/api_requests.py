@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,6 +39,39 @@ class Request:
     def __str__(self) -> str:
         """Return how errors name it."""
         return f"{self.method} {self.path}"
+
+
+class Connection:
+    """The client that carries requests, opened by the first of them and again when asked for."""
+
+    def __init__(self, open_client: Callable[[], Awaitable[kubernetes_client.ApiClient]]) -> None:
+        self._open_client = open_client
+        self._client: kubernetes_client.ApiClient | None = None
+        self._retired: kubernetes_client.ApiClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def opened(
+        self, *, instead_of: kubernetes_client.ApiClient | None = None
+    ) -> kubernetes_client.ApiClient:
+        """Return the client, a new one where the present one is `instead_of`."""
+        async with self._opening:
+            if self._client is None or self._client is instead_of:
+                fresh = await self._open_client()
+                # It may still carry other requests, so it ends with the next that is replaced.
+                await self._retire(self._client)
+                self._client = fresh
+            return self._client
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._retire(self._client)
+        await self._retire(None)
+        self._client = None
+
+    async def _retire(self, client: kubernetes_client.ApiClient | None) -> None:
+        client, self._retired = self._retired, client
+        if client is not None:
+            await client.close()
 
 
 async def open_client() -> kubernetes_client.ApiClient:

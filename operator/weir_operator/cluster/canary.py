@@ -20,7 +20,7 @@ from weir_operator.cluster.objects import (
     Resource,
     collection,
 )
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError, WeirError
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class Canary:
             try:
                 await self.beat()
                 self._told = ""
-            except (TemporaryError, PermanentError) as error:
+            except WeirError as error:
                 if str(error) != self._told:
                     log.warning("canary not written", failure=str(error))
                 self._told = str(error)
@@ -89,24 +89,32 @@ class Canary:
 
         Raises:
             TemporaryError: The API server does not answer.
-            PermanentError: It refuses.
+            PermanentError: It refuses, or a StreamApp of this name is somebody else's.
         """
         beat = f"{self._clock.now():.3f}"
         began = self._clock.now()
         self._written[beat] = began  # before: the watch may be quicker than the answer
         try:
             try:
+                self._check_owner(await self._api.get(self._key.path))
                 found = await self._api.patch(
                     self._key.path, {"metadata": {"annotations": {BEAT: beat}}}
                 )
             except NotFoundError:
                 found = await self._create(beat)
-        except (TemporaryError, PermanentError):
+        except WeirError:
             self._written.pop(beat, None)  # not taken, or nobody knows
             raise
         if found.get("status", {}).get("lastAction") != INTRODUCTION:
             said = {"status": {"lastAction": INTRODUCTION}}
             await self._api.patch(f"{self._key.path}/status", said)
+
+    def _check_owner(self, found: Body) -> None:
+        if CANARY_LABEL not in (found["metadata"].get("labels") or {}):
+            raise PermanentError(
+                f"StreamApp {self._key} has the name of Weir's canary and is not it: give it"
+                " another name, or nothing proves that the controller's watch lives"
+            )
 
     async def _create(self, beat: str) -> Body:
         try:

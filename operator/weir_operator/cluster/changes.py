@@ -1,10 +1,10 @@
-"""Whether anything of a StreamApp's Flink has changed on the API server: two watches for all.
+"""Whether anything of a StreamApp's Flink has changed on the API server: some watches for all.
 
 A thousand StreamApps that list their pods at every look keep the API server and the controller
-busy with what is nearly always as it was. So pods and Deployments of Weir's are watched, and
-nothing is kept of them but how often those of a StreamApp have changed. Who takes a `mark`, then
-lists, need not list again while the mark is the same. Who has just changed something lists in any
-case: the watch may tell of it a little later.
+busy with what is nearly always as it was. So Weir's pods, ConfigMaps and Deployments are watched,
+and nothing is kept of them but how often those of a StreamApp have changed. Who takes a `mark` and
+then lists need not list again while the mark is the same. Who has just changed something lists in
+any case: the watch may tell of it a little later.
 
 A watch that its server ends in good time goes on where it was. One that is lost, or whose past the
 server has forgotten (410), leaves no mark as it was: everyone looks anew, and at every look while
@@ -23,7 +23,7 @@ import structlog
 from pydantic_core import from_json
 
 from weir_operator.cluster.flink_pods import APP, MANAGED_BY
-from weir_operator.cluster.objects import Body, Key
+from weir_operator.cluster.objects import Key
 from weir_operator.errors import PermanentError, TemporaryError
 
 log = structlog.get_logger()
@@ -37,6 +37,7 @@ GRACE = 15.0
 """Seconds more after which one is taken for dead."""
 PAUSE = 5.0
 """Seconds between two attempts to begin."""
+_KINDS = (("/api/v1", "pods"), ("/api/v1", "configmaps"), ("/apis/apps/v1", "deployments"))
 _BREATH = 1.0  # seconds after a watch of which nothing came
 _LABELS = f"{MANAGED_BY}=weir"
 _ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -71,7 +72,7 @@ class Changes:
         self._collections = [
             f"{root}{place}/{kind}"
             for place in [f"/namespaces/{name}" for name in namespaces] or [""]
-            for root, kind in (("/api/v1", "pods"), ("/apis/apps/v1", "deployments"))
+            for root, kind in _KINDS
         ]
         self._unseen = set(self._collections)
         self._time = 0
@@ -116,7 +117,7 @@ class Changes:
             async with self._api.stream(path, query, accept=_ACCEPT, lasts=LASTS + GRACE) as lines:
                 self._see(path)
                 async for line in lines:
-                    version = self._take(from_json(line))
+                    version = self._take(line)
             if version == before:
                 await asyncio.sleep(_BREATH)
 
@@ -127,16 +128,24 @@ class Changes:
             self._changed.clear()
             log.info("watching", path=path)
 
-    def _take(self, event: Body) -> str:
+    def _take(self, line: bytes) -> str:
         """Count a change and return the resourceVersion that it led to.
 
         Raises:
-            TemporaryError: The server does not know any more what happened.
+            TemporaryError: The server does not know any more what happened, or the line is none of
+                a watch: cut off, or of something else in between.
         """
-        thing = event["object"]
-        if event["type"] == "ERROR":
-            raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
-        meta = thing["metadata"]
-        if event["type"] != "BOOKMARK" and APP in meta["labels"]:
-            self._changed[Key(meta["namespace"], meta["labels"][APP])] += 1
-        return str(meta["resourceVersion"])
+        try:
+            event = from_json(line)
+            kind, thing = event["type"], event["object"]
+            if kind == "ERROR":
+                raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
+            meta = thing["metadata"]
+            app = (meta.get("labels") or {}).get(APP)
+            if kind != "BOOKMARK" and app is not None:
+                self._changed[Key(meta["namespace"], app)] += 1
+            return str(meta["resourceVersion"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise TemporaryError(
+                f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
+            ) from error

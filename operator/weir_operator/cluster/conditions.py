@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from weir_operator.controller.guards import Cause, Guard
+from weir_operator.controller.looping import Trouble
 from weir_operator.controller.tick import Tick
+from weir_operator.controller.tuned import TuningView
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.streamapp.status import Condition, shorten
 
@@ -88,6 +90,27 @@ def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
     return Aspect("ModelFitted", "True", "ServiceTimesKnown", sentence)
 
 
+def judge_ticks(tick: Tick | None, trouble: Trouble | None) -> Aspect:
+    """Return whether control intervals come to their end."""
+    if trouble is not None:
+        return Aspect("Deciding", "False", "TickFailed", trouble.sentence)
+    if tick is None:
+        return Aspect("Deciding", "Unknown", "NoInterval", "No control interval has ended yet")
+    sentence = "Every control interval is measured, and decided where nothing holds it"
+    return Aspect("Deciding", "True", "IntervalsEnd", sentence)
+
+
+def judge_tuning(view: TuningView) -> Aspect:
+    """Return whether the tuner answers."""
+    if view.failure:
+        return Aspect("Tuned", "False", "TuningFailed", view.failure)
+    if view.answered:
+        found = view.expected or "Nothing better was found"
+        return Aspect("Tuned", "True", "TunerAnswers", found)
+    waits = f"Nothing is tuned yet: {view.model.sentence}"
+    return Aspect("Tuned", "Unknown", "NothingTuned", waits)
+
+
 def judge_progress(change: RescaleJournal | None) -> Aspect:
     """Return whether a change is under way."""
     if change is None or change.step.is_end:
@@ -106,6 +129,14 @@ def judge_pause(guards: Sequence[Guard]) -> Aspect:
     }
     text = "; ".join(guard.reason for guard in guards)
     return Aspect("Paused", "True", reasons[guards[0].cause], text[:1].upper() + text[1:])
+
+
+def judge_records(failure: str) -> Aspect:
+    """Return whether decisions are recorded."""
+    if failure:
+        sentence = f"Decisions go on and are not recorded: {failure}"
+        return Aspect("RecordsKept", "False", "RecordsNotKept", sentence)
+    return Aspect("RecordsKept", "True", "Recorded", "Decisions are recorded")
 
 
 def judge_change(change: RescaleJournal | None) -> Aspect:

@@ -1,16 +1,16 @@
 """Kubernetes events about StreamApps: de-duplicated and rate-limited here, as kopf does neither.
 
-The same fact told again within an hour counts up the event that is there, at most every five
-minutes; figures in a message do not make it another fact. A StreamApp that tells many facts gets
-a burst of them and then one every while. Events are told by the way: a queue of bounded length and
-one task; an API server that does not take them stops nobody.
+The same message again within an hour counts up the event that is there, at most every five minutes;
+one with other figures is another event. A StreamApp gets a burst of events and then one every
+while, and so does each reason of its own, more rarely: a reason whose figures move all the time
+leaves room for the others. Events are told by the way: a queue of bounded length and one task; an
+API server that does not take them stops nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,13 +35,18 @@ BURST = 20
 """Events that a StreamApp may cause at once."""
 REFILL = 60.0
 """Seconds until it may cause one more."""
+BURST_OF_REASON = 10
+"""Events of one reason that a StreamApp may cause at once."""
+REFILL_OF_REASON = 300.0
+"""Seconds until it may cause one more of that reason."""
 REMEMBERED = 5000
 """Facts that are remembered, over all StreamApps."""
 WAITING = 1000
 """Events that wait to be written; more are dropped."""
 
 Level = Literal["Normal", "Warning"]
-_NUMBERS = re.compile(r"\d+(\.\d+)?|[0-9a-f]{12,}")
+_ALL = ""
+"""Stands for all reasons of a StreamApp together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +56,26 @@ class _Told:
     event: str
     """Name of the event."""
     first: float
+    """Unix time."""
+    since: float
+    """The same moment on the monotonic clock."""
     last_written: float
+    """On the monotonic clock."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Allowance:
-    """How many events a StreamApp may still cause."""
+    """How many events may still be caused."""
 
     left: float
     since: float
+    """On the monotonic clock."""
+
+    def at(self, now: float, *, burst: int, refill: float) -> _Allowance:
+        """Return what is left at a time."""
+        gained = (now - self.since) / refill
+        return _Allowance(min(float(burst), self.left + gained), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +97,31 @@ class EventPoster:
         Args:
             api: Where events go.
             instance: Name of this process, such as the pod's.
-            clock: Wall time.
+            clock: The time.
         """
         self._api = api
         self._instance = instance
         self._clock = clock
         self._told: OrderedDict[tuple[str, str, str], _Told] = OrderedDict()
-        self._allowances: dict[Key, _Allowance] = {}
+        self._allowances: dict[Key, dict[str, _Allowance]] = {}
         self._waiting: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
         self.dropped = 0
         """Facts that were not told, because there were too many."""
 
     def post(self, resource: Resource, level: Level, reason: str, message: str) -> None:
         """Tell a fact soon, unless it was told lately or too many were."""
-        now = self._clock.now()
-        key = (resource.uid, reason, _NUMBERS.sub("#", message))
+        stamp, now = self._clock.now(), self._clock.monotonic()
+        key = (resource.uid, reason, message)
         known = self._told.pop(key, None)
-        if known is not None and now - known.first < REPEAT_WITHIN:
+        if known is not None and now - known.since < REPEAT_WITHIN:
             told = replace(known, count=known.count + 1)
             self._told[key] = told
             if now - known.last_written < COUNT_EVERY:
                 return  # the count goes out with a later repetition
         else:
-            digest = hashlib.sha256("\0".join((*key, f"{now:.3f}")).encode()).hexdigest()[:16]
-            told = _Told(f"{resource.key.name}.{digest}", now, -COUNT_EVERY, 1)
-        if not self._may(resource.key, now):
+            digest = hashlib.sha256("\0".join((*key, f"{stamp:.3f}")).encode()).hexdigest()[:16]
+            told = _Told(f"{resource.key.name}.{digest}", stamp, now, -COUNT_EVERY, 1)
+        if not self._may(resource.key, reason, now):
             self.dropped += 1
             return
         told = replace(told, last_written=now)
@@ -114,7 +129,7 @@ class EventPoster:
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         try:
-            self._waiting.put_nowait(_Note(resource, level, reason, message, told, now))
+            self._waiting.put_nowait(_Note(resource, level, reason, message, told, stamp))
         except asyncio.QueueFull:
             self.dropped += 1
 
@@ -150,6 +165,8 @@ class EventPoster:
             await self._api.create(events, self._body(note, last))
         except WeirError as error:
             log.warning("event not written", reason=note.reason, failure=str(error))
+        except Exception:  # of this event alone: others wait behind it
+            log.exception("event not written", reason=note.reason)
 
     def _body(self, note: _Note, last: str) -> Body:
         return {
@@ -168,11 +185,17 @@ class EventPoster:
             "reportingInstance": self._instance[:128],
         }
 
-    def _may(self, key: Key, now: float) -> bool:
-        known = self._allowances.get(key, _Allowance(BURST, now))
-        left = min(float(BURST), known.left + (now - known.since) / REFILL)
-        self._allowances[key] = _Allowance(left - 1 if left >= 1 else left, now)
-        return left >= 1
+    def _may(self, key: Key, reason: str, now: float) -> bool:
+        known = self._allowances.setdefault(key, {})
+        limits = {_ALL: (BURST, REFILL), reason: (BURST_OF_REASON, REFILL_OF_REASON)}
+        for name, (burst, refill) in limits.items():
+            before = known.get(name, _Allowance(burst, now))
+            known[name] = before.at(now, burst=burst, refill=refill)
+        if any(known[name].left < 1 for name in limits):
+            return False
+        for name in limits:
+            known[name] = _Allowance(known[name].left - 1, now)
+        return True
 
 
 def _stamp(now: float) -> str:

@@ -10,11 +10,17 @@ from typing import Self
 from weir_operator.cluster.api import Body
 from weir_operator.errors import PermanentError
 from weir_operator.flink.configuration import Storage, TaskManagerMemory
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.runtime.places import (
+    MemoryNeeds,
     Place,
+    cores_of,
     job_manager_place,
     managed_memory_of,
+    memory_needs_of,
+    needs_in,
     places_of,
+    size_memory,
 )
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
@@ -141,7 +147,11 @@ class FlinkPods:
     places: Mapping[str, Place]
     """Where replicas run, by pool."""
     managed_memory: Mapping[str, int]
-    """MiB per operator; operators left out take none."""
+    """MiB that operators ask for; the others leave it to Flink's share."""
+    memory_needs: Mapping[str, MemoryNeeds]
+    """What else operators ask of their TaskManagers' memory, as the manifest has it now."""
+    graph: JobGraph | None
+    """What the job's program builds; `None` where that is not known."""
     max_parallelism: int
     controller_namespace: str
     """Where the controller runs, which alone may reach Flink's REST interface."""
@@ -168,6 +178,8 @@ class FlinkPods:
             pools={pool.name: pool for pool in app.spec.node_pools},
             places=places_of(app),
             managed_memory=managed_memory_of(app),
+            memory_needs=memory_needs_of(app),
+            graph=None,
             max_parallelism=app.spec.flink.max_parallelism,
             controller_namespace=controller_namespace,
         )
@@ -185,6 +197,7 @@ class FlinkPods:
             revision=revision.id,
             places={**self.places, **revision.places},
             managed_memory=managed,
+            graph=revision.graph,
         )
 
     @property
@@ -223,8 +236,19 @@ class FlinkPods:
 
     @property
     def account(self) -> str:
-        """Name of the service account, role and binding of Flink's pods."""
+        """Name of the JobManager's service account, and of what all pods share."""
         return fitting(f"{self.name}-flink")
+
+    @property
+    def task_manager_account(self) -> str:
+        """Name of the TaskManagers' service account."""
+        return fitting(f"{self.name}-flink-taskmanager")
+
+    @property
+    def chosen_account(self) -> str | None:
+        """The service account that the user's template names, for all pods."""
+        name = self.make.pod_template.get("spec", {}).get("serviceAccountName")
+        return None if name is None else str(name)
 
     @property
     def cluster_id(self) -> str:
@@ -262,12 +286,25 @@ class FlinkPods:
         """Return the memory of a replica.
 
         Raises:
-            PermanentError: There is no such pool.
+            PermanentError: There is no such pool, or no TaskManager can run in so little memory.
         """
-        return TaskManagerMemory(
-            process=self.place_named(pool).memory,
-            managed=self.managed_memory.get(operator, 0),
+        self.place_named(pool)
+        needs = {
+            name: replace(each, managed=self.managed_memory.get(name))
+            for name, each in self.memory_needs.items()
+        }
+        if self.graph is not None:
+            needs = needs_in(self.graph, needs)
+        return size_memory(
+            needs.get(operator, MemoryNeeds(pools=(pool,))),
+            pool,
+            process={name: place.memory for name, place in self.places.items()},
+            config=self.make.config,
         )
+
+    def cores_of(self, pool: str) -> int:
+        """Return the cores of the largest size of a pool; one where the manifest has it no more."""
+        return cores_of(self.pools[pool]) if pool in self.pools else 1
 
     def place_named(self, pool: str) -> Place:
         """Return where the replicas of a pool run.

@@ -22,6 +22,17 @@ ANNOTATION = "weir.dev/controller"
 """`namespace/name` of the Lease of the installation that is to look after the StreamApp."""
 
 
+def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
+    """Return the installation that the annotation names; empty for `own`, and where there is none.
+
+    Args:
+        annotations: The StreamApp's.
+        own: The home that asks.
+    """
+    given = annotations.get(ANNOTATION, "")
+    return "" if given == own else given
+
+
 class ManagedElsewhereError(TemporaryError):
     """Another installation of Weir looks after the StreamApp."""
 
@@ -51,12 +62,12 @@ class Home:
             ManagedElsewhereError: Another one does.
             TemporaryError: The API server does not answer.
         """
-        given = annotations.get(ANNOTATION, "")
-        if given and given != self._own:
+        given = given_elsewhere(annotations, self._own)
+        if given:
             raise ManagedElsewhereError(
                 f"The annotation {ANNOTATION} gives it to {given}; {self._own} leaves it alone"
             )
-        if given or not isinstance(kept, str) or kept == self._own:
+        if annotations.get(ANNOTATION) or not isinstance(kept, str) or kept == self._own:
             return
         try:
             over = await self._is_over(kept)

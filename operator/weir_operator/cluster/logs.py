@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import structlog
 
@@ -22,7 +23,9 @@ def send_logs_to_stderr(*, as_json: bool) -> None:
         structlog.processors.format_exc_info,
     ]
     last: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     if not as_json:
         shared.pop()  # the renderer for people shows stack traces itself

@@ -1,8 +1,8 @@
 """The objects of one StreamApp's Flink cluster. Pure: values in, plain objects out.
 
-JobManager: a Deployment of one, its Service, a service account with a role for Flink's own leader
-election, a NetworkPolicy and a PodDisruptionBudget. TaskManagers: one ReplicaSet per (operator,
-pool), see docs/decisions/0009. Everything is owned by the StreamApp.
+JobManager: a Deployment of one, its Service, a NetworkPolicy and a PodDisruptionBudget.
+TaskManagers: one ReplicaSet per (operator, pool), see docs/decisions/0009. Both have a service
+account with a role for Flink's own leader election. Everything is owned by the StreamApp.
 """
 
 from __future__ import annotations
@@ -76,39 +76,56 @@ CLUSTER_RULES: Sequence[Body] = (
 )
 """What it may do beyond namespaces; without, it does not see that a node is drained."""
 
-FLINK_RULES: Sequence[Body] = (
+JOB_MANAGER_RULES: Sequence[Body] = (
     {
         "apiGroups": [""],
         "resources": ["configmaps"],
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
     },
 )
-"""What Flink's pods may do in their namespace: leader election lives in ConfigMaps."""
+"""What a JobManager may do in its namespace: it elects itself and remembers its jobs in ConfigMaps,
+one per job, whose names are not known before."""
 
 
-def service_account(pods: FlinkPods) -> Body:
-    """Return the service account of Flink's pods."""
-    return _object(pods, "v1", "ServiceAccount", pods.account)
-
-
-def role(pods: FlinkPods) -> Body:
-    """Return the role of Flink's pods."""
-    kind = _object(pods, "rbac.authorization.k8s.io/v1", "Role", pods.account)
-    return kind | {"rules": [dict(rule) for rule in FLINK_RULES]}
-
-
-def role_binding(pods: FlinkPods) -> Body:
-    """Return the binding of that role to whatever account the pods run under."""
-    account = pods.make.pod_template.get("spec", {}).get("serviceAccountName", pods.account)
-    kind = _object(pods, "rbac.authorization.k8s.io/v1", "RoleBinding", pods.account)
-    return kind | {
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "Role",
-            "name": pods.account,
+def task_manager_rules(pods: FlinkPods) -> Sequence[Body]:
+    """Return what a TaskManager may do: read who leads, in the one ConfigMap that says it."""
+    return (
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [f"{pods.cluster_id}-cluster-config-map"],
+            "verbs": ["get", "list", "watch"],
         },
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": pods.namespace}],
+    )
+
+
+def accounts(pods: FlinkPods) -> tuple[Body, ...]:
+    """Return the service accounts of Flink's pods, with their roles and bindings."""
+    return (
+        *_account(pods, pods.account, JOB_MANAGER_RULES),
+        *_account(pods, pods.task_manager_account, task_manager_rules(pods)),
+    )
+
+
+def _account(pods: FlinkPods, name: str, rules: Sequence[Body]) -> tuple[Body, ...]:
+    """Return an account, its role, and the binding to the account that the pods run under."""
+    group = "rbac.authorization.k8s.io"
+    # Where nothing outlives the JobManager, Flink elects nobody.
+    granted = [dict(rule) for rule in rules] if pods.survives else []
+    subject = {
+        "kind": "ServiceAccount",
+        "name": pods.chosen_account or name,
+        "namespace": pods.namespace,
     }
+    return (
+        _object(pods, "v1", "ServiceAccount", name),
+        _object(pods, f"{group}/v1", "Role", name) | {"rules": granted},
+        _object(pods, f"{group}/v1", "RoleBinding", name)
+        | {
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            "subjects": [subject],
+        },
+    )
 
 
 def service(pods: FlinkPods) -> Body:
@@ -228,7 +245,7 @@ def task_managers(
         avoid=avoid,
         container={
             "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
-            "resources": _resources(size, pods.memory_of(operator, pool).process),
+            "resources": _resources(size, pods.place_named(pool).memory),
             # Named for what it says: a resize changes the CPU and nothing else, without a restart.
             "resizePolicy": [
                 {"resourceName": "cpu", "restartPolicy": "NotRequired"},

@@ -1,23 +1,26 @@
 """What a Flink container finds in its ConfigMap: configuration, logging and start script. Pure.
 
-The script replaces itself by the JVM, which is then the container's first process: signals reach it
-and nothing stands in between. A ConfigMap is named for its content and never changed, so a pod that
-restarts finds what it was made with, and an upgrade leaves the old version to go back to.
+A ConfigMap is named for its content and never changed, so a pod that restarts finds what it was
+made with, and an upgrade leaves the old version to go back to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping
 
 from weir_operator.cluster.api import Body
 from weir_operator.cluster.flink_pods import FlinkPods, fitting
 from weir_operator.cluster.manifests_pod import CONFIG_MOUNT
+from weir_operator.cluster.start_script import (
+    SCRATCH,
+    provide_jar,
+    start_script,
+    use_archive,
+)
 from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
-    JOB_MANAGER_METASPACE,
     TASK_MANAGER_CLASS,
     java_options,
     job_manager_options,
@@ -32,7 +35,7 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.flink.memory import split_memory
+from weir_operator.flink.memory import split_job_manager, split_memory
 
 RPC_PORT = 6123
 BLOB_PORT = 6124
@@ -41,16 +44,13 @@ METRICS_PORT = 9249
 TASK_RPC_PORT = 6122
 TASK_DATA_PORT = 6121
 
-JAR_ID = "weir_job.jar"
-"""Under which the JobManager knows the job's jar; Flink passes over names without `_`."""
-ARCHIVE = "/opt/flink/weir/tm.jsa"
-"""An archive of classes in the image, which TaskManagers start from where there is one."""
-_UPLOADS = "/tmp/weir"
-_JOB_MANAGER_OFF_HEAP = 128 + 192  # MiB: direct memory of the network, and the JVM's own
-
 
 def job_manager_files(pods: FlinkPods) -> dict[str, str]:
-    """Return the files of the JobManager's ConfigMap."""
+    """Return the files of the JobManager's ConfigMap.
+
+    Raises:
+        PermanentError: No JobManager can run in so little memory.
+    """
     configuration = job_manager_configuration(
         app=pods.app,
         address=_address(pods),
@@ -64,12 +64,11 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             "rest.bind-port": str(REST_PORT),
             "blob.server.port": str(BLOB_PORT),
             "io.tmp.dirs": "/tmp",
-            "web.upload.dir": _UPLOADS,
+            "web.upload.dir": SCRATCH,
             **_recovery(pods),
         },
     )
-    memory = pods.make.job_manager.memory
-    heap = max(128, memory - JOB_MANAGER_METASPACE - _JOB_MANAGER_OFF_HEAP)
+    memory = split_job_manager(pods.make.config, process=pods.make.job_manager.memory)
     # The leader is found by its pod's address: a name would be asked for before it is known.
     own_address = (
         '-D "jobmanager.rpc.address=$POD_IP" -D "rest.address=$POD_IP"' if pods.survives else ""
@@ -77,9 +76,15 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
     return {
         "config.yaml": render_yaml(configuration),
         "log4j.properties": render_console_log4j(),
-        "start.sh": _script(
-            before=_link_jar(pods.make.jar),
-            options=(*job_manager_options(heap), *java_options(pods.make.config, "jobmanager")),
+        "start.sh": start_script(
+            config_dir=CONFIG_MOUNT,
+            before=provide_jar(
+                pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", "")
+            ),
+            options=(
+                *job_manager_options(memory.jvm),
+                *java_options(pods.make.config, "jobmanager"),
+            ),
             main=f"{JOB_MANAGER_CLASS} --configDir {CONFIG_MOUNT} --executionMode cluster"
             f" {own_address}",
         ),
@@ -111,10 +116,11 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
     return {
         "config.yaml": render_yaml({**configuration, **memory.settings}),
         "log4j.properties": render_console_log4j(),
-        "start.sh": _script(
-            before=f"archive=\n[ ! -s {ARCHIVE} ] || archive=-XX:SharedArchiveFile={ARCHIVE}\n",
+        "start.sh": start_script(
+            config_dir=CONFIG_MOUNT,
+            before=use_archive(),
             options=(
-                *task_manager_options(memory.jvm),
+                *task_manager_options(memory.jvm, processors=pods.cores_of(pool)),
                 *java_options(pods.make.config, "taskmanager"),
             ),
             more_options="$archive",
@@ -152,35 +158,4 @@ def _recovery(pods: FlinkPods) -> dict[str, str]:
         return {}
     return high_availability(
         cluster=pods.cluster_id, namespace=pods.namespace, storage=pods.recovery_folder
-    )
-
-
-def _link_jar(jar: str | None) -> str:
-    """Return the lines that put the job's jar where `GET /jars` finds it."""
-    found = shlex.quote(jar) if jar else "/opt/flink/usrlib/*.jar"
-    wanted = jar or "one jar in /opt/flink/usrlib"
-    return (
-        f"set -- {found}\n"
-        '[ $# -eq 1 ] && [ -r "$1" ] || {\n'
-        f"  echo {shlex.quote(f'spec.flink.job.jar: expected {wanted} in the image, found')} "
-        '"$*" | tee /dev/termination-log >&2\n'
-        "  exit 1\n"
-        "}\n"
-        f"mkdir -p {_UPLOADS}/flink-web-upload\n"
-        f'ln -sf "$1" {_UPLOADS}/flink-web-upload/{JAR_ID}\n'
-    )
-
-
-def _script(*, before: str, options: tuple[str, ...], main: str, more_options: str = "") -> str:
-    """Return a script for `sh` that becomes the JVM."""
-    return (
-        "set -eu\n"
-        # The archive of classes holds only for the same jars in the same order.
-        "export LC_ALL=C\n"
-        f"{before}"
-        "classes=$(echo /opt/flink/lib/*.jar | tr ' ' ':')\n"
-        f"exec java {shlex.join(options)} {more_options} \\\n"
-        f"  -Dlog4j.configurationFile={CONFIG_MOUNT}/log4j.properties \\\n"
-        f'  -cp "$classes" \\\n'
-        f"  {main}\n"
     )

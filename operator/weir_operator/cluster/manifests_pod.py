@@ -69,6 +69,7 @@ def pod_template(
     defaults = {
         "spec": {
             **_defaults(pods),
+            **_account(pods, is_job_manager=not operator),
             **({"topologySpreadConstraints": [_spread(pods, operator)]} if spread else {}),
         }
     }
@@ -132,7 +133,6 @@ def _kept_off(spec: Body, nodes: Sequence[str]) -> Body:
 
 def _defaults(pods: FlinkPods) -> Body:
     return {
-        "serviceAccountName": pods.account,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
@@ -157,6 +157,16 @@ def _defaults(pods: FlinkPods) -> Body:
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         ],
+    }
+
+
+def _account(pods: FlinkPods, *, is_job_manager: bool) -> Body:
+    """Return the service account, and a token only where Flink reads its leader with it."""
+    if pods.chosen_account is not None:
+        return {}  # what comes with it is the user's business
+    return {
+        "serviceAccountName": pods.account if is_job_manager else pods.task_manager_account,
+        "automountServiceAccountToken": pods.survives,
     }
 
 

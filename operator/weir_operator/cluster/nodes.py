@@ -6,20 +6,23 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import structlog
+from pydantic.types import JsonValue
 
 from weir_operator.cluster.adopted_reference import ClusterReader
 from weir_operator.cluster.api import RefusedByKubernetesError
 from weir_operator.cluster.flink_pods import APP, COMPONENT, MANAGED_BY
 from weir_operator.cluster.manifests import TASK_MANAGER
-from weir_operator.cluster.objects import Key
+from weir_operator.cluster.objects import Body, Key
 from weir_operator.cluster.pod_states import is_alive, node_is_going
 from weir_operator.errors import TemporaryError
+from weir_operator.runtime.places import Place
 
 log = structlog.get_logger()
 
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
-_REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER}"
+_REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
+"""Anybody may label a pod so; without the name of a StreamApp it is nobody's replica."""
 
 
 class NodeNotices:
@@ -35,6 +38,7 @@ class NodeNotices:
         self._api = api
         self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
         self._asking = asyncio.Lock()
+        self._nodes: tuple[Body, ...] = ()
         self._going: Mapping[str, str] = {}
         self._asked = self._counted = float("-inf")
         self._threatened: frozenset[Key] = frozenset()
@@ -48,6 +52,14 @@ class NodeNotices:
                 await self._ask()
                 self._asked = now
             return self._going
+
+    async def find_misfit(self, place: Place) -> str:
+        """Return why no node takes a pod of this place, half a sentence.
+
+        Empty where one does, and where nothing is known of nodes: a pod finds out then.
+        """
+        await self.going()
+        return explain_misfit(self._nodes, place)
 
     async def threatened(self) -> frozenset[Key]:
         """Return the StreamApps with a replica on a node that is about to go.
@@ -84,5 +96,50 @@ class NodeNotices:
         except TemporaryError as error:
             log.info("nodes not seen", reason=str(error))
             return
+        self._nodes = tuple(_without_details(node) for node in nodes)
         reasons = {node["metadata"]["name"]: node_is_going(node) for node in nodes}
         self._going = {name: reason for name, reason in reasons.items() if reason}
+
+
+def explain_misfit(nodes: Sequence[Body], place: Place) -> str:
+    """Return why none of the nodes takes a pod of this place; empty where one does. Pure.
+
+    Args:
+        nodes: All of the cluster; none where nothing is known of them.
+        place: What the pod asks of its node.
+    """
+    wanted = place.node_selector.items()
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(wanted)) or "of any kind"
+    named = [node for node in nodes if wanted <= (node["metadata"].get("labels") or {}).items()]
+    if nodes and not named:
+        return f"No node has the labels {labels}"
+    if named and not any(_takes(node, place) for node in named):
+        return f"Every node with the labels {labels} is cordoned or has a taint not tolerated"
+    return ""
+
+
+def _takes(node: Body, place: Place) -> bool:
+    spec = node.get("spec") or {}
+    return not spec.get("unschedulable") and all(
+        any(_tolerates(each, taint) for each in place.tolerations)
+        for taint in spec.get("taints") or ()
+        if taint.get("effect") != "PreferNoSchedule"
+    )
+
+
+def _tolerates(toleration: Mapping[str, JsonValue], taint: Body) -> bool:
+    key = toleration.get("key")
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return key in (None, "", taint["key"])
+    return key == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _without_details(node: Body) -> Body:
+    """Return what is asked of a node, without its status, of which a thousand nodes have much."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    return {
+        "metadata": {"name": meta["name"], "labels": meta.get("labels") or {}},
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+    }

@@ -19,16 +19,20 @@ from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.cluster.status_view import (
     Facts,
     figures_of,
+    job_runs,
     see_change,
     see_decisions,
     see_tick,
+    see_trouble,
 )
 from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.guards import guards_at
-from weir_operator.controller.records import DecisionRecord, Event, RecordStore
+from weir_operator.controller.looping import Trouble
+from weir_operator.controller.records import DecisionRecord, Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.tick import Tick
+from weir_operator.controller.tolerant_records import TolerantRecords
 from weir_operator.errors import WeirError
 from weir_operator.rescale.journal import RescaleJournal
 
@@ -49,6 +53,11 @@ _WARNINGS = (
     "Pending",
     "Without",
     "Full",
+    "NotEnforced",
+    "Adopted",
+    "Down",
+    "Damaged",
+    "NotKept",
 )
 """Words in the reason of an event that warns."""
 
@@ -74,7 +83,7 @@ class Notebook:
             on_written=lambda status: office.telemetry.see_status(resource.key, status),
         )
         self._store: KubernetesStatusStore | None = None
-        self._records: RecordStore | None = None
+        self._records: TolerantRecords | None = None
 
     @property
     def facts(self) -> Facts:
@@ -95,7 +104,7 @@ class Notebook:
             except WeirError as error:
                 log.warning("the last status was not written", failure=str(error))
 
-    def open(self, records: RecordStore, store: KubernetesStatusStore) -> None:
+    def open(self, records: TolerantRecords, store: KubernetesStatusStore) -> None:
         """Begin to keep records; what was applied is read from the status."""
         self._records, self._store = records, store
         self._note(replace(self.facts, change=store.load().rescale))
@@ -140,6 +149,10 @@ class Notebook:
                 self._resource.key, tick, facts.settings, cost=figures_of(facts)["cost"]
             )
 
+    def on_trouble(self, trouble: Trouble) -> None:
+        """Take over what is wrong with a loop."""
+        self._note(see_trouble(self.facts, trouble))
+
     def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:
         """Take over what was decided."""
         decided = tuple(decisions)
@@ -168,6 +181,13 @@ class Notebook:
         """Take over what is advised for a job that somebody else runs; `None` takes it back."""
         self._note(replace(self.facts, advice=advice.message if advice else ""))
 
+    def on_policies(self, found: Aspect) -> None:
+        """Take over whether the network enforces NetworkPolicies."""
+        before = self.facts.policies
+        if found.status == "False" and (before is None or before.status != "False"):
+            self.tell("NetworkPolicyNotEnforced", found.message)
+        self._note(replace(self.facts, policies=found))
+
     def on_event(self, event: Event) -> None:
         """Take over a fact."""
         if self._records is not None:
@@ -184,15 +204,22 @@ class Notebook:
         self.on_event(Event(time=now, reason=reason, message=message))
 
     def _note(self, facts: Facts) -> None:
+        if self._records is not None:
+            facts = replace(facts, unrecorded=self._records.failure)
         if self._store is not None:
             status = self._store.load()
+            stands = status.suspended or status.finished
             facts = replace(
                 facts,
                 # A job that somebody else runs is in no status: what its last tick saw stands.
-                deployments={} if status.suspended else status.deployments or facts.deployments,
+                deployments={} if stands else status.deployments or facts.deployments,
                 suspended=(status.restore_path or "") if status.suspended else None,
                 restarts=tuple(status.restart_tokens.get("restarts", ())),
             )
+            if stands and facts.settings is not None:
+                cost = facts.settings.job_manager_price
+                self._office.telemetry.see_standstill(self._resource.key, cost=cost)
+        self._office.telemetry.see_job(self._resource.key, runs=job_runs(facts))
         self._writer.note(facts)
 
 
@@ -215,11 +242,11 @@ def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
     return record.change is not None or not is_same
 
 
-class ToldRecords(RecordStore):
+class ToldRecords(TolerantRecords):
     """Decision records that are told as they are written."""
 
     def __init__(self, path: Path, notebook: Notebook) -> None:
-        super().__init__(path)
+        super().__init__(path, notebook.tell)
         self._notebook = notebook
 
     def write(
@@ -229,11 +256,7 @@ class ToldRecords(RecordStore):
         events: Iterable[Event] = (),
         change: RescaleJournal | None = None,
     ) -> None:
-        """Write one tick's records in one transaction, then tell what was decided.
-
-        Raises:
-            TemporaryError: The disk did not take them; none was written, none is told.
-        """
+        """Write one tick's records in one transaction, then tell what was decided."""
         decided = tuple(decisions)
         super().write(decided, events=events, change=change)
         if decided:

@@ -18,11 +18,13 @@ from weir_operator.cluster.crowd import Crowd
 from weir_operator.cluster.events import EventPoster
 from weir_operator.cluster.leader import Fence
 from weir_operator.cluster.objects import ObjectApi, Resource
+from weir_operator.cluster.policy_probe import PolicyProbe
 from weir_operator.cluster.rivals import Rivals
 from weir_operator.cluster.telemetry import Telemetry
 from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.guard import Guard
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
@@ -32,23 +34,27 @@ from weir_policies.kernels.rooms import Room
 log = structlog.get_logger()
 
 
-TunerFor = Callable[[Resource], Tuner]
-"""Makes the tuner of a StreamApp."""
+TunerFor = Callable[[Resource, Guard], Tuner]
+"""Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
 
 
 class Api(ObjectApi, ClusterReader, Protocol):
     """Everything that the controller's process asks of the API server."""
 
+    def guarded(self, guard: Guard) -> Api:
+        """Return it for one who is asked before each attempt to change something."""
+        ...
+
 
 class Worlds(Protocol):
     """Makes what a StreamApp's loops stand on."""
 
-    def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
-        """Return where its Flink runs."""
+    def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
+        """Return where its Flink runs; `guard` is asked before anything is changed there."""
         ...
 
-    def jobs(self, runtime: Runtime) -> FlinkJobs:
-        """Return the jobs that run there."""
+    def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
+        """Return the jobs that run there; `guard` is asked before one is changed."""
         ...
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
@@ -57,6 +63,10 @@ class Worlds(Protocol):
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
+        ...
+
+    def policy_probe(self) -> PolicyProbe | None:
+        """Return what tries whether NetworkPolicies are enforced; `None` where it cannot tell."""
         ...
 
 

@@ -20,6 +20,7 @@ from weir_operator.controller.records import RECORDS, Event
 from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.guard import Guard
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_policies.model.season import Season
@@ -36,6 +37,8 @@ class Memory:
     store: KubernetesStatusStore
     records: ToldRecords
     folder: Path
+    guard: Guard
+    """Asked before anything is changed for it outside."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +57,14 @@ async def open_memory(
     """Open the records of a StreamApp and read its status, of which `door` was opened.
 
     Raises:
-        PermanentError: Status or records are not Weir's.
+        PermanentError: The status is not Weir's.
     """
     store = KubernetesStatusStore(door)
     folder = state_directory(office.state, str(resource.key))
     records = ToldRecords(folder / RECORDS, notebook)
     try:
         notebook.open(records, store)
-        yield Memory(store=store, records=records, folder=folder)
+        yield Memory(store=store, records=records, folder=folder, guard=door.confirm)
     finally:
         notebook.close()
         records.close()
@@ -88,9 +91,9 @@ async def open_loops(
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(office.crowd.joined(resource.key))
-        runtime = office.worlds.runtime(app, resource)
+        runtime = office.worlds.runtime(app, resource, memory.guard)
         stack.push_async_callback(runtime.detach)
-        jobs = office.worlds.jobs(runtime)
+        jobs = office.worlds.jobs(runtime, memory.guard)
         stack.push_async_callback(jobs.close)
         source = office.worlds.source(app, runtime)
         stack.push_async_callback(source.close)
@@ -109,9 +112,10 @@ async def open_loops(
             on_tick=notebook.on_tick,
             on_event=notebook.on_event,
             on_change=notebook.on_change,
+            on_trouble=notebook.on_trouble,
             directives=directives,
             shared_restarts=office.shared_restarts,
-            tuner=None if office.tuner_for is None else office.tuner_for(resource),
+            tuner=None if office.tuner_for is None else office.tuner_for(resource, memory.guard),
             past=past,
             seasons=seasons,
             phase=phase_of(resource),

@@ -53,6 +53,8 @@ def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
         revision=labels.get(REVISION, ""),
         place=labels.get(PLACE, ""),
         node=pod["spec"].get("nodeName", ""),
+        process=process_of(pod),
+        ended=_end_before(pod),
     )
 
 
@@ -65,8 +67,9 @@ def cpu_of(pod: Body) -> str:
     if given is not None:
         return str(given)
     for container in pod["spec"]["containers"]:
-        if container["name"] == CONTAINER:
-            return str(container["resources"]["limits"]["cpu"])
+        limit = container.get("resources", {}).get("limits", {}).get("cpu")
+        if container["name"] == CONTAINER and limit is not None:
+            return str(limit)
     return str(pod["metadata"].get("annotations", {}).get(SIZE, "1"))
 
 
@@ -82,6 +85,18 @@ def waiting_for(pod: Body) -> str:
     last = _main_status(pod).get("lastState", {}).get("terminated", {})
     told = _cause(last.get("message", "")) or waiting.get("message", "")
     return f"{reason}: {told}".rstrip(": ")
+
+
+def process_of(pod: Body) -> str:
+    """Return which process the pod's main container runs; empty while its node does not say."""
+    container = _main_status(pod).get("containerID")
+    return f"{pod['metadata'].get('uid', '')}/{container}" if container else ""
+
+
+def _end_before(pod: Body) -> str:
+    """Return how the process before the present one ended; empty where there was none."""
+    last = _main_status(pod).get("lastState", {}).get("terminated", {})
+    return f"{last.get('reason', 'Ended')}, exit code {last.get('exitCode')}" if last else ""
 
 
 def is_unschedulable(pod: Body) -> bool:

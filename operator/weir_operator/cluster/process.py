@@ -3,17 +3,19 @@
     serve health -> wait for the Lease -> kopf, passes, canary, watchdog -> let go -> give it back
 
 A standby serves health and waits. A controller that has lost the Lease, whose watchdog found it
-dead, or whose kopf ended, ends its process: state is in the statuses, so starting anew is the one
-way to go on that is always right. A signal lets changes under way come to their end for a moment,
-leaves the jobs running and gives the Lease back.
+dead, or whose kopf ended, ends: state is in the statuses, so starting anew is the one way to go on
+that is always right (see `running`). A signal lets changes under way come to their end for a
+moment, leaves the jobs running and gives the Lease back.
+
+Whatever is changed through the API server is changed while the Lease is held: the client asks
+before each such request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,8 +23,8 @@ import kopf
 import numpy as np
 import structlog
 
-from weir_operator.clock import SystemClock
-from weir_operator.cluster.api import KubernetesApi
+from weir_operator.clock import Clock, SystemClock
+from weir_operator.cluster.background import keep_running
 from weir_operator.cluster.canary import Canary
 from weir_operator.cluster.changes import Changes
 from weir_operator.cluster.crowd import Crowd
@@ -35,22 +37,19 @@ from weir_operator.cluster.health import (
     watch_over,
 )
 from weir_operator.cluster.leader import BootClock, Leader, LeaseSettings
+from weir_operator.cluster.listing import Listing
 from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.objects import ClosableApi, Resource, collection
+from weir_operator.cluster.objects import ClosableApi
 from weir_operator.cluster.office import Api, Office, PolicyCompiler, TunerFor, Worlds
 from weir_operator.cluster.own_loop import OwnLoop, own_loop
 from weir_operator.cluster.reconcile import Reconciler
 from weir_operator.cluster.rivals import Rivals
-from weir_operator.cluster.runtime import KubernetesRuntime
-from weir_operator.cluster.settings import ControllerSettings, TunerAccess
+from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.cluster.state_volume import watch_state_volume
 from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.cluster.worlds import ClusterWorlds
 from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.controller.mapped_tables import MappedTables
 from weir_operator.controller.shared_restarts import SharedRestarts
-from weir_operator.errors import WeirError
-from weir_operator.streamapp.models import StreamApp
-from weir_operator.tuning.job import JobTuner
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.kernels.policy import KernelPolicy
@@ -60,10 +59,12 @@ log = structlog.get_logger()
 THREADS = 32
 """For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
 hangs must not hold up the others."""
+DEEPEST = 40_000
+"""Calls within calls that Python allows. API servers take objects of 10,000 levels, and kopf walks
+through them by functions that call themselves, some twice a level. One that it cannot read would
+end the watch of all StreamApps, at every start again. Eight megabytes of stack are enough."""
 DEFAULT_POLICY = "planner"
 """Compiled before the process asks for the Lease; others when the first StreamApp uses them."""
-LIST_EVERY = 300.0
-"""Seconds between two lists of all StreamApps, which see what a watch has lost."""
 
 
 class Controller:
@@ -95,7 +96,6 @@ class Controller:
         self._nodes = nodes
         self._changes = changes
         self._crowd = Crowd()
-        self._api = api
         self._boot = BootClock()
         self._clock = SystemClock()
         self._telemetry = Telemetry()
@@ -104,6 +104,7 @@ class Controller:
         )
         self._lease_api = lease_api
         self._leader = Leader(lease_api, lease, clock=self._boot)
+        self._api = api = api.guarded(self._leader.confirm)
         self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
         self._canary = Canary(api, settings.canary, clock=self._boot)
         self._compiler = PolicyCompiler()
@@ -122,8 +123,15 @@ class Controller:
                 crowd=self._crowd,
                 tuner_for=tuner_for,
                 history=None if settings.history is None else HistoryReader(settings.history),
-                shared_restarts=_share_restarts(settings, self._clock.now()),
+                shared_restarts=_share_restarts(settings, self._clock),
             ),
+            clock=self._boot,
+        )
+        self._listing = Listing(
+            api,
+            settings.namespaces,
+            self._reconciler,
+            telemetry=self._telemetry,
             clock=self._boot,
         )
         self._telemetry.show_ages(lambda: self._reconciler.ages)
@@ -151,6 +159,7 @@ class Controller:
             DeadControllerError: Passes or watch have stopped.
             WeirError: The API server refuses for good.
         """
+        sys.setrecursionlimit(max(DEEPEST, sys.getrecursionlimit()))
         async with AsyncExitStack() as stack:
             health = HealthServer(
                 pulse=self._pulse,
@@ -186,16 +195,25 @@ class Controller:
     ) -> None:
         self._working = True
         ending = asyncio.Event()
-        works = {
-            "events": self._events.run(),
-            "canary": self._canary.run(),
-            "lists": self._list_for_ever(),
-            "nodes": self._crowd.watch(self._nodes, self._boot),
-            "watchdog": watch_over(self._pulse, self._settings.limits, clock=self._boot),
+        works: dict[str, Callable[[], Awaitable[None]]] = {
+            "events": self._events.run,
+            "canary": self._canary.run,
+            "lists": self._listing.run,
+            "nodes": lambda: self._crowd.watch(self._nodes, self._boot),
+            "state volume": lambda: watch_state_volume(
+                self._settings.state, self._telemetry, clock=self._boot
+            ),
         }
         if self._changes is not None:
-            works["changes"] = self._changes.watch()
-        tasks = {asyncio.create_task(work, name=name) for name, work in works.items()}
+            works["changes"] = self._changes.watch
+        count = self._telemetry.count_task_failure
+        running = {
+            name: keep_running(name, work, clock=self._boot, count=count)
+            for name, work in works.items()
+        }
+        # The one whose failure is meant to end the process.
+        running["watchdog"] = watch_over(self._pulse, self._settings.limits, clock=self._boot)
+        tasks = {asyncio.create_task(work, name=name) for name, work in running.items()}
         watching = asyncio.create_task(self._watch(ending), name="kopf")
         stopping = asyncio.create_task(stop.wait())
         claiming = asyncio.create_task(self._claim_again(claim_signals))
@@ -233,30 +251,6 @@ class Controller:
         await self._boot.sleep(1.0)
         claim_signals()
 
-    async def _list_for_ever(self) -> None:
-        """See from time to time what a watch should have shown."""
-        while True:
-            await self._boot.sleep(LIST_EVERY)
-            try:
-                await self._list()
-            except WeirError as error:
-                log.warning("StreamApps not listed", failure=str(error))
-
-    async def _list(self) -> None:
-        found = []
-        for namespace in self._settings.namespaces or (None,):
-            found += [Resource.of(body) for body in await self._api.list(collection(namespace))]
-        for resource in found:
-            if resource.deleting or resource.is_canary:
-                continue
-            if not self._reconciler.knows(resource):
-                log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
-                self._reconciler.reconcile(resource)
-        there = {resource.key for resource in found}
-        for key in [key for key in self._reconciler.apps if key not in there]:
-            log.warning("a StreamApp whose end the watch has not shown", app=str(key))
-            self._reconciler.forget(key)
-
     def _pulse(self) -> Pulse:
         name, age = oldest({str(key): age for key, age in self._reconciler.ages.items()})
         return Pulse(
@@ -270,12 +264,13 @@ class Controller:
         if not self._compiled:
             return "The default policy is being compiled"
         if not self._working:
-            return ""  # a standby is ready to stand by
+            return self._leader.failure  # a standby is ready once it can tell who leads
         return "" if self._ready.is_set() else "The watch has not begun yet"
 
     def _render_metrics(self) -> bytes:
         self._telemetry.leader.set(self.leads)
         self._telemetry.watch_age.set(self._canary.age)
+        self._telemetry.lease_transitions.set(self._leader.transitions)
         return self._telemetry.render()
 
 
@@ -286,97 +281,11 @@ def compile_default_policy() -> None:
         policy.compile()
 
 
-def _tuner_for(api: KubernetesApi, access: TunerAccess | None) -> TunerFor | None:
-    """Return what makes the tuner of a StreamApp; `None` where nothing is tuned."""
-    if access is None:
-        return None
-    return lambda resource: JobTuner(
-        api,
-        access.template,
-        namespace=access.namespace,
-        app=str(resource.key),
-        deadline=access.deadline,
-        clock=SystemClock(),
-    )
-
-
-def _share_restarts(settings: ControllerSettings, now: float) -> SharedRestarts | None:
+def _share_restarts(settings: ControllerSettings, clock: Clock) -> SharedRestarts | None:
     most = settings.restarts_per_hour
     if most is None:
         return None
-    return SharedRestarts(RestartBudget(size=most, refill_every=3600.0 / most), now=now)
-
-
-async def run_on_cluster(settings: ControllerSettings) -> None:
-    """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
-
-    Raises:
-        WeirError: See `Controller.run`; also where no cluster can be reached.
-    """
-    api = await KubernetesApi.connect()
-    nodes = NodeNotices(api, settings.namespaces)
-    changes = Changes(api, settings.namespaces)
-
-    def runtime_for(app: StreamApp, resource: Resource) -> KubernetesRuntime:
-        return KubernetesRuntime.of(
-            app,
-            uid=resource.uid,
-            api=api,
-            nodes=nodes,
-            changes=changes,
-            controller_namespace=settings.own_namespace,
-        )
-
-    worlds = ClusterWorlds(runtime_for, settings.prometheus)
-    try:
-        await run_controller(
-            settings,
-            api=api,
-            worlds=worlds,
-            nodes=nodes,
-            lease_api=KubernetesApi.unconnected(),
-            changes=changes,
-            tuner_for=_tuner_for(api, settings.tuner),
-        )
-    finally:
-        await worlds.close()
-        await api.close()
-
-
-async def run_controller(
-    settings: ControllerSettings,
-    *,
-    api: Api,
-    worlds: Worlds,
-    nodes: NodeNotices,
-    lease_api: ClosableApi,
-    changes: Changes | None = None,
-    tuner_for: TunerFor | None = None,
-    stop: asyncio.Event | None = None,
-) -> None:
-    """Run a controller until SIGTERM, SIGINT, or until `stop` is set.
-
-    Raises:
-        WeirError: See `Controller.run`.
-    """
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="weir"))
-    stopping = stop or asyncio.Event()
-
-    def claim_signals() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopping.set)
-
-    controller = Controller(
-        api,
-        worlds,
-        nodes,
-        settings,
-        lease_api=lease_api,
-        changes=changes,
-        tuner_for=tuner_for,
-    )
-    await controller.run(stopping, claim_signals=claim_signals)
+    return SharedRestarts(RestartBudget(size=most, refill_every=3600.0 / most), clock=clock)
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

@@ -67,6 +67,7 @@ class Reconciler:
         # Not the objects themselves, of which each app holds one already.
         self._seen: dict[Key, tuple[str, int, Mapping[str, str]]] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
+        self._deleted_at: dict[str, float] = {}  # on the clock of the passes, by uid
         self._leaving: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -149,6 +150,7 @@ class Reconciler:
             return False
         del self._endings[resource.uid]
         ending.result()
+        self._deleted_at.pop(resource.uid, None)
         return True
 
     async def close(self) -> None:
@@ -167,9 +169,12 @@ class Reconciler:
         self._office.rivals.forget(resource.key)
         if steered is not None:
             await steered.leave()
-        since = datetime.fromisoformat(deleted).timestamp()
+        now = self._clock.now()
+        # Only the first look goes by wall time, which may be set while the end is waited for.
+        known = max(0.0, self._office.clock.now() - datetime.fromisoformat(deleted).timestamp())
+        since = self._deleted_at.setdefault(resource.uid, now - known)
         try:
-            await end_app(self._office, resource, deleted_for=self._office.clock.now() - since)
+            await end_app(self._office, resource, deleted_for=now - since)
         except WeirError as error:
             self._office.telemetry.errors.labels(
                 resource.key.namespace, resource.key.name, "deletion"

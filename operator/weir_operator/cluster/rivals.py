@@ -112,7 +112,7 @@ class Rivals:
     async def _scalers_of(self, namespace: str) -> Scalers:
         seen = self._seen.setdefault(namespace, _Seen())
         async with seen.reading:
-            now = self._clock.now()
+            now = self._clock.monotonic()
             if now - seen.at >= LOOK_EVERY / 2:
                 seen.scalers, seen.at = await read_scalers(self._api, namespace), now
             return seen.scalers

@@ -8,21 +8,23 @@ finds everything by labels and keeps no state here. All objects are the StreamAp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from weir_operator.cluster import manifests, runtime_job_manager, runtime_task_managers
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.changes import Changes, Mark
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.cluster.manifests_flink import JAR_ID
+from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, POOL, FlinkPods
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime_job_manager import JobManagerPod
 from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.cluster.runtime_resize import resize
 from weir_operator.cluster.runtime_task_managers import TaskManagerPods
+from weir_operator.cluster.start_script import JAR_ID
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.stored_state import list_snapshots, remove_empty_folders
 from weir_operator.runtime.registration import wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
@@ -74,6 +76,7 @@ class KubernetesRuntime:
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
+        self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
     def of(
@@ -108,6 +111,11 @@ class KubernetesRuntime:
         return self._job_manager.rest_url
 
     @property
+    def job_manager_process(self) -> str:
+        """Which process the JobManager was when it was last ensured."""
+        return self._job_manager.process
+
+    @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's reporter listens."""
         return self._job_manager.metrics_url
@@ -121,6 +129,14 @@ class KubernetesRuntime:
         if revision != self._used:
             self._pods, self._used = self._given.made_of(revision), revision
 
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return why no node takes the processes of `revision` now, one sentence; else empty."""
+        places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
+        for who, place in {"the JobManager": revision.job_manager, **places}.items():
+            if place is not None and (misfit := await self._nodes.find_misfit(place)):
+                return f"{misfit}, as {who} asks for"
+        return ""
+
     async def ensure_job_manager(self) -> bool:
         """Bring the JobManager about and wait for REST; return whether a session is gone.
 
@@ -129,7 +145,31 @@ class KubernetesRuntime:
             PermanentError: The cluster refuses an object.
         """
         async with self._changing:
+            await self._restore_files()
             return await self._job_manager.ensure(self._pods)
+
+    async def _restore_files(self) -> None:
+        """Make the ConfigMaps again that somebody deleted: no lost pod starts without its own.
+
+        One that an earlier Weir made otherwise is left: it goes with the next change of its pods.
+        """
+        mark, pods = self._objects.mark(), self._pods
+        if self._whole is not None and self._whole[0] == mark and self._whole[1] is pods:
+            return
+        for workload in await self._objects.without_files():
+            labels = workload["metadata"]["labels"]
+            if labels[COMPONENT] == manifests.JOB_MANAGER:
+                files = runtime_job_manager.make_files(pods)
+            elif labels[POOL] in pods.places:
+                files = runtime_task_managers.make_files(pods, labels[OPERATOR], labels[POOL])
+            else:
+                continue  # a pool of before
+            volumes = workload["spec"]["template"]["spec"]["volumes"]
+            if files["metadata"]["name"] in {
+                each["configMap"]["name"] for each in volumes if "configMap" in each
+            }:
+                await self._objects.apply(files)
+        self._whole = None if mark is None else (mark, pods)
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return the TaskManagers that are alive or about to be, ordered by id."""
@@ -218,15 +258,27 @@ class KubernetesRuntime:
                 )
         return JAR_ID
 
-    async def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the path of this job's newest complete checkpoint, as far as Flink knows it.
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's complete savepoints and checkpoints in the storage, oldest first.
 
-        The folder itself is out of reach from here. What is missed by that is a job that a new
-        JobManager recovered and that failed for good before its next checkpoint.
+        The folder itself is out of reach from here: the JobManager looks.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+            PermanentError: It cannot look.
         """
         async with FlinkRest(self.rest_url) as rest:
-            found = await rest.checkpoints(job_id)
-        return found.newest.path if found is not None and found.newest is not None else None
+            return await list_snapshots(rest, job_id, self._pods.storage)
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the folders that ended jobs left in the storage, where nothing is in them.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+            PermanentError: It cannot look.
+        """
+        async with FlinkRest(self.rest_url) as rest:
+            await remove_empty_folders(rest, job_ids, self._pods.storage)
 
     async def close(self) -> None:
         """Delete every object of the StreamApp's Flink and wait until all pods are gone.

@@ -7,16 +7,16 @@ import asyncio
 from weir_operator.cluster import manifests
 from weir_operator.cluster.api import Body
 from weir_operator.cluster.changes import Mark
-from weir_operator.cluster.flink_pods import APP, REVISION, FlinkPods
+from weir_operator.cluster.flink_pods import REVISION, FlinkPods
 from weir_operator.cluster.manifests_flink import (
     METRICS_PORT,
     REST_PORT,
     config_map,
     job_manager_files,
 )
-from weir_operator.cluster.pod_states import is_alive, url, waiting_for
+from weir_operator.cluster.pod_states import is_alive, process_of, url, waiting_for
 from weir_operator.cluster.runtime_objects import AppObjects
-from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
+from weir_operator.errors import PodsPendingError, TemporaryError
 from weir_operator.flink.rest import FlinkRest
 
 START_LIMIT = 120.0
@@ -37,7 +37,8 @@ class JobManagerPod:
         self._objects = objects
         self._address = f"{pods.job_manager}.{pods.namespace}.svc"
         self._applied: FlinkPods | None = None
-        self._session: str | None = None
+        self.process = ""
+        """Which process it was when it was last ensured; empty where nobody knows."""
         self._found: tuple[Mark, FlinkPods] | None = None
 
     @property
@@ -59,7 +60,7 @@ class JobManagerPod:
         Raises:
             TemporaryError: It does not answer in time.
             PodsPendingError: Its pod does not come to run.
-            PermanentError: The cluster refuses an object.
+            PermanentError: The cluster refuses an object, or it is there and is not Weir's.
         """
         mark = self._objects.mark()
         if self._found is not None and self._found[0] == mark and self._found[1] is pods:
@@ -67,7 +68,7 @@ class JobManagerPod:
             return False
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
-            _check_owner(found, pods)
+            self._objects.check_owner("Deployment", found)
         # Somebody may have deleted the Deployment: its successor takes up the job all the same.
         afresh = found is None and not (pods.survives and await self._objects.recovery())
         if found is None or self._applied is not pods:
@@ -79,16 +80,16 @@ class JobManagerPod:
                 await self._wait_for_rollout(pods)
             self._applied = pods
         await self._wait_for_answer(pods)
-        lost = afresh or await self._lost_its_session(pods)
+        another = await self._is_another_process()
+        # Where state outlives the process, so does the session.
+        lost = afresh or (another and not pods.survives)
         self._found = None if mark is None else (mark, pods)
         return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
         """Apply what the Deployment stands on, and learn the Service's address."""
         await self._objects.apply(
-            manifests.service_account(pods),
-            manifests.role(pods),
-            manifests.role_binding(pods),
+            *manifests.accounts(pods),
             manifests.network_policy(pods),
             manifests.service(pods),
             manifests.disruption_budget(pods),
@@ -98,8 +99,7 @@ class JobManagerPod:
         self._address = made["spec"]["clusterIP"]
 
     async def _make(self, pods: FlinkPods) -> None:
-        labels = pods.labels(manifests.JOB_MANAGER)
-        files = config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+        files = make_files(pods)
         await self._objects.apply(files, manifests.job_manager(pods, files["metadata"]["name"]))
 
     async def _wait_for_rollout(self, pods: FlinkPods) -> None:
@@ -143,43 +143,22 @@ class JobManagerPod:
             if reason := waiting_for(pod):
                 raise PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
 
-    async def _lost_its_session(self, pods: FlinkPods) -> bool:
-        """Return whether its process is another than before, and state did not outlive it."""
-        if pods.survives:
-            return False
-        running = [pod for pod in await self._pods() if is_alive(pod)]
-        if not running:
+    async def _is_another_process(self) -> bool:
+        """Return whether its process is another than when it was last ensured, and note it."""
+        known = [process_of(pod) for pod in await self._pods() if is_alive(pod)]
+        if not known or not known[0]:
             return False  # the next look sees the one that follows
-        before, self._session = self._session, _process(running[0])
-        return before is not None and before != self._session
+        before, self.process = self.process, known[0]
+        return bool(before) and before != self.process
 
     async def _pods(self) -> tuple[Body, ...]:
         return await self._objects.pods({"weir.dev/component": manifests.JOB_MANAGER})
 
 
-def _check_owner(found: Body, pods: FlinkPods) -> None:
-    """Refuse to take what another object made, or a StreamApp that has meanwhile been deleted.
-
-    Raises:
-        TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.
-        PermanentError: It is somebody else's.
-    """
-    if found["metadata"].get("labels", {}).get(APP) != pods.name:
-        raise PermanentError(
-            f"Deployment {pods.job_manager} exists in {pods.namespace} and is not Weir's;"
-            " rename it or the StreamApp"
-        )
-    owners = {each["uid"] for each in found["metadata"].get("ownerReferences") or ()}
-    if owners and pods.owner.uid not in owners:
-        raise TemporaryError(
-            f"Deployment {pods.job_manager} still belongs to an earlier {pods.owner.kind}"
-            f" {pods.name}, which is being deleted"
-        )
-
-
-def _process(pod: Body) -> str:
-    containers = [each.get("containerID") for each in pod["status"].get("containerStatuses") or ()]
-    return f"{pod['metadata']['uid']}/{containers}"
+def make_files(pods: FlinkPods) -> Body:
+    """Return the JobManager's ConfigMap."""
+    labels = pods.labels(manifests.JOB_MANAGER)
+    return config_map(pods, pods.job_manager, labels, job_manager_files(pods))
 
 
 def _now() -> float:

@@ -9,7 +9,7 @@ from weir_operator.cluster.api import Body, KubernetesApi, NotFoundError
 from weir_operator.cluster.changes import Changes, Mark
 from weir_operator.cluster.flink_pods import APP, MANAGED_BY, FlinkPods
 from weir_operator.cluster.objects import Key
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 
 _PLURALS: Mapping[str, str] = {
     "ConfigMap": "configmaps",
@@ -34,6 +34,7 @@ class AppObjects:
         self._changes = changes
         self._key = Key(pods.namespace, pods.name)
         self._namespace = pods.namespace
+        self._owner = pods.owner
         self._selector = {APP: pods.name, MANAGED_BY: "weir"}
         self._recovery = {"app": pods.cluster_id, "type": "flink-native-kubernetes"}
 
@@ -52,16 +53,46 @@ class AppObjects:
         return self.path(thing["kind"], thing["metadata"]["name"], group=thing["apiVersion"])
 
     async def apply(self, *things: Body) -> None:
-        """Make or change objects, in this order."""
-        for thing in things:
-            await self.api.apply(self.path_of(thing), thing)
+        """Make or change objects, in this order; none of them where one is somebody else's.
+
+        Raises:
+            TemporaryError: One belongs to an earlier StreamApp of this name, and is about to go.
+            PermanentError: One is not Weir's.
+        """
+        paths = [self.path_of(thing) for thing in things]
+        for thing, found in zip(things, await asyncio.gather(*map(self._at, paths)), strict=True):
+            if found is not None:
+                self.check_owner(thing["kind"], found)
+        for path, thing in zip(paths, things, strict=True):
+            await self.api.apply(path, thing)
+
+    def check_owner(self, kind: str, found: Body) -> None:
+        """Refuse to change an object that this StreamApp does not own.
+
+        Args:
+            kind: What it is.
+            found: As the API server has it.
+
+        Raises:
+            TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.
+            PermanentError: It is not Weir's.
+        """
+        meta, owner = found["metadata"], self._owner
+        if (meta.get("labels") or {}).get(APP) != self._key.name:
+            raise PermanentError(
+                f"{kind} {meta['name']} exists in {self._namespace} and is not Weir's;"
+                " rename or delete it, or rename the StreamApp"
+            )
+        owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
+        if owners and owner.uid not in owners:
+            raise TemporaryError(
+                f"{kind} {meta['name']} still belongs to an earlier {owner.kind}"
+                f" {self._key.name}, which is being deleted"
+            )
 
     async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
         """Return an object, `None` where there is none."""
-        try:
-            return await self.api.get(self.path(kind, name, group=group))
-        except NotFoundError:
-            return None
+        return await self._at(self.path(kind, name, group=group))
 
     async def pods(self, labels: Mapping[str, str]) -> tuple[Body, ...]:
         """Return the StreamApp's pods with these labels, ended and ending ones included."""
@@ -69,22 +100,18 @@ class AppObjects:
 
     async def prune_config_maps(self) -> None:
         """Delete ConfigMaps that neither a pod nor a workload refers to."""
-        templates = [
-            each["spec"]["template"]
-            for kind in ("Deployment", "ReplicaSet")
-            for each in await self.api.list(
-                self.path(kind, group="apps/v1"), labels=_text(self._selector)
-            )
-        ]
-        used = {
-            volume["configMap"]["name"]
-            for each in (*templates, *await self.pods({}))
-            for volume in each["spec"].get("volumes") or ()
-            if "configMap" in volume
-        }
-        for each in await self.api.list(self.path("ConfigMap"), labels=_text(self._selector)):
-            if each["metadata"]["name"] not in used:
-                await self.api.delete(self.path("ConfigMap", each["metadata"]["name"]))
+        templates = [each["spec"]["template"] for each in await self._workloads()]
+        used = {name for each in (*templates, *await self.pods({})) for name in _config_maps(each)}
+        for name in await self._config_map_names() - used:
+            await self.api.delete(self.path("ConfigMap", name))
+
+    async def without_files(self) -> tuple[Body, ...]:
+        """Return the Deployment and ReplicaSets that refer to a ConfigMap that is not there.
+
+        Their pods run on, and none that is lost is replaced.
+        """
+        there, workloads = await self._config_map_names(), await self._workloads()
+        return tuple(each for each in workloads if _config_maps(each["spec"]["template"]) - there)
 
     async def delete_all(self, *, timeout: float) -> None:
         """Delete everything and wait until it is gone, Flink's own ConfigMaps too.
@@ -113,6 +140,23 @@ class AppObjects:
         """Return the ConfigMaps in which Flink keeps who leads and what runs."""
         return await self.api.list(self.path("ConfigMap"), labels=_text(self._recovery))
 
+    async def _workloads(self) -> tuple[Body, ...]:
+        found = [
+            await self.api.list(self.path(kind, group="apps/v1"), labels=_text(self._selector))
+            for kind in ("Deployment", "ReplicaSet")
+        ]
+        return tuple(each for workloads in found for each in workloads)
+
+    async def _config_map_names(self) -> set[str]:
+        found = await self.api.list(self.path("ConfigMap"), labels=_text(self._selector))
+        return {each["metadata"]["name"] for each in found}
+
+    async def _at(self, path: str) -> Body | None:
+        try:
+            return await self.api.get(path)
+        except NotFoundError:
+            return None
+
     async def _delete(self, kind: str, *, group: str) -> None:
         for each in await self.api.list(self.path(kind, group=group), labels=_text(self._selector)):
             await self.api.delete(self.path(kind, each["metadata"]["name"], group=group))
@@ -125,6 +169,15 @@ class AppObjects:
                 names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
                 raise TemporaryError(f"Pods are still there after {timeout:g} s: {names}")
             await asyncio.sleep(_POLL)
+
+
+def _config_maps(pod: Body) -> set[str]:
+    """Return the ConfigMaps that a pod, or a template of one, mounts and needs."""
+    return {
+        volume["configMap"]["name"]
+        for volume in pod["spec"].get("volumes") or ()
+        if "configMap" in volume
+    }
 
 
 def _text(labels: Mapping[str, str]) -> str:

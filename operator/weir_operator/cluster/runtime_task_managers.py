@@ -145,13 +145,7 @@ class TaskManagerPods:
         avoid: Sequence[str] = (),
     ) -> None:
         operator, pool = group
-        labels = pods.labels(manifests.TASK_MANAGER, operator=operator, pool=pool)
-        files = config_map(
-            pods,
-            pods.workload(operator, pool),
-            labels,
-            task_manager_files(pods, operator, pool),
-        )
+        files = make_files(pods, operator, pool)
         workload = manifests.task_managers(
             pods,
             operator,
@@ -243,11 +237,18 @@ class TaskManagerPods:
         labels = {COMPONENT: manifests.TASK_MANAGER}
         if group is not None:
             labels |= {OPERATOR: group[0], POOL: group[1]}
-        found = [pod for pod in await self._objects.pods(labels) if is_alive(pod)]
+        found = [pod for pod in await self._objects.pods(labels) if is_alive(pod) and _is_ours(pod)]
         return tuple(sorted(found, key=lambda pod: str(pod["metadata"]["name"])))
 
     async def _set(self, pods: FlinkPods, operator: str, pool: str) -> Body | None:
         return await self._objects.find("ReplicaSet", pods.workload(operator, pool), group=_APPS)
+
+
+def make_files(pods: FlinkPods, operator: str, pool: str) -> Body:
+    """Return the ConfigMap of a group's TaskManagers."""
+    labels = pods.labels(manifests.TASK_MANAGER, operator=operator, pool=pool)
+    files = task_manager_files(pods, operator, pool)
+    return config_map(pods, pods.workload(operator, pool), labels, files)
 
 
 def _refusal(workload: Body | None) -> str | None:
@@ -269,6 +270,12 @@ def _is_made_otherwise(pod: Body, pods: FlinkPods, group: Group) -> bool:
 
 def _size(workload: Body) -> str:
     return str(workload["spec"]["template"]["metadata"]["annotations"][SIZE])
+
+
+def _is_ours(pod: Body) -> bool:
+    """Return whether a pod says whose replica it is: anybody may give one the other labels."""
+    labels: Mapping[str, str] = pod["metadata"]["labels"]
+    return OPERATOR in labels and POOL in labels
 
 
 def _group(pod: Body) -> Group:

@@ -10,8 +10,7 @@ from typing import Any
 from weir_operator.cluster.health import Limits
 from weir_operator.cluster.objects import Key
 from weir_operator.controller.history_reader import HistorySource
-
-CANARY_NAME = "weir-canary"
+from weir_operator.streamapp.models import CANARY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,4 +69,4 @@ class ControllerSettings:
     def canary(self) -> Key:
         """The StreamApp that proves the watch to be alive, in a namespace that is watched."""
         watched = not self.namespaces or self.own_namespace in self.namespaces
-        return Key(self.own_namespace if watched else self.namespaces[0], CANARY_NAME)
+        return Key(self.own_namespace if watched else self.namespaces[0], CANARY)

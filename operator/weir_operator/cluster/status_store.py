@@ -9,27 +9,36 @@ operator left), and has nothing to say about who else wrote.
 **Fencing.** The first write of a controller puts its term (see `leader`) into the status. From
 then on a controller of an earlier term that wakes up and writes meets a conflict, reads the other
 term, and knows that its time is over. Before each write the Lease is asked, too.
+
+The same is asked before anything else is changed in Kubernetes or Flink (`confirm`, which the
+clients of both call before each such request), because healing acts without writing first. Who
+takes a StreamApp over from another installation waits until that one must have noticed (`settle`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 import structlog
-from pydantic import ValidationError
 from pydantic.types import JsonValue
 
 from weir_operator.cluster.api import ConflictError, NotFoundError
-from weir_operator.cluster.home import Home
+from weir_operator.cluster.home import Home, given_elsewhere
 from weir_operator.cluster.leader import Fence, LeaseLostError
 from weir_operator.cluster.objects import Body, ObjectApi, Resource
-from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.status import AppStatus
+from weir_operator.errors import TemporaryError
+from weir_operator.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 log = structlog.get_logger()
 
+CONFIRMED_FOR = 2.0
+"""Seconds for which what was read of the status counts: who else writes it is known by then."""
+SETTLE = CONFIRMED_FOR + 13.0
+"""Seconds after which another installation has noticed that a StreamApp is no longer its own: it
+reads the status before it acts, and a request that was under way has come to its end."""
 ATTEMPTS = 5
 """Conflicts in a row, each with a look in between, after which a write gives up for now."""
 
@@ -42,15 +51,33 @@ HOME = "home"
 class StatusDoor:
     """Reads and writes one StreamApp's status."""
 
-    def __init__(self, api: ObjectApi, resource: Resource, fence: Fence) -> None:
+    def __init__(
+        self,
+        api: ObjectApi,
+        resource: Resource,
+        fence: Fence,
+        *,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with nothing read.
+
+        Args:
+            api: Where the status is.
+            resource: The StreamApp.
+            fence: This controller's Lease.
+            on_lost: Called when it turns out that this controller may act no more.
+        """
         self._api = api
         self._resource = resource
         self._fence = fence
+        self._on_lost = on_lost
         self._home = Home(api, fence.home)
         self._lock = asyncio.Lock()
         self._version = ""
         self._annotations: Mapping[str, str] = {}
         self._status: dict[str, JsonValue] = {}
+        self._read_at = -math.inf
+        self._settled_at = -math.inf
         self.writes = 0
         """Successful ones."""
 
@@ -68,11 +95,57 @@ class StatusDoor:
             TemporaryError: The API server does not answer, or the StreamApp is gone.
         """
         async with self._lock:
-            self._read(await self._fetch())
+            await self._fetch()
             await self._check_home()
+            before = self._controller().get(HOME, self._fence.home)
             claim = {**self._controller(), **self._mark}
             if claim != self._controller():
                 await self._write({"controller": claim}, claiming=True)
+            if before != self._fence.home:
+                self._settled_at = _now() + SETTLE
+
+    async def settle(self) -> None:
+        """Wait until an installation that this StreamApp was taken from must have noticed."""
+        await asyncio.sleep(max(0.0, self._settled_at - _now()))
+
+    def note(self, annotations: Mapping[str, str]) -> None:
+        """Take over the annotations that the watch has shown."""
+        self._annotations = annotations
+
+    def check(self) -> None:
+        """Return if this controller may act, as far as is known without asking.
+
+        Raises:
+            LeaseLostError: It may not.
+        """
+        try:
+            self._fence.check()
+            given = given_elsewhere(self._annotations, self._fence.home)
+            if given:
+                raise LeaseLostError(f"{self._resource.key} was given to the controller of {given}")
+            writer = self._controller().get(WRITER)
+            if writer != self._fence.term:
+                raise LeaseLostError(
+                    f"Another controller has written the status of {self._resource.key}: expected "
+                    f"the writer {self._fence.term}, got {writer}"
+                )
+        except LeaseLostError:
+            self._on_lost()
+            raise
+
+    async def confirm(self) -> None:
+        """Return if this controller may act, by a status that was read just now.
+
+        Raises:
+            LeaseLostError: It may not.
+            TemporaryError: The API server does not answer, or the StreamApp is gone.
+        """
+        self.check()
+        if _now() - self._read_at < CONFIRMED_FOR:
+            return
+        async with self._lock:
+            await self._fetch()
+        self.check()
 
     async def write(self, part: Mapping[str, JsonValue]) -> None:
         """Put fields into the status; those that are `None` are taken out of it.
@@ -92,21 +165,22 @@ class StatusDoor:
 
     async def _write(self, part: Mapping[str, JsonValue], *, claiming: bool) -> None:
         for _ in range(ATTEMPTS):
-            self._fence.check()
+            if claiming:
+                self._fence.check()
+            else:
+                self.check()
             merged = {**self._status, **part}
             wanted = {name: value for name, value in merged.items() if value is not None}
             if wanted == self._status:
                 return
+            began = _now()
             try:
-                self._read(await self._api.replace(f"{self._path}/status", self._body(wanted)))
+                answer = await self._api.replace(f"{self._path}/status", self._body(wanted))
+                self._read(answer, began)
             except ConflictError:
-                self._read(await self._fetch())
+                await self._fetch()
                 if claiming:
                     await self._check_home()  # two installations may open a new one at once
-                elif self._controller().get(WRITER) != self._fence.term:
-                    raise LeaseLostError(
-                        f"Another controller has written the status of {self._resource.key}"
-                    ) from None
                 continue
             except NotFoundError as error:
                 raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
@@ -116,16 +190,19 @@ class StatusDoor:
             f"The status of {self._resource.key} was changed {ATTEMPTS} times while it was written"
         )
 
-    async def _fetch(self) -> Body:
+    async def _fetch(self) -> None:
+        began = _now()
         try:
             found = await self._api.get(self._path)
         except NotFoundError as error:
             raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
         if found["metadata"]["uid"] != self._resource.uid:
             raise TemporaryError(f"StreamApp {self._resource.key} is another one now")
-        return found
+        self._read(found, began)
 
-    def _read(self, body: Body) -> None:
+    def _read(self, body: Body, began: float) -> None:
+        """Take over the object as the API server had it after `began`."""
+        self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
         self._status = body.get("status") or {}
         self._annotations = body["metadata"].get("annotations") or {}
@@ -177,14 +254,11 @@ class KubernetesStatusStore:
         self._door = door
         kept = door.status.get("controller")
         own = dict(kept) if isinstance(kept, dict) else {}
-        try:
-            self._status = AppStatus.model_validate({**own, "rescale": door.status.get("rescale")})
-        except ValidationError as error:
-            raise PermanentError(
-                "status.controller: expected what Weir wrote, got something else "
-                f"({error.error_count()} errors); remove status.controller and status.rescale to "
-                "start afresh"
-            ) from error
+        self._status = read_status(
+            {**own, "rescale": door.status.get("rescale")},
+            place="status.controller",
+            remove="remove status.controller and status.rescale to start afresh",
+        )
 
     def load(self) -> AppStatus:
         """Return the last status saved, or a fresh one."""
@@ -201,3 +275,7 @@ class KubernetesStatusStore:
         journal = plain.pop("rescale", None)
         await self._door.write_controller({"rescale": journal, "controller": plain})
         self._status = status
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -15,12 +15,16 @@ from weir_operator.cluster.conditions import (
     judge_objective,
     judge_pause,
     judge_progress,
+    judge_records,
+    judge_ticks,
+    judge_tuning,
     render,
     stamp,
 )
 from weir_operator.controller.assembly import loop_settings
 from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.guards import Cause, Guard
+from weir_operator.controller.looping import Loop, Trouble
 from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.tick import Tick
@@ -39,6 +43,8 @@ from weir_operator.streamapp.status import (
 )
 
 DAY = 86_400.0
+NOT_TO_RUN = frozenset({"Advising", "Deleting", "FinalSavepointFailed", "JobFinished"})
+"""Reasons of `Ready` by which no job of Weir's is to run."""
 LONGEST_REASON = 256
 """Characters of an operator's last decision: there may be a hundred operators."""
 
@@ -59,8 +65,12 @@ class Facts:
     """What was applied."""
     tick: Tick | None = None
     """The last one."""
+    troubles: Mapping[Loop, Trouble] = field(default_factory=dict)
+    """What is wrong with the loops now."""
     model: Aspect | None = None
     """What the last tick that decided knew of the operators' models."""
+    policies: Aspect | None = None
+    """Whether the network enforces NetworkPolicies; `None` where nothing is known of it."""
     suspended: str | None = None
     """Where the state of a job lies that is stopped on purpose; `None` where it is not."""
     mode: Mode = Mode.AUTO
@@ -73,6 +83,8 @@ class Facts:
     """The last of each operator."""
     restarts: tuple[float, ...] = ()
     """Unix times of the restarts that scaling caused, oldest first."""
+    unrecorded: str = ""
+    """Why decisions are not recorded; empty where they are."""
     advice: str = ""
     """What is advised for a job that somebody else runs, in a sentence."""
 
@@ -96,6 +108,13 @@ def see_tick(facts: Facts, tick: Tick) -> Facts:
         guards=tick.guards,
         model=judge_model(tick, facts.model),
     )
+
+
+def see_trouble(facts: Facts, trouble: Trouble) -> Facts:
+    """Take over what is wrong with a loop, or that it is over."""
+    others = {loop: each for loop, each in facts.troubles.items() if loop is not trouble.loop}
+    now = {trouble.loop: trouble} if trouble.sentence else {}
+    return replace(facts, troubles={**others, **now})
 
 
 def see_change(facts: Facts, change: RescaleJournal) -> Facts:
@@ -127,17 +146,16 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         now: Unix seconds.
     """
     tick, settings = facts.tick, facts.settings
-    ready = facts.ready
-    if facts.suspended is not None:
-        sentence = f"The job is stopped on purpose; its state is in {facts.suspended}"
-        ready = Aspect("Ready", "False", "Suspended", sentence)
-    if facts.mistake:
-        sentence = f"{facts.mistake}; a job that runs is left as it is"
-        ready = Aspect("Ready", "False", "InvalidSpec", sentence)
-    aspects = [ready, judge_metrics(tick), judge_model(None, facts.model)]
+    aspects = [_ready(facts), judge_ticks(tick, facts.troubles.get(Loop.TICK))]
+    aspects += [judge_metrics(tick), judge_model(None, facts.model)]
+    if tick is not None and tick.tuning is not None:
+        aspects.append(judge_tuning(tick.tuning))
     if settings is not None:
         aspects.append(judge_objective(tick, bound=settings.bound, statistic=settings.statistic))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
+    aspects.append(judge_records(facts.unrecorded))
+    if facts.policies is not None:
+        aspects.append(facts.policies)
     figures = figures_of(facts)
     cost = figures["cost"]
     return StreamAppStatus(
@@ -159,6 +177,32 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
             _operator(facts, name) for name in islice(facts.deployments, MOST_OPERATORS)
         ),
     )
+
+
+def _ready(facts: Facts) -> Aspect:
+    """Return whether the job runs as the spec says, and is looked after."""
+    if facts.mistake:
+        sentence = f"{facts.mistake}; a job that runs is left as it is"
+        return Aspect("Ready", "False", "InvalidSpec", sentence)
+    if facts.suspended is not None:
+        sentence = f"The job is stopped on purpose; its state is in {facts.suspended}"
+        return Aspect("Ready", "False", "Suspended", sentence)
+    look, tick = facts.troubles.get(Loop.LOOK), facts.troubles.get(Loop.TICK)
+    if facts.ready.status == "True" and look is not None:
+        return Aspect("Ready", "False", "JobDown", look.sentence)
+    if facts.ready.status == "True" and tick is not None and tick.unexpected:
+        return Aspect("Ready", "False", "UnexpectedError", tick.sentence)
+    return facts.ready
+
+
+def job_runs(facts: Facts) -> float:
+    """Return 1 where the job runs, 0 where it is to run and does not, NaN otherwise."""
+    if facts.suspended is not None or facts.ready.reason in NOT_TO_RUN:
+        return math.nan
+    begins = facts.change is not None and not facts.change.step.is_end and facts.change.kind.begins
+    if begins or Loop.LOOK in facts.troubles or (facts.mistake and facts.settings is None):
+        return 0.0
+    return {"True": 1.0, "False": 0.0}.get(facts.ready.status, math.nan)
 
 
 def figures_of(facts: Facts) -> dict[str, float]:

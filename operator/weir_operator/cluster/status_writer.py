@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic.types import JsonValue
 
 from weir_operator.clock import Clock
+from weir_operator.cluster.leader import LeaseLostError
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import Facts, figures_of, render_status
 from weir_operator.errors import WeirError
@@ -50,7 +51,7 @@ class StatusWriter:
         Args:
             door: Through which is written.
             facts: What is known.
-            clock: Wall time.
+            clock: The time.
             on_written: Told of every status that was written.
         """
         self._door = door
@@ -74,7 +75,7 @@ class StatusWriter:
         self._dirty.set()
 
     async def run(self) -> None:
-        """Write what is news, for ever."""
+        """Write what is news, until another controller does."""
         pause = 1.0
         while True:
             await self._dirty.wait()
@@ -82,12 +83,15 @@ class StatusWriter:
             try:
                 await self.flush()
                 pause = 1.0
+            except LeaseLostError as error:
+                log.info("status is no longer written here", reason=str(error))
+                return
             except WeirError as error:
                 # Also where it is refused: rights come back, and what was refused is replaced.
                 log.warning("status not written", failure=str(error))
                 self._dirty.set()
                 pause = min(60.0, 2 * pause)
-            except ValueError:  # a defect of Weir must not end the telling: the next may be right
+            except Exception:  # a defect of Weir must not end the telling: the next may be right
                 log.exception("status not rendered")
                 pause = min(60.0, 2 * pause)
             await self._clock.sleep(pause)  # what changes meanwhile goes into the next write
@@ -96,11 +100,12 @@ class StatusWriter:
         """Write now, if there is news.
 
         Raises:
+            LeaseLostError: Another controller is the active one.
             TemporaryError: It could not be written.
         """
-        now = self._clock.now()
+        now = self._clock.monotonic()
         figures = figures_of(self._facts)
-        wanted = render_status(self._facts, self._before, now)
+        wanted = render_status(self._facts, self._before, self._clock.now())
         if not self._is_news(wanted, figures, now):
             return
         await self._door.write(_dump(wanted))

@@ -2,8 +2,11 @@
 
 The task opens the status, then lives life after life: put the loops together for the spec as it
 is now, bring the job up, steer until the spec asks for other loops. A life that ends in an error
-is told (`Ready`, an event, a count) and followed by the next one after a pause that grows. A spec
-that cannot be right ends no life: the job runs on as it is, and the status says what is wrong.
+is told (`Ready`, an event, a count), whatever the error, and followed by the next one after a pause
+that grows; in the middle of a change, when the job may be down, it stays short. A spec that cannot
+be right ends no life: the job runs on as it is, and the status says what is wrong. One that must
+not act any more (the Lease is lost, another controller writes the status, an annotation gives the
+StreamApp away) is cut off where it is, and says nothing more.
 
 Every StreamApp has its own task, so that a JobManager that hangs delays nobody else.
 """
@@ -13,19 +16,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 
 import structlog
 
 from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings
-from weir_operator.cluster.home import ManagedElsewhereError
+from weir_operator.cluster.background import running_beside
+from weir_operator.cluster.conditions import Aspect
+from weir_operator.cluster.home import ANNOTATION, ManagedElsewhereError
 from weir_operator.cluster.last_right_spec import keep_spec, recall_spec
+from weir_operator.cluster.leader import LeaseLostError
 from weir_operator.cluster.notebook import Notebook
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
 from weir_operator.cluster.opening import Memory, open_loops, open_memory, phase_of
 from weir_operator.cluster.other_autoscalers import OtherAutoscaler
+from weir_operator.cluster.pauses import (
+    FIRST_PAUSE,
+    HEALTHY_AFTER,
+    choose_pause,
+    is_mid_change,
+)
+from weir_operator.cluster.preflight import read_app
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import first_facts
 from weir_operator.controller.directives import (
@@ -39,23 +53,24 @@ from weir_operator.errors import (
     PermanentError,
     TemporaryError,
     WeirError,
+    describe_unexpected,
 )
-from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.runtime.releasing import release_replicas
+from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_policies.errors import WeirPolicyError
 
 log = structlog.get_logger()
 
-FIRST_PAUSE = 2.0
-LONGEST_PAUSE = 300.0
-"""Seconds between a life that failed and the next one."""
-LOOK_ELSEWHERE = 60.0
-"""Seconds between two looks at a StreamApp that another installation looks after."""
-HEALTHY_AFTER = 600.0
-"""Seconds of a life after which the next pause is short again."""
 LET_GO = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
 controller goes on from the journal."""
+
+
+JOB_FINISHED = (
+    "The job came to its own end; to run it again, change spec.flink.job.restoreNonce (it starts "
+    "from spec.flink.job.initialSavepoint)"
+)
 
 
 class SteeredApp:
@@ -71,8 +86,12 @@ class SteeredApp:
         self._told_mistake = ""
         self._failure = ""  # of the last life, until the job runs again
         self._runs = False  # the job was brought up, and no life has failed since
+        self._finished = False  # the job came to its own end, and no loop waits for directives
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
+        self._policies: Aspect | None = None  # whether the network enforces NetworkPolicies
+        self._door = StatusDoor(office.api, resource, office.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present life
+        self._lost = asyncio.Event()  # the present life must not act any more
         self._news = asyncio.Event()  # wakes whoever pauses
         self._leaving = False
         self._notebook: Notebook | None = None
@@ -93,45 +112,60 @@ class SteeredApp:
         """Take over the object as it is now; level-based: the same object again changes nothing."""
         if self._seen and resource.asks_the_same_as(self.resource):
             return
+        handed_over = self._seen and (
+            resource.annotations.get(ANNOTATION) != self.resource.annotations.get(ANNOTATION)
+        )
         self._seen = True
         self.resource = resource
+        self._door.note(resource.annotations)
+        if handed_over:
+            self._cut_off()
+            self._news.set()
         before, self._mistake, self._failure = self._app, None, ""
         try:
-            self._app = parse_manifest(resource.manifest)
+            self._app = read_app(resource)
         except InvalidStreamAppError as mistake:
             self._mistake = mistake  # the last right spec goes on to be steered by
         self._ask()
         if self._app is None or self._mistake is not None:
             return
-        if before is None or not carried_by_directives(before.spec, self._app.spec):
+        carried = before is not None and carried_by_directives(before.spec, self._app.spec)
+        if self._finished or not carried:
             self._stop.set()
             self._news.set()
 
     async def run(self) -> None:
         """Live life after life until `leave` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
-        door = StatusDoor(self._office.api, self.resource, self._office.fence)
         pause = FIRST_PAUSE
         while not self._leaving:
-            began = self._office.clock.now()
+            began = self._office.clock.monotonic()
+            self._news.clear()  # it is heeded now, and shortens no pause any more
             try:
                 async with self._office.opening:
-                    await door.open()
-                await self._live(door)
+                    await self._door.open()
+                await self._door.settle()
+                await self._live(self._door)
                 pause = FIRST_PAUSE
                 continue
-            except (PermanentError, WeirPolicyError) as error:
-                pause = self._fail("permanent", error, LONGEST_PAUSE)
+            except LeaseLostError as error:
+                kind, failure = "fenced", str(error)
             except ManagedElsewhereError as error:
                 self._office.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
-                pause = self._fail("elsewhere", error, min(LOOK_ELSEWHERE, 2 * pause))
+                kind, failure = "elsewhere", str(error)
+            except (PermanentError, WeirPolicyError) as error:
+                kind, failure = "permanent", str(error)
             except TemporaryError as error:
-                if self._office.clock.now() - began > HEALTHY_AFTER:
-                    pause = FIRST_PAUSE
-                pause = self._fail("temporary", error, min(LONGEST_PAUSE, 2 * pause))
+                kind, failure = "temporary", str(error)
+            except WeirError as error:  # the job failed, or is not the one that was expected
+                kind, failure = "job", str(error)
             except Exception as error:  # a defect of Weir must not end the task of an app
                 log.exception("defect")
-                pause = self._fail("defect", error, min(LONGEST_PAUSE, 2 * pause))
+                kind, failure = "defect", describe_unexpected(error)
+            if self._office.clock.monotonic() - began > HEALTHY_AFTER:
+                pause = FIRST_PAUSE
+            pause = choose_pause(kind, pause, mid_change=is_mid_change(self._door.status))
+            self._fail(kind, failure, pause)
             await self._rest(pause)
 
     async def leave(self) -> None:
@@ -141,7 +175,11 @@ class SteeredApp:
         self._news.set()
         if self._task is None:
             return
-        await asyncio.wait({self._task}, timeout=LET_GO)
+        try:
+            self._office.fence.check()
+            await asyncio.wait({self._task}, timeout=LET_GO)
+        except LeaseLostError:
+            self._cut_off()  # what it can still do is to wait in vain
         while not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=1.0)
@@ -153,14 +191,20 @@ class SteeredApp:
     async def _live(self, door: StatusDoor) -> None:
         """Steer until the spec asks for other loops, or the job is at its end."""
         stop = self._stop = asyncio.Event()
+        self._lost.clear()
         self._news.clear()
+        self._finished = False
         if self._leaving:
             return
+        door.check()  # it may have been given away since it was opened
         office = self._office
         await self._remember_the_spec()
         app = self._app
-        facts = first_facts(self.resource.generation, app)
+        facts = replace(first_facts(self.resource.generation, app), policies=self._policies)
         notebook = self._notebook = Notebook(office, self.resource, door, facts)
+        if self._failure:
+            # What people must see to is not hidden by each new try.
+            notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
         self._tell_spec()
         async with notebook.writing():
             try:
@@ -169,12 +213,18 @@ class SteeredApp:
                         self._watching_rivals(app, notebook),
                         open_memory(office, self.resource, door, notebook) as memory,
                     ):
-                        await self._steer(app, memory, notebook, stop)
-                await self._news.wait()
-            except (WeirError, WeirPolicyError) as error:
-                self._failure, self._runs = str(error), False
+                        await _unless(self._lost, self._steer(app, memory, notebook, stop))
+                await _unless(self._lost, self._wait_for_news())
+                if self._lost.is_set():
+                    door.check()
+            except LeaseLostError:
+                raise  # the status is for the next controller to write
+            except Exception as error:
+                expected = isinstance(error, (WeirError, WeirPolicyError))
+                self._failure = str(error) if expected else describe_unexpected(error)
+                self._runs = False
                 notebook.set_ready("False", "ReconcileFailed", self._failure)
-                notebook.tell("ReconcileFailed", str(error))
+                notebook.tell("ReconcileFailed", self._failure)
                 raise
             finally:
                 self._notebook = None
@@ -202,11 +252,10 @@ class SteeredApp:
                 loops = await stack.enter_async_context(
                     open_loops(office, app, self.resource, memory, notebook, lambda: self._asked)
                 )
-            if self._failure:
-                # What people must see to is not hidden by each new try.
-                notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
-            elif self._runs:
+            if self._runs:
                 notebook.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+            elif self._failure:
+                pass  # it stands until the job runs
             elif memory.store.load().job_id is not None:
                 notebook.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
             else:
@@ -219,9 +268,12 @@ class SteeredApp:
                 return
             self._failure, self._runs = "", True
             notebook.set_ready("True", "JobRunning", "The job runs")
-            await loops.steering.controller.run(stop)
+            async with self._probing_policies(loops.runtime, notebook):
+                await loops.steering.controller.run(stop)
             if not self._news.is_set():
-                notebook.set_ready("False", "JobFinished", "The job came to its own end")
+                await release_replicas(loops.runtime)
+                self._finished, self._runs = True, False
+                notebook.set_ready("False", "JobFinished", JOB_FINISHED)
 
     async def _advise(
         self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
@@ -259,12 +311,29 @@ class SteeredApp:
             self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
             self._ask()
 
-        watching = asyncio.create_task(self._office.rivals.watch(app, see))
-        try:
+        async with self._beside("rivals", lambda: self._office.rivals.watch(app, see)):
             yield
-        finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+
+    def _beside(
+        self, name: str, work: Callable[[], Awaitable[None]]
+    ) -> AbstractAsyncContextManager[None]:
+        count = self._office.telemetry.count_task_failure
+        return running_beside(name, work, clock=self._office.clock, count=count)
+
+    @contextlib.asynccontextmanager
+    async def _probing_policies(self, runtime: Runtime, notebook: Notebook) -> AsyncIterator[None]:
+        """Try beside whether the network keeps others from the job's Flink."""
+        probe = self._office.worlds.policy_probe()
+        if probe is None:
+            yield
+            return
+
+        def see(found: Aspect) -> None:
+            notebook.on_policies(found)
+            self._policies = found
+
+        async with self._beside("policies", lambda: probe.watch(lambda: runtime.rest_url, see)):
+            yield
 
     def _ask(self) -> None:
         """Take over what the manifest and the surroundings ask of the loops."""
@@ -284,12 +353,21 @@ class SteeredApp:
             self._notebook.tell("InvalidSpec", sentence)
         self._told_mistake = sentence
 
-    def _fail(self, kind: str, error: Exception, pause: float) -> float:
-        """Tell of a life that failed; return seconds until the next one."""
+    def _fail(self, kind: str, failure: str, pause: float) -> None:
+        """Tell of a life that failed, and of the seconds until the next one."""
         key = self.resource.key
         self._office.telemetry.errors.labels(key.namespace, key.name, kind).inc()
-        log.warning("reconcile failed", kind=kind, failure=str(error), again_in=pause)
-        return pause
+        log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
+        if kind in ("permanent", "defect") and failure != self._failure:
+            # It failed before there was a status to tell of it.
+            self._office.events.post(self.resource, "Warning", "ReconcileFailed", failure)
+
+    def _cut_off(self) -> None:
+        """End the present life where it is: another controller may be the one to act."""
+        self._lost.set()
+
+    async def _wait_for_news(self) -> None:
+        await self._news.wait()
 
     async def _rest(self, seconds: float) -> None:
         """Wait for news, or until a pause of about so many seconds is over."""
@@ -305,8 +383,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> Non
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.wait({doing})
+        while not doing.done():
+            doing.cancel()  # again, where the end waits for what was begun
+            await asyncio.wait({doing}, timeout=1.0)
     if not doing.cancelled():
         doing.result()

@@ -22,6 +22,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from weir_operator.cluster.container_memory import ContainerMemory
 from weir_operator.cluster.objects import Key
 from weir_operator.cluster.operator_series import OperatorSeries
 from weir_operator.controller.recording import gap_of
@@ -36,6 +37,11 @@ APP = ("namespace", "app")
 _DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 _LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
+
+FAILURES = ("temporary", "permanent", "job", "defect", "deletion", "elsewhere")
+"""Kinds of errors that end a life of a StreamApp's loops, or a try of its deletion."""
+FINAL_SAVEPOINTS = ("Done", "Failed")
+"""What comes of the last savepoint of a StreamApp that is deleted."""
 
 Ages = Callable[[], Mapping[Key, float]]
 """Seconds since the last pass, by StreamApp."""
@@ -100,6 +106,9 @@ class Telemetry:
             "weir_data_quality_problems_total", "Problems found in measurements.", *APP, "problem"
         )
         self.conditions = gauge("weir_condition", "Conditions: 1 true, 0 false.", *APP, "type")
+        self.job_running = gauge(
+            "weir_job_running", "Whether the job runs: 0 where it is to run and does not.", *APP
+        )
         self.errors = counter(
             "weir_reconcile_errors_total", "Passes that ended in an error.", *APP, "kind"
         )
@@ -108,14 +117,30 @@ class Telemetry:
         )
         self.status_writes = counter("weir_status_writes_total", "Writes of a status.", *APP)
         self.events = counter("weir_events_total", "Facts told of StreamApps.", *APP, "reason")
+        self.task_failures = counter(
+            "weir_background_task_failures_total", "Failures of background tasks.", "task"
+        )
         self.apps = gauge("weir_apps", "StreamApps that this controller looks after.")
         self.leader = gauge("weir_leader", "Whether this process is the active controller.")
+        self.lease_transitions = gauge(
+            "weir_lease_transitions", "How often the Lease has changed its holder, as it says."
+        )
+        self.state_size = gauge("weir_state_volume_bytes", "Size of the state's volume.")
+        self.state_free = gauge("weir_state_volume_free_bytes", "Free space of that volume.")
+        for unknown in (self.lease_transitions, self.state_size, self.state_free):
+            unknown.set(math.nan)
+        self.final_savepoints = counter(
+            "weir_final_savepoints_total", "StreamApps deleted that had state to keep.", "outcome"
+        )
+        for outcome in FINAL_SAVEPOINTS:
+            self.final_savepoints.labels(outcome)
         self.watch_age = gauge(
             "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
         )
         self.operators = OperatorSeries()
         self.registry.register(self.operators)
         ProcessCollector(namespace="weir", registry=self.registry)
+        self.registry.register(ContainerMemory())
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
         self._of_apps = [
@@ -128,6 +153,10 @@ class Telemetry:
     def show_ages(self, ages: Ages) -> None:
         """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
         self.registry.register(_Ages(ages))
+
+    def count_task_failure(self, task: str) -> None:
+        """Count a failure of one of the controller's background tasks."""
+        self.task_failures.labels(task).inc()
 
     def see_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval.
@@ -161,6 +190,27 @@ class Telemetry:
             self.replicas.labels(*app, name, node_type).set(0)
         self._shown[key] = self._shown.get(key, set()) | shown
 
+    def see_state_volume(self, usage: tuple[int, int] | None) -> None:
+        """Show size and free space of the state's volume, bytes; `None` where nobody knows."""
+        size, free = (math.nan, math.nan) if usage is None else usage
+        self.state_size.set(size)
+        self.state_free.set(free)
+
+    def see_standstill(self, key: Key, *, cost: float) -> None:
+        """Show that a job has no replicas: it was suspended, or has come to its end.
+
+        Args:
+            key: The StreamApp.
+            cost: Currency per hour that is left to pay, for its JobManager.
+        """
+        for name, node_type in self._shown.get(key, set()):
+            self.replicas.labels(key.namespace, key.name, name, node_type).set(0)
+        self.cost.labels(key.namespace, key.name).set(cost)
+
+    def see_job(self, key: Key, *, runs: float) -> None:
+        """Show whether a job runs: 1, 0, or NaN where it is not to run or nobody knows."""
+        self.job_running.labels(key.namespace, key.name).set(runs)
+
     def see_decision(self, key: Key, record: DecisionRecord) -> None:
         """Count one decision of one operator, and show what it weighed."""
         seen = record.observation
@@ -188,6 +238,8 @@ class Telemetry:
         for outcome in Step:
             if outcome.is_end:  # a counter that begins at 1 has no increase for who asks
                 self.rescales.labels(key.namespace, key.name, str(Kind.RESCALE), str(outcome))
+        for kind in FAILURES:
+            self.errors.labels(key.namespace, key.name, kind)
         values = {"True": 1.0, "False": 0.0}
         for each in status.conditions:
             value = values.get(each.status, math.nan)

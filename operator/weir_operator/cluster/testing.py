@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from weir_operator.cluster.api import ConflictError, NotFoundError
 from weir_operator.cluster.objects import Body
 from weir_operator.errors import TemporaryError
+from weir_operator.guard import Guard
 
 
 class MemoryApi:
@@ -56,6 +57,10 @@ class MemoryApi:
         place = path.removesuffix("/status")
         return self.put(place, _merged(self._find(place), body))
 
+    def guarded(self, guard: Guard) -> GuardedMemoryApi:
+        """Return it for one who is asked before each change."""
+        return GuardedMemoryApi(self, guard)
+
     async def close(self) -> None:
         """Nothing is held."""
 
@@ -81,6 +86,40 @@ class MemoryApi:
         if path not in self.objects:
             raise NotFoundError(f"There is no {path}")
         return self.objects[path]
+
+
+class GuardedMemoryApi:
+    """A `MemoryApi` for one who is asked before each change."""
+
+    def __init__(self, api: MemoryApi, guard: Guard) -> None:
+        self._api = api
+        self._guard = guard
+        self.get = api.get
+        self.list = api.list
+
+    def guarded(self, guard: Guard) -> GuardedMemoryApi:
+        """Return it for one who is asked as well."""
+
+        async def both() -> None:
+            await self._guard()
+            await guard()
+
+        return GuardedMemoryApi(self._api, both)
+
+    async def create(self, path: str, body: Body) -> Body:
+        """Make an object."""
+        await self._guard()
+        return await self._api.create(path, body)
+
+    async def replace(self, path: str, body: Body) -> Body:
+        """Replace an object, or its status, if its version still stands."""
+        await self._guard()
+        return await self._api.replace(path, body)
+
+    async def patch(self, path: str, body: Body) -> Body:
+        """Merge into an object, or its status."""
+        await self._guard()
+        return await self._api.patch(path, body)
 
 
 def _merged(body: Body, part: Body) -> Body:

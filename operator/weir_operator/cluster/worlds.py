@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 
 from weir_operator.cluster.adopted_metrics import PrometheusFor
 from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.policy_probe import PolicyProbe, probe_from_here
 from weir_operator.cluster.settings import PrometheusAccess
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.guard import Guard
 from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.names import mangle
+from weir_operator.metrics.names import APP_LABEL
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.runtime.seam import Runtime
 from weir_operator.streamapp.models import StreamApp
 
-RuntimeFor = Callable[[StreamApp, Resource], Runtime]
+RuntimeFor = Callable[[StreamApp, Resource, Guard], Runtime]
 """Makes the runtime of a StreamApp, whose object owns what is started."""
 
 
@@ -28,25 +30,26 @@ class ClusterWorlds:
         """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""
         self._runtime_for = runtime_for
         self._server = None if prometheus is None else _connect(prometheus)
+        self._probe = probe_from_here()
 
     async def close(self) -> None:
         """Release the connections to Prometheus."""
         if self._server is not None:
             await self._server.close()
 
-    def runtime(self, app: StreamApp, resource: Resource) -> Runtime:
-        """Return where its Flink runs."""
-        return self._runtime_for(app, resource)
+    def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
+        """Return where its Flink runs; `guard` is asked before anything is changed there."""
+        return self._runtime_for(app, resource, guard)
 
-    def jobs(self, runtime: Runtime) -> FlinkJobs:
-        """Return the jobs that run there."""
-        return FlinkJobs(runtime)
+    def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
+        """Return the jobs that run there; `guard` is asked before one is changed."""
+        return FlinkJobs(runtime, guard)
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
         """Return where its samples come from, begun."""
         name = f"{app.metadata.namespace}/{app.metadata.name}"
         if self._server is not None:
-            return SharedPrometheusSource(self._server, label="weir_app", value=mangle(name))
+            return SharedPrometheusSource(self._server, label=APP_LABEL, value=name)
 
         async def targets() -> list[str]:
             replicas = await runtime.replicas()
@@ -58,6 +61,10 @@ class ClusterWorlds:
         source = DirectSource(targets, name)
         source.start()
         return source
+
+    def policy_probe(self) -> PolicyProbe | None:
+        """Return what tries whether NetworkPolicies are enforced."""
+        return self._probe
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""

@@ -12,19 +12,23 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import structlog
+
 from weir_operator.clock import Clock
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import ChangeSoFar, Intervals, Verdict, judge_change
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import WeirError, describe_unexpected
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
-from weir_operator.status import FailedDeployment, StatusStore
+from weir_operator.status import StatusStore, add_failed
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import ChangeKind
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +88,7 @@ class Actor:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._judged: _Judged | None = None
+        self._undone: RescaleJournal | None = None
 
     @property
     def is_acting(self) -> bool:
@@ -92,7 +97,8 @@ class Actor:
 
     def begin(self, action: Action) -> None:
         """Begin an action and return; none may be under way."""
-        self._judged = None  # what it left is gone, so it cannot be judged any more
+        # What it left is gone, so it cannot be judged any more, nor taken back.
+        self._judged = self._undone = None
         self._task = asyncio.create_task(self._act(action))
 
     async def finish(self) -> None:
@@ -101,9 +107,14 @@ class Actor:
             await self._task
 
     async def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
-        """Return the last change if the metrics say that it must be taken back."""
+        """Return the last change if the metrics say that it must be taken back.
+
+        It is returned again until something is begun: what holds it back may pass.
+        """
+        if self._undone is not None and self._undone.target != self._store.load().deployments:
+            self._undone = None  # the job is elsewhere by now
         if self._judged is None:
-            return None
+            return self._undone
         self._judged = _Judged(
             self._judged.journal, self._judged.action, (*self._judged.since, interval)
         )
@@ -121,10 +132,11 @@ class Actor:
             return None
         self._tell("ChangeDidWorse", reason)
         status = self._store.load()
-        failed = FailedDeployment(
-            deployment=journal.target, until=now + self._settings.failed_for, reason=reason
+        failed = add_failed(
+            status.failed, journal.target, first=self._settings.failed_for, reason=reason, now=now
         )
-        await self._store.save(status.model_copy(update={"failed": (*status.failed[-9:], failed)}))
+        await self._store.save(status.model_copy(update={"failed": failed}))
+        self._undone = journal
         return journal
 
     async def _act(self, action: Action) -> None:
@@ -158,8 +170,11 @@ class Actor:
                 )
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)
-        except (TemporaryError, PermanentError) as error:
+        except WeirError as error:
             self._tell("ChangeFailed", str(error))
+        except Exception as error:  # the next look goes on with the change, or ends the life by it
+            log.exception("unexpected error in a change")
+            self._tell("ChangeFailed", describe_unexpected(error))
 
     async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
         """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
@@ -170,9 +185,11 @@ class Actor:
         else:
             reason = "the nodes refused the sizes in place, and no restart was left to pay with"
             self._tell("ResizeWaits", reason[:1].upper() + reason[1:])
-            until = now + self._settings.refused_for
-            known = FailedDeployment(deployment=resized, until=until, reason=reason)
-            kept = {"failed": (*status.failed[-9:], known)}
+            wait = self._settings.refused_for
+            known = add_failed(
+                status.failed, resized, first=wait, reason=reason, now=now, longest=wait
+            )
+            kept = {"failed": known}
         await self._store.save(status.model_copy(update=kept))
         return tokens is not None
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import structlog
 
 from weir_operator.controller.guards import Guard
-from weir_operator.controller.hypothesis import DAY, Bill, Hypothesis, Seen
+from weir_operator.controller.hypothesis import DAY, FIRST_TOLD_AFTER, Bill, Hypothesis, Seen
 from weir_operator.controller.notices import Notices
+from weir_operator.errors import WeirError
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.errors import StateError
 
 log = structlog.get_logger()
 
-FIRST_TOLD_AFTER = 900.0
-"""Seconds of advice after which its bill is told of as an event; then once a day."""
 SAVED_EVERY = 300.0
 """Seconds between two writes of the file: what a crash loses is no more than that."""
 
@@ -43,18 +42,17 @@ class Advisor:
         self._told = self._count_told(hypothesis.bill)
 
     def follow(self, seen: Seen, guards: tuple[Guard, ...], notices: Notices) -> Bill:
-        """Take a tick of mode Advise, and return the bill so far.
-
-        Raises:
-            TemporaryError: The disk is full; the old file stands.
-        """
+        """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
         bill = self._hypothesis.follow(seen, guards)
         if self._count_told(bill) != self._told:
             self._told = self._count_told(bill)
             notices.tell("SavingsForecast", bill.sentence)
-        if seen.now - self._saved_at >= SAVED_EVERY:
-            self._save()
+        if not 0 <= seen.now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
             self._saved_at = seen.now
+            try:
+                self._save()
+            except WeirError as error:
+                log.warning("forecast not saved", failure=str(error))
         return bill
 
     def let_go(self) -> None:
@@ -73,7 +71,7 @@ class Advisor:
         self._save()
 
     def _count_told(self, bill: Bill) -> int:
-        """Return how often a bill of that length has been told of."""
+        """Return how often a bill of that length has been told of: early, then once a day."""
         return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
 
     def _save(self) -> None:
@@ -81,12 +79,12 @@ class Advisor:
         write_atomically(self._path, json.dumps(state))
 
     def _restore(self) -> None:
-        text = read_if_present(self._path)
-        if text is None:
-            return
         try:
+            text = read_if_present(self._path)
+            if text is None:
+                return
             state = json.loads(text)
             if {name: state[name] for name in self._key} == self._key:
                 self._hypothesis.load_state_dict(state)
-        except (ValueError, KeyError, TypeError, StateError) as error:
+        except (OSError, ValueError, KeyError, TypeError, StateError) as error:
             log.warning("forecast cannot be read, it begins anew", failure=str(error))

@@ -15,27 +15,27 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-import structlog
-
 from weir_operator.clock import Clock
 from weir_operator.controller.acting import Action, Actor, expect_response
-from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.application_manager import ApplicationManager, say_failed
 from weir_operator.controller.binding import say_what_binds
 from weir_operator.controller.directives import Directives
 from weir_operator.controller.fallback import Blindness, answer_outage
-from weir_operator.controller.guards import Guard, guards_at, refuse_move
+from weir_operator.controller.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.controller.hypothesis import Bill, Seen
-from weir_operator.controller.lifecycle import Health, Lifecycle
+from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.looping import Loop, OnTrouble, Trouble, look_for_ever, try_tick
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.observing import describe_assumed
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
 from weir_operator.controller.records import Event
 from weir_operator.controller.remembering import Memory
+from weir_operator.controller.retrying import find_failed
 from weir_operator.controller.sampling import sample_of
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.sharing import Shares
-from weir_operator.controller.tick import Tick, find_first_tick
+from weir_operator.controller.tick import Tick, find_first_wait
 from weir_operator.controller.tuning_loop import TuningLoop
 from weir_operator.controller.verdict import UNMEASURED
 from weir_operator.controller.watching import View, Watcher
@@ -45,8 +45,6 @@ from weir_operator.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.promise import Observation, OperatorModel
-
-log = structlog.get_logger()
 
 
 class ApplicationController:
@@ -68,6 +66,7 @@ class ApplicationController:
         rest: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
+        on_trouble: OnTrouble = lambda trouble: None,
     ) -> None:
         self._settings = settings
         self._directives = directives
@@ -81,6 +80,7 @@ class ApplicationController:
         self._clock = clock
         self._rest = rest or (lambda: clock.sleep(1.0))
         self._on_tick = on_tick
+        self._on_trouble = on_trouble
         self._notices = Notices(on_event, clock)
         self._actor = Actor(
             lifecycle,
@@ -92,7 +92,7 @@ class ApplicationController:
         )
         self._blindness = Blindness()
         self._reset_nonce = directives().reset_nonce
-        self._last_tick = clock.now()
+        self._last_tick = clock.now(), clock.monotonic()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run both loops until `stop` is set or the job comes to its own end.
@@ -105,7 +105,7 @@ class ApplicationController:
         self._memory.restore()
         if self._tuning is not None:
             self._tuning.restore()
-        self._last_tick = self._clock.now()
+        self._last_tick = self._clock.now(), self._clock.monotonic()
         ending = asyncio.create_task(stop.wait())
         loops = {
             asyncio.create_task(self._look_for_ever(stop)),
@@ -122,7 +122,7 @@ class ApplicationController:
                 task.cancel()
             await asyncio.gather(ending, *loops, return_exceptions=True)
             await self._actor.finish()  # a change that was begun is brought to its end
-            unsaved = self._memory.close(self._clock.now())
+            unsaved = self._memory.save(self._clock.now())
             self._notices.tell_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
@@ -131,8 +131,9 @@ class ApplicationController:
         Raises:
             TemporaryError: The job could not be seen.
         """
-        now = self._clock.now()
-        start, self._last_tick = self._last_tick, now
+        now, steady = self._clock.now(), self._clock.monotonic()
+        (last, last_steady), self._last_tick = self._last_tick, (now, steady)
+        start = now - (steady - last_steady)
         directives = self._directives()
         guards = guards_at(directives, now)
         self._notices.see_guards(guards)
@@ -143,9 +144,9 @@ class ApplicationController:
                 self._tuning.forget(self._reset_nonce)
             self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
         try:
-            view = await self._watcher.look(start, now)
+            view = await self._watcher.look(start, now, set_by=start - last)
         except TemporaryError:
-            self._fall_back(False, directives, guards, now)
+            self._fall_back(False, directives, guards)
             raise
         tick = await self._decide(view, directives, guards)
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
@@ -153,43 +154,42 @@ class ApplicationController:
         if self._tuning is not None:
             self._tuning.see(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
-        self._fall_back(view.sight.healthy, directives, guards, now)
+        self._fall_back(view.sight.healthy, directives, guards)
         self._on_tick(tick)
         return tick
 
     # -- the two loops ----------------------------------------------------------------------------
 
     async def _look_for_ever(self, stop: asyncio.Event) -> None:
-        while True:
-            try:
-                if await self._lifecycle.heal() is Health.FINISHED:
-                    self._notices.tell("JobFinished", "The job came to its own end")
-                    stop.set()
-                    return
-            except TemporaryError as error:
-                log.warning("look failed", failure=str(error))
-            await self._rest()
+        await look_for_ever(self._lifecycle.heal, self._rest, self._meet)
+        self._notices.tell("JobFinished", "The job came to its own end")
+        stop.set()
 
     async def _tick_for_ever(self) -> None:
-        due = find_first_tick(self._clock.now(), self._settings.interval, self._settings.phase)
+        clock, interval = self._clock, self._settings.interval
+        due = clock.monotonic() + find_first_wait(clock.now(), interval, self._settings.phase)
         while True:
-            await self._clock.sleep(max(0.0, due - self._clock.now()))
+            await clock.sleep(max(0.0, due - clock.monotonic()))
             # Ticks keep their places in time; one that took too long skips the ones it missed.
-            missed = max(0.0, self._clock.now() - due) // self._settings.interval
-            due += (1 + missed) * self._settings.interval
-            try:
-                await self.tick()
-            except TemporaryError as error:
-                self._notices.tell("TickFailed", str(error))
+            missed = max(0.0, clock.monotonic() - due) // interval
+            due += (1 + missed) * interval
+            await try_tick(self.tick, self._meet)
 
-    # -- deciding ---------------------------------------------------------------------------------
+    def _meet(self, trouble: Trouble) -> None:
+        if trouble.loop is Loop.LOOK:
+            self._notices.tell_while("JobDown", trouble.sentence)
+        elif trouble.sentence:
+            self._notices.tell("TickFailed", trouble.sentence)
+        self._on_trouble(trouble)
 
     async def _decide(self, view: View, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
         sight, flow, now = view.sight, view.flow, view.now
         status = self._store.load()
         settings = self._settings
         self._am.see_output(
-            mean=sight.output.mean, quantile=sight.response(settings.statistic), now=now
+            mean=sight.output.mean,
+            quantile=sight.response(settings.statistic),
+            now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
         shares = self._share(flow if fits else None)
@@ -206,7 +206,7 @@ class ApplicationController:
             infeasible=shares.infeasible,
             dataflow=flow,
             guards=guards,
-            full=tuple(each for each in status.full if each.until > now),
+            full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
         if held or sight.app is None or flow is None:
@@ -221,7 +221,8 @@ class ApplicationController:
         assumed = describe_assumed(sight.app, proposals)
         if assumed:
             self._notices.tell_while("VarianceAssumed", assumed)
-        ruling, unasked = await self._rule(proposals, seen, flow, status, view, guards)
+        safe = (*guards, *guards_while_draining(sight.app, flow))
+        ruling, unasked = await self._rule(proposals, seen, flow, status, view, safe)
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
@@ -231,7 +232,8 @@ class ApplicationController:
             ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
         )
         tick_id = uuid.uuid4().hex[:12]
-        self._memory.keep(tick_id, now, proposals, ruling)
+        unsaved = self._memory.keep(tick_id, now, proposals, ruling)
+        self._notices.tell_while("LearnedNotSaved", unsaved)
         if ruling.granted or ruling.move is not None:
             self._begin(
                 Action(
@@ -260,11 +262,13 @@ class ApplicationController:
         """Return the ruling, and why what no operator asked for is done; empty where none is."""
         undone = await self._actor.judge(self._watcher.summarise(view.sight), view.now)
         if undone is not None:
-            refusal = refuse_move(status.deployments, undone.source, self._models, guards)
+            refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
+            refusal = refusal or self._refuse_unasked(undone.source, view.now)
+            held = f"Change {undone.id} did worse, but: {refusal}" if refusal else ""
+            self._notices.tell_while("TakeBackHeld", held)
             if refusal is None:
                 reason = f"It takes change {undone.id} back, which did worse than expected"
-                return self._go_to(undone.source, status, f"Granted: {reason}", view.now), reason
-            self._notices.tell("TakeBackHeld", f"Change {undone.id} did worse, but: {refusal}")
+                return self._go_to(undone.source, status, f"Granted: {reason}"), reason
         move = self._am.find_move(view, status)
         self._notices.tell_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
@@ -302,7 +306,7 @@ class ApplicationController:
 
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
-            self._am.pay_shared(self._clock.now())
+            self._am.pay_shared()
         for name, manager in self._managers.items():
             if action.reason:  # it is nobody's proposal
                 manager.skip()
@@ -343,24 +347,33 @@ class ApplicationController:
         """What is believed of the operators that may change."""
         return {name: each.model for name, each in self._managers.items() if each.fixed is None}
 
-    def _go_to(self, target: DeploymentMap, status: AppStatus, verdict: str, now: float) -> Ruling:
-        """Grant a change of the whole: by a savepoint of its own, paid for if that can be."""
-        current = status.deployments
+    def _refuse_unasked(self, target: DeploymentMap, now: float) -> str | None:
+        """Return why a change that no operator proposed must wait; `None` where it need not."""
+        status = self._store.load()
+        known = find_failed(status.failed, status.deployments, target, now)
+        if known is not None:
+            return say_failed(known, now)
+        return self._am.refuse_restart(self._memory.tokens(now), now)
+
+    def _go_to(self, target: DeploymentMap, status: AppStatus, verdict: str) -> Ruling:
+        """Grant a change of the whole, which `_refuse_unasked` does not refuse."""
+        current, now = status.deployments, self._clock.now()
         changed = tuple(name for name in current if current[name] != target.get(name))
         return Ruling(
             verdicts=dict.fromkeys(changed, verdict),
             granted=changed,
             target=target,
             restart=True,
-            tokens=self._am.pay(self._memory.tokens(now), now),
+            tokens=self._memory.tokens(now).take(self._am.restarts, now),
         )
 
-    def _fall_back(
-        self, healthy: bool, directives: Directives, guards: tuple[Guard, ...], now: float
-    ) -> None:
+    def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
+        now = self._clock.monotonic()
         if self._blindness.see(healthy=healthy, now=now):
             self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
+        if healthy:
+            self._notices.tell_while("FallbackHeld", "")
         status = self._store.load()
         idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
         idle = idle and self._lifecycle.fits(status.deployments)
@@ -370,7 +383,6 @@ class ApplicationController:
             or not self._blindness.is_due(directives.fallback, now)
         ):
             return
-        self._blindness.answer()
         answer = answer_outage(
             directives,
             status.deployments,
@@ -378,13 +390,17 @@ class ApplicationController:
             pool_limits=self._am.pool_limits,
             guards=guards,
         )
-        held = answer.refusal is not None
-        self._notices.tell(
-            "FallbackHeld" if held else "FallbackTaken",
-            f"{answer.reason}; {answer.refusal}" if held else answer.reason,
-        )
-        if answer.target != status.deployments:
-            ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}", now)
+        moves, refusal = answer.target != status.deployments, answer.refusal
+        if moves:
+            refusal = self._refuse_unasked(answer.target, self._clock.now())
+        if refusal is not None:
+            # Once per outage; it is taken when what holds it back is over.
+            self._notices.tell_while("FallbackHeld", f"{answer.reason}; {refusal}")
+            return
+        self._blindness.answer()
+        self._notices.tell("FallbackTaken", answer.reason)
+        if moves:
+            ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}")
             self._begin(
                 Action(
                     id=uuid.uuid4().hex[:12],

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weir_operator.controller.guards import Direction, Guard, direction_of, refuse_change
+from weir_operator.controller.guards import Direction, Guard, refuse_change, refuse_target
 from weir_operator.controller.node_watch import NodeWatch
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Move, Proposal, Ruling
+from weir_operator.controller.retrying import find_failed
 from weir_operator.controller.shared_restarts import SharedRestarts
 from weir_operator.controller.sharing import BudgetSharing, Shares
 from weir_operator.controller.token_gate import TokenGate
@@ -135,7 +136,7 @@ class ApplicationManager:
         sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
         granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
         urgent = any(allowed[name].decision.urgency >= NEEDED for name in granted)
-        refusal = self._refuse_shared(urgent=urgent, now=now) if restart else None
+        refusal = self._refuse_shared(urgent=urgent) if restart else None
         if refusal is not None:
             rescales = [name for name in granted if allowed[name].kind is ChangeKind.RESCALE]
             sentences |= dict.fromkeys(rescales, f"Denied: {refusal}")
@@ -153,9 +154,9 @@ class ApplicationManager:
             restart=restart,
             tokens=tokens_left,
         )
-        for known in failed:
-            if granted and known.deployment == target and now < known.until:
-                ruling = _deny_again(ruling, known, current, tokens, now)
+        known = find_failed(failed, current, target, now)
+        if granted and known is not None:
+            ruling = _deny_again(ruling, known, current, tokens, now)
         if self._gate is not None and ruling.restart:
             self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return ruling if move is None else self._rule_move(move, stays, ruling, now)
@@ -163,27 +164,12 @@ class ApplicationManager:
     def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
         """Add to a ruling that a replica leaves its node, or why it does not."""
         name = move.request.operator
-        request = Request(
-            operator=name,
-            kind=ChangeKind.RESCALE,
-            current={},
-            target={},
-            urgency=move.request.score,
-            saving=0.0,
-        )
-        paid = arbitrate(
-            [request],
-            operators={name: OperatorState(replicas={}, saturated=False)},
-            pool_limits={},
-            tokens=ruling.tokens,
-            budget=self.restarts,
-            now=now,
-        )
+        paid = self._pay_one(name, move.request.score, ruling.tokens, now)
         if refusal is None and ruling.granted:
             refusal = f"Denied: {' and '.join(ruling.granted)} change first"
         if refusal is None and not paid.restart:
             refusal = paid.verdicts[0].reason
-        shared = self._refuse_shared(urgent=move.request.score >= NEEDED, now=now)
+        shared = self._refuse_shared(urgent=move.request.score >= NEEDED)
         if refusal is None and shared is not None:
             refusal = f"Denied: {shared}"
         own = ruling.verdicts.get(name)
@@ -197,27 +183,48 @@ class ApplicationManager:
             self._nodes.note(move)
         return replace(ruling, verdicts=verdicts, restart=True, tokens=paid.tokens, move=move)
 
+    def refuse_restart(self, tokens: RestartTokens, now: float) -> str | None:
+        """Return why a restart that is needed must wait, one sentence; `None` where it need not."""
+        paid = self._pay_one("", NEEDED, tokens, now)
+        if not paid.restart:
+            return paid.verdicts[0].reason
+        shared = self._refuse_shared(urgent=True)
+        return None if shared is None else f"Denied: {shared}"
+
     def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:
         """Return the tokens after one more restart that is needed; `None` where none is left."""
-        if self._refuse_shared(urgent=True, now=now) is not None:
+        if self.refuse_restart(tokens, now) is not None:
             return None
-        if not tokens.available(self.restarts, now):
-            return None
-        self.pay_shared(now)
+        self.pay_shared()
         return tokens.take(self.restarts, now)
 
-    def pay_shared(self, now: float) -> None:
+    def pay_shared(self) -> None:
         """Pay for a restart that begins, from the budget over all StreamApps."""
         if self._shared is not None:
-            self._shared.take(now)
+            self._shared.take()
 
-    def _refuse_shared(self, *, urgent: bool, now: float) -> str | None:
+    def _refuse_shared(self, *, urgent: bool) -> str | None:
         """Return why the budget over all StreamApps does not bear a restart, or `None`."""
-        return None if self._shared is None else self._shared.refuse(urgent=urgent, now=now)
+        return None if self._shared is None else self._shared.refuse(urgent=urgent)
 
-    def pay(self, tokens: RestartTokens, now: float) -> RestartTokens:
-        """Return the tokens after one more restart; none is asked for where none is left."""
-        return tokens.take(self.restarts, now) if tokens.available(self.restarts, now) else tokens
+    def _pay_one(self, name: str, urgency: float, tokens: RestartTokens, now: float) -> Verdicts:
+        """Return what the restart budget says of one restart by itself."""
+        request = Request(
+            operator=name,
+            kind=ChangeKind.RESCALE,
+            current={},
+            target={},
+            urgency=urgency,
+            saving=0.0,
+        )
+        return arbitrate(
+            [request],
+            operators={name: OperatorState(replicas={}, saturated=False)},
+            pool_limits={},
+            tokens=tokens,
+            budget=self.restarts,
+            now=now,
+        )
 
     def _arbitrate(
         self,
@@ -260,6 +267,14 @@ class ApplicationManager:
         )
 
 
+def say_failed(known: FailedDeployment, now: float) -> str:
+    """Return why a deployment that failed is not gone to, one sentence."""
+    return (
+        "Denied: this deployment failed before and is not tried again for "
+        f"{(known.until - now) / 60:.0f} min ({known.reason})"
+    )
+
+
 def _deny_again(
     ruling: Ruling,
     known: FailedDeployment,
@@ -268,13 +283,12 @@ def _deny_again(
     now: float,
 ) -> Ruling:
     """Return the ruling without what it grants, which leads to a deployment that failed."""
-    sentence = (
-        "Denied: this deployment failed before and is not tried again for "
-        f"{(known.until - now) / 60:.0f} min ({known.reason})"
-    )
     return replace(
         ruling,
-        verdicts={**ruling.verdicts, **dict.fromkeys(ruling.granted, sentence)},
+        verdicts={
+            **ruling.verdicts,
+            **dict.fromkeys(ruling.granted, say_failed(known, now)),
+        },
         granted=(),
         target=current,
         restart=False,
@@ -286,9 +300,7 @@ def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, s
     """Return why a guard denies a wish, by operator."""
     barred = {}
     for name, wish in wishes.items():
-        seen = wish.observation
-        direction = direction_of(seen.deployment, wish.decision.target, seen.model.node_types)
-        sentence = refuse_change(direction, guards)
+        sentence = refuse_target(wish.observation, wish.decision.target, guards)
         if sentence is not None:
             barred[name] = sentence
     return barred

@@ -31,7 +31,7 @@ from weir_policies.application_manager.node_manager import MigrationRules
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.application_manager.token_bucket import TokenRules
 from weir_policies.model.season import Season
-from weir_policies.promise import Expectant, OperatorModel
+from weir_policies.promise import Expectant, OperatorModel, OperatorPolicy
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
@@ -199,11 +199,14 @@ def operator_managers(
             or registry.build(name, rng=rngs[operator.name], parameters=parameters),
             fixed=world.fixed_deployment(app, operator.name),
             most_replicas=together if registry.sees_application(name) else None,
-            stand_in=registry.build(STAND_IN, rng=np.random.default_rng(len(managers)))
-            if stands_in
-            else None,
+            stand_in=_build_stand_in(len(managers)) if stands_in else None,
+            without_room=_build_stand_in(len(managers)),
         )
     return managers
+
+
+def _build_stand_in(seed: int) -> OperatorPolicy:
+    return registry.build(STAND_IN, rng=np.random.default_rng(seed))
 
 
 def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> TuningSettings:

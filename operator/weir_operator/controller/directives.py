@@ -6,6 +6,7 @@ without a restart of anything. Pure: whoever watches the manifest translates it 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,6 +54,8 @@ class Directives:
     """Why nothing may be scaled whatever the mode (somebody else scales the job), one sentence."""
     revision: Revision | None = None
     """What the job is to be made of; `None` leaves it as it is."""
+    edition: str = ""
+    """Names the spec, but for what only asks Weir to stand still; empty where there is none."""
 
     @property
     def suspended(self) -> bool:
@@ -79,6 +82,7 @@ def directives_of(
         reset_nonce=app.spec.reset_nonce,
         refused=refused,
         revision=revision,
+        edition=_name_edition(app.spec),
     )
 
 
@@ -110,6 +114,11 @@ def carried_by_directives(before: Spec, after: Spec) -> bool:
     """Return whether directives carry every difference, so that the loops can go on as they are."""
     carried = {name: getattr(after, name) for name in _CARRIED}
     return before.model_copy(update=carried) == after
+
+
+def _name_edition(spec: Spec) -> str:
+    written = spec.model_dump_json(exclude={*_CARRIED} - {"reset_nonce"})
+    return hashlib.sha256(written.encode()).hexdigest()[:16]
 
 
 def _parse_time(text: str) -> float | None:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics.names import mangle
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import Fit, TooFewSamplesError, fit
@@ -43,7 +42,7 @@ class Past:
             TemporaryError: Nothing is, or it cannot be read.
         """
         async with self.reader.opened(
-            mangle(self.app),
+            self.app,
             operators=[each for each in structure.models if each not in structure.fixed],
             node_types=[each.name for each in structure.node_types],
         ) as whole:
@@ -58,7 +57,7 @@ class Past:
         Raises:
             TemporaryError: It cannot be read.
         """
-        return await self.reader.seasons(mangle(self.app))
+        return await self.reader.seasons(self.app)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

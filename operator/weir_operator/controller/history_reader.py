@@ -37,7 +37,7 @@ class HistorySource(Protocol):
     """Where the history of all jobs lies. Its calls block."""
 
     def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
-        """Return what is kept of an application, as its label `weir_app` has it.
+        """Return what is kept of an application, by the name that its tables have.
 
         Raises:
             TemporaryError: Nothing is kept of it, or it cannot be read; says why.

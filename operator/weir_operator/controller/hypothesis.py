@@ -4,7 +4,9 @@ A hypothetical deployment begins where the real one is and follows its own decis
 the model predicts how it serves the load that was measured, the policy decides on that, and the
 Application Manager rules with a restart budget of its own. What came of it is added up by days.
 
-It is a forecast by the model: the gap of a restart is not in it, and a backlog neither.
+It is a forecast by the model: the gap of a restart is not in it, and a backlog neither. Both sides
+of the bill are of the whole job, its JobManager included. Traffic has a day, so nothing is said of
+what a day would come to before one was followed.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal
 from weir_operator.rescale.journal import DeploymentMap
 from weir_policies.application_manager.restart_budget import RestartTokens
-from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
+from weir_policies.operator_manager.wording import say_money
 from weir_policies.promise import Observation
 
-VERSION = 1
+VERSION = 2
 DAY = 86_400.0
 DAYS_KEPT = 14
 HOUR = 3600.0
+FIRST_TOLD_AFTER = 900.0
+"""Seconds of advice before which nothing is said of what it comes to: one restart in ten seconds is
+no 8,640 a day."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,9 +46,9 @@ class Bill:
     seconds: float = 0.0
     """Time over which there was something to decide on."""
     paid: float = 0.0
-    """Currency, for the replicas that ran."""
+    """Currency, for the job that ran."""
     advised: float = 0.0
-    """Currency, for those that were advised."""
+    """Currency, for the one that was advised."""
     restarts: int = 0
     """That following the advice would have taken."""
     judged: int = 0
@@ -64,21 +69,35 @@ class Bill:
 
     @property
     def saved_a_day(self) -> float:
-        """Currency per day; negative where the advice is dearer, NaN before anything was seen."""
-        return (self.paid - self.advised) / self.seconds * DAY if self.seconds else math.nan
+        """Currency per day; negative where the advice is dearer, NaN before a day was followed."""
+        return (self.paid - self.advised) / self.seconds * DAY if self.seconds >= DAY else math.nan
 
     @property
     def sentence(self) -> str:
-        """The forecast for people; empty before anything was seen."""
+        """The forecast for people, or when there is one; empty before anything was seen."""
         if not self.seconds:
             return ""
-        daily = self.saved_a_day
-        change = f"have saved {daily:.3g}" if daily >= 0 else f"have cost {-daily:.3g} more"
+        seen = _say_span(self.seconds)
+        if self.seconds < FIRST_TOLD_AFTER:
+            return (
+                f"No forecast yet: the advice was followed for {seen}; what it comes to is said "
+                f"from {_say_span(FIRST_TOLD_AFTER)} on, and what it comes to a day after a day"
+            )
         late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
-        restarts = self.restarts / self.seconds * DAY
+        if self.seconds < DAY:
+            return (
+                f"In the {seen} since it was first given, following the advice would have cost "
+                f"{say_money(self.advised)} instead of {say_money(self.paid)}, with "
+                f"{_say_restarts(self.restarts)} and {late} of intervals over the bound; what it "
+                "comes to a day is said after a day"
+            )
+        daily = self.saved_a_day
+        money = say_money(abs(daily))
+        change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
+        restarts = _say_restarts(self.restarts / self.seconds * DAY)
         return (
-            f"Following the advice would {change} a day with {restarts:.3g} restarts a day and "
-            f"{late} of intervals over the bound (seen for {_say_span(self.seconds)})"
+            f"Following the advice would {change} a day with {restarts} a day and {late} of "
+            f"intervals over the bound (seen for {seen})"
         )
 
 
@@ -108,6 +127,7 @@ class Hypothesis:
         am: ApplicationManager,
         *,
         bound: float,
+        cost: Callable[[DeploymentMap], float],
         paid: Callable[[], float] | None = None,
     ) -> None:
         """Begin with nothing seen.
@@ -116,12 +136,15 @@ class Hypothesis:
             managers: Of all operators; only asked, never taught.
             am: Rules on the hypothetical proposals.
             bound: The objective, seconds.
-            paid: Returns what is paid for the real replicas, currency per hour; `None` takes the
-                prices of their node types.
+            cost: Returns what the job costs under Weir in these deployments, currency per hour,
+                its JobManager included.
+            paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
+                under Weir.
         """
         self._managers = managers
         self._am = am
         self._bound = bound
+        self._cost = cost
         self._paid = paid
         self._days: dict[int, Bill] = {}
         self._deployments: DeploymentMap | None = None
@@ -158,12 +181,15 @@ class Hypothesis:
             observations=imagined,
         )
         hours = seen.length / HOUR
+        paid = self._paid() if self._paid else self._cost(seen.deployments)
+        # Before anything of the advice was followed it is the real job that is paid for.
+        advised = paid if current == seen.deployments else self._cost(current)
         self._add(
             seen.now,
             Bill(
                 seconds=seen.length,
-                paid=(self._paid() if self._paid else self._price(seen.deployments)) * hours,
-                advised=self._price(current) * hours,
+                paid=paid * hours,
+                advised=advised * hours,
                 restarts=int(ruling.restart),
                 judged=int(late is not None),
                 violations=int(late is True),
@@ -258,14 +284,6 @@ class Hypothesis:
         response = flow.response_time(times) * self._am.tail
         return None if math.isnan(response) else response > self._bound
 
-    def _price(self, deployments: DeploymentMap) -> float:
-        """Return the currency per hour of all replicas."""
-        return sum(
-            price_per_hour(Deployment.from_named(counts, types), types)
-            for name, counts in deployments.items()
-            for types in (self._managers[name].model.node_types,)
-        )
-
     def _add(self, now: float, bill: Bill) -> None:
         day = math.floor(now / DAY)
         self._days[day] = self._days.get(day, Bill()) + bill
@@ -273,7 +291,14 @@ class Hypothesis:
             del self._days[old]
 
 
+def _say_restarts(number: float) -> str:
+    figure = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
+    return f"{figure} restart{'' if figure == '1' else 's'}"
+
+
 def _say_span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
     if seconds < 2 * HOUR:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"

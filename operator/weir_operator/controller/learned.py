@@ -47,12 +47,12 @@ class LearnedStore:
 
     def is_of_before_reset(self) -> bool:
         """Return whether the file was written under another `resetNonce`."""
-        text = read_if_present(self._path)
-        if text is None:
-            return False
         try:
+            text = read_if_present(self._path)
+            if text is None:
+                return False
             return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
-        except (ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` tells what is wrong with it
 
     def save(self, managers: Mapping[str, OperatorManager]) -> None:
@@ -65,7 +65,11 @@ class LearnedStore:
         write_atomically(self._path, json.dumps({**self._key, "operators": states}))
 
     def restore(self, managers: Mapping[str, OperatorManager]) -> None:
-        """Give every manager what it had learned; one whose state does not fit begins anew."""
+        """Give every manager what it had learned; one whose state does not fit begins anew.
+
+        Raises:
+            TemporaryError: There is no room for the tables of one.
+        """
         for name, state in self.load().items():
             if name not in managers:
                 continue
@@ -81,15 +85,15 @@ class LearnedStore:
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Return the state per operator; empty where there is none that fits."""
-        text = read_if_present(self._path)
-        if text is None:
-            return {}
         try:
+            text = read_if_present(self._path)
+            if text is None:
+                return {}
             kept = json.loads(text)
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
             states: dict[str, dict[str, Any]] = kept["operators"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
             return {}
         return states

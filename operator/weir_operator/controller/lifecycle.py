@@ -2,8 +2,7 @@
 
 Level-based: each look compares what runs with what the status says should run, and moves towards
 it. Nothing here decides a deployment; what people ask (another revision, a standstill) comes by
-the directives. One change at a time: whoever comes while one is under way
-waits or is told so.
+the directives. One change at a time: whoever comes while one is under way waits or is told so.
 """
 
 from __future__ import annotations
@@ -11,27 +10,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from pathlib import PurePosixPath
 
 from weir_operator.clock import Clock
 from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.losses import Losses
 from weir_operator.controller.records import Event
 from weir_operator.controller.retrying import PATIENT, URGENT, Retries
 from weir_operator.controller.room_finder import RoomFinder
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import RescaleSettings
-from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
+from weir_operator.rescale.live_jobs import match_status
 from weir_operator.rescale.replicas import (
+    deployments_of,
     excess_replicas,
     missing_replicas,
     size_changes,
 )
+from weir_operator.rescale.restore_point import (
+    StateMissingError,
+    came_to_its_end,
+    find_restore_point,
+)
+from weir_operator.runtime.releasing import release_replicas
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, Runtime
-from weir_operator.status import AppStatus, StatusStore
+from weir_operator.status import AppStatus, Checkpointed, StatusStore
 from weir_policies.promise import OperatorModel
+
+NOTE_CHECKPOINT_EVERY = 600.0
+"""Seconds between two notes of where a job's newest checkpoint is; the storage has the newest."""
+
+
+SPEC_STANDS = 1.0
+"""Seconds for which a spec must have stood before the job is stopped for it: edits come in pairs,
+and each is an upgrade."""
 
 
 class Health(StrEnum):
@@ -57,6 +74,7 @@ class Lifecycle:
         store: StatusStore,
         initial: DeploymentMap,
         initial_savepoint: str | None,
+        restore_nonce: int = 0,
         clock: Clock,
         on_event: Callable[[Event], None],
         on_change: Callable[[RescaleJournal], None],
@@ -69,6 +87,7 @@ class Lifecycle:
         self._rescaler = rescaler
         self._store = store
         self._initial_savepoint = initial_savepoint
+        self._restore_nonce = restore_nonce
         self._clock = clock
         self._on_event = on_event
         self._on_change = on_change
@@ -81,7 +100,8 @@ class Lifecycle:
             models=models,
             settings=settings or RescaleSettings(),
         )
-        self._retries = Retries(clock)
+        self._losses = Losses()
+        self._retries = Retries(store, clock)
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -193,9 +213,10 @@ class Lifecycle:
 
     async def _reach(self) -> None:
         status = self._store.load()
-        if status.job_id is not None and not status.suspended:
+        if (status.job_id is not None and not status.suspended) or await self._runtime.replicas():
             self._use(status.revision or self._directives().revision)
             await self._runtime.ensure_job_manager()
+            await self._match_running_job()
 
     async def _suspend(self) -> RescaleJournal | None:
         status = self._store.load()
@@ -211,36 +232,95 @@ class Lifecycle:
         asked = self._directives()
         self._use(self._store.load().revision or asked.revision)
         await self._resume_unfinished()
+        await self._retries.note_spec(asked.edition)
         status = self._store.load()
         self._use(status.revision or asked.revision)
-        if asked.suspended and status.job_id is None:
+        if asked.suspended and status.job_id is None and not await self._runtime.replicas():
             return Health.SUSPENDED
         restarted = await self._runtime.ensure_job_manager()
+        status = await self._match_running_job()
         if asked.suspended:
             return await self._keep_suspended(status)
-        if status.job_id is None or status.suspended:
+        if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
-            restore = self._initial_savepoint if status.job_id is None else status.restore_path
-            wanted = self._wanted(status)
-            await self._walk_to_a_place(
-                lambda now, target: plans.start(status, target, restore, wanted, now=now)
+            await self._begin(status, self._initial_savepoint)
+        elif status.restore_nonce != self._restore_nonce:
+            await self._restore_as_asked(self._initial_savepoint)
+        elif status.finished:
+            return Health.FINISHED
+        elif status.suspended:
+            await self._begin(status, status.restore_path)
+        else:
+            return await self._look(status.job_id, restarted=restarted)
+        return Health.RUNS
+
+    async def _match_running_job(self) -> AppStatus:
+        """Return the status, which names the job that runs, whatever it named before.
+
+        Raises:
+            UnexpectedJobError: More than one job runs.
+        """
+        before, live = self._store.load(), await self._jobs.live()
+        if live in ((), (before.job_id,)):
+            return before
+        alive = deployments_of(await self._runtime.replicas())
+        status = match_status(before, live, alive, restore_nonce=self._restore_nonce)
+        await self._store.save(status)
+        named = f"job {before.job_id}" if before.job_id else "no job"
+        self._tell(
+            "JobAdopted",
+            f"The status named {named}, but job {status.job_id} runs: it is taken over",
+        )
+        return status
+
+    async def _begin(self, status: AppStatus, restore: str | None) -> None:
+        """Start a job that does not run."""
+        wanted, nonce = self._wanted(status), self._restore_nonce
+        await self._walk_to_a_place(
+            lambda now, target: plans.start(
+                status, target, restore, wanted, now=now, restore_nonce=nonce
             )
-            return Health.RUNS
-        return await self._look(status.job_id, restarted=restarted)
+        )
+
+    async def _restore_as_asked(self, restore: str | None) -> None:
+        """Stop what runs, with a savepoint, and start it from the state that the manifest names."""
+        await self._suspend()
+        kept = self._store.load()
+        before = f"; what was there before is in {kept.restore_path}" if kept.restore_path else ""
+        self._tell(
+            "RestoreAsked",
+            f"spec.flink.job.restoreNonce is new: the job starts from {restore or 'empty state'}"
+            f"{before}",
+        )
+        await self._begin(kept, restore)
 
     async def _keep_suspended(self, status: AppStatus) -> Health:
         """Stop the job with a savepoint where it runs, and see that no TaskManager is paid for."""
         if status.job_id is not None and not status.suspended:
             if await self._suspend() is None:
                 # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
-                newest = await self._runtime.newest_checkpoint(status.job_id)
-                kept = {"suspended": True, "restore_path": newest or status.restore_path}
-                await self._store.save(status.model_copy(update=kept))
+                await self._note_end(status, status.job_id)
             self._tell("Suspended", f"The state is in {self._store.load().restore_path}")
-        alive = await self._runtime.replicas()
-        if alive:
-            await self._runtime.stop([replica.id for replica in alive])
+        await release_replicas(self._runtime)
         return Health.SUSPENDED
+
+    async def _note_end(self, status: AppStatus, job: str) -> None:
+        """Keep what is left of a job that has ended while it is to stand still."""
+        if status.finished or await self._came_to_its_end(status, job):
+            left: dict[str, object] = {"finished": True}
+        else:
+            left = {"restore_path": await self._restore_point(job)}
+        await self._store.save(status.model_copy(update={**left, "suspended": True}))
+
+    async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
+        return await came_to_its_end(
+            job, jobs=self._jobs, runtime=self._runtime, stop_asked=status.stop_asked == job
+        )
+
+    async def _restore_point(self, job: str) -> str | None:
+        return await find_restore_point(
+            job, self._store.load(), jobs=self._jobs, runtime=self._runtime
+        )
 
     def _use(self, revision: Revision | None) -> None:
         if revision is not None:
@@ -249,8 +329,9 @@ class Lifecycle:
     def _wanted(self, status: AppStatus) -> Revision | None:
         """Return what the job is to be made of; a revision that failed is not tried again."""
         asked = self._directives().revision
-        failed = asked is not None and asked.fingerprint == status.refused_revision
-        return status.revision if failed else asked
+        if asked is None or asked.fingerprint == status.refused_revision:
+            return None if asked is None else status.revision
+        return asked.knowing(status.revision)
 
     async def _resume_unfinished(self) -> None:
         """Take a change that was left half-done to its end, before anything else is looked at.
@@ -265,6 +346,7 @@ class Lifecycle:
             # Nothing of it runs yet, and the manifest may have been mended since it was planned.
             await self._rescaler.drop(journal)
             return
+        journal = await self._redirect(journal)
         self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
         try:
             await self._walk(journal)
@@ -276,12 +358,14 @@ class Lifecycle:
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
         progress = None if restarted else await self._jobs.progress(job)
-        if progress is not None and progress.state == FINISHED:
+        if progress is not None and await self._came_to_its_end(status, job):
+            await self._store.save(status.model_copy(update={"finished": True}))
             return Health.FINISHED
         if progress is None or progress.state not in LIVE_STATES:
-            cause = "The JobManager was lost" if progress is None else await self._jobs.failure(job)
-            await self._recover(job, cause)
+            await self._recover(job, await self._find_cause(job, progress))
             return Health.RUNS
+        await self._note_checkpoint(status, job)
+        status = self._store.load()
         alive = await self._runtime.replicas()
         lost = missing_replicas(alive, status.deployments)
         if lost:
@@ -290,6 +374,10 @@ class Lifecycle:
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
             self._tell("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
         unclaimed = excess_replicas(alive, status.deployments)
+        for reason, message in self._losses.find(
+            alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
+        ):
+            self._tell(reason, message)
         if unclaimed:
             await self._runtime.stop(unclaimed)
             self._tell("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
@@ -335,9 +423,75 @@ class Lifecycle:
             journal = await self._give_back_sizes(status, sizes)
         if journal is None:
             return
-        end = await self._walk(journal)
         doomed = {each.id for each in alive if each.doomed}
-        self._retries.note(end, URGENT if doomed.intersection(end.replace) else PATIENT)
+        if journal.kind is Kind.UPGRADE and not await self._spec_stands():
+            return
+        if await self._wait_for_nodes(journal):
+            return
+        try:
+            await self._walk(journal)
+        finally:
+            end = self._store.load().rescale
+            if end is not None and end.id == journal.id and end.step.is_end:
+                hurries = bool(doomed.intersection(journal.replace))
+                await self._retries.note(journal, end, URGENT if hurries else PATIENT)
+
+    async def _spec_stands(self) -> bool:
+        """Wait a moment; return whether nobody has edited the spec meanwhile."""
+        before = self._directives()
+        await self._clock.sleep(SPEC_STANDS)
+        now = self._directives()
+        return (now.edition, now.revision, now.suspended) == (
+            before.edition,
+            before.revision,
+            before.suspended,
+        )
+
+    def _is_asked_for(self, journal: RescaleJournal) -> bool:
+        asked = self._directives()
+        return not asked.suspended and journal.edition in ("", asked.edition)
+
+    async def _redirect(self, journal: RescaleJournal) -> RescaleJournal:
+        """Return an upgrade that goes to what the spec asks for now, if another was begun.
+
+        Until it submits a job, nothing but pods is lost by that.
+        """
+        status = self._store.load()
+        wanted, before = self._wanted(status), journal.revision
+        too_late = journal.is_back or journal.has_submitted
+        if journal.kind is not Kind.UPGRADE or too_late or wanted is None or before is None:
+            return journal
+        if wanted.fingerprint == before.fingerprint:
+            return journal
+        now = self._clock.now()
+        other = plans.upgrade(status, wanted, self._room.fit(status.deployments), now=now)
+        redirected = journal.at(
+            Step.STOP if journal.step is Step.STOP else Step.REMOVE,  # which ends pods of the other
+            now,
+            revision=wanted,
+            target=other.target,
+            reason=other.reason,
+        )
+        await self._store.save(status.model_copy(update={"rescale": redirected}))
+        return redirected
+
+    async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
+        """Return whether an upgrade, which stops the job first, would find no node to go on."""
+        if journal.kind is not Kind.UPGRADE or journal.revision is None:
+            return False
+        pools = {
+            node_type.partition("/")[0] for each in journal.target.values() for node_type in each
+        }
+        misfit = await self._runtime.find_misfit(journal.revision, pools)
+        if not misfit:
+            return False
+        failure = f"{misfit}; add one, or correct the pool in spec.nodePools"
+        end = await self._rescaler.refuse(journal, failure, step=Step.ABANDONED)
+        self._on_change(end)
+        for reason, message in plans.say_end(end):
+            self._tell(reason, message)
+        await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
+        return True
 
     async def _give_back_sizes(
         self, status: AppStatus, sizes: Mapping[str, str]
@@ -351,13 +505,50 @@ class Lifecycle:
         self._tell("ReplicaResized", f"Gave back their sizes in place: {names}")
         return None
 
+    async def _find_cause(self, job: str, progress: Progress | None) -> str:
+        if progress is None:
+            return "The JobManager was lost"
+        if progress.state == FINISHED:
+            return "The job was stopped with a savepoint while spec.state is Running"
+        return await self._jobs.failure(job)
+
+    async def _note_checkpoint(self, status: AppStatus, job: str) -> None:
+        """Remember that the job has state of its own, and delete what that supersedes."""
+        now, known = self._clock.now(), status.checkpointed
+        if known is not None and known.job == job and 0 <= now - known.seen < NOTE_CHECKPOINT_EVERY:
+            return
+        newest = await self._jobs.newest(job)
+        if newest is None or not newest.seen_complete:
+            return
+        noted = Checkpointed(job=job, path=newest.path, seen=now)
+        changes: dict[str, object] = {"checkpointed": noted, "superseded": ()}
+        if status.superseded:
+            # The job was started without claiming them: with a checkpoint of its own it needs none.
+            changes["restore_path"] = newest.path
+        await self._store.save(status.model_copy(update=changes))
+        for path in status.superseded:
+            await self._rescaler.dispose(path)
+        if status.superseded:
+            owners = {PurePosixPath(path).parent.name for path in status.superseded}
+            await self._rescaler.remove_empty_folders(sorted(owners))
+
     async def _recover(self, job: str, cause: str) -> None:
         status = self._store.load()
-        restore = await self._runtime.newest_checkpoint(job) or status.restore_path
         wanted = self._wanted(status)
+        try:
+            restore = await self._restore_point(job)
+        except StateMissingError as error:
+            held = plans.recover(status, status.deployments, None, wanted, cause,
+                                 now=self._clock.now())  # fmt: skip
+            self._on_change(await self._rescaler.refuse(held, str(error)))
+            self._tell("StateMissing", str(error))
+            raise
+        left = await self._rescaler.retained(job)
         self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
         await self._walk_to_a_place(
-            lambda now, target: plans.recover(status, target, restore, wanted, cause, now=now)
+            lambda now, target: plans.recover(
+                status, target, restore, wanted, cause, now=now, superseded=left
+            )
         )
 
     async def _walk_to_a_place(
@@ -381,12 +572,15 @@ class Lifecycle:
                 self._tell("PoolFull", f"{error}; the next best place is tried")
 
     async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
+        if journal != self._store.load().rescale:  # it is not one that is resumed
+            journal = journal.model_copy(update={"edition": self._directives().edition})
         self._on_change(journal)
         self._changing = True
         try:
-            end = await self._rescaler.walk(journal)
+            end = await self._rescaler.walk(journal, self._is_asked_for)
         finally:
             self._changing = False
+            self._losses.forget()
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not come to run")

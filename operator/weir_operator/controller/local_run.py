@@ -16,8 +16,9 @@ from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.bill import prices
 from weir_operator.controller.manifest_watch import ManifestWatch
 from weir_operator.controller.recording import Recorder
-from weir_operator.controller.records import RECORDS, Event, RecordStore
+from weir_operator.controller.records import RECORDS, Event
 from weir_operator.controller.steering import Surroundings, assemble, state_directory
+from weir_operator.controller.tolerant_records import TolerantRecords
 from weir_operator.controller.tuning_store import TUNINGS
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.faces.run_record import Record, RunSummary
@@ -31,15 +32,14 @@ from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.seam import MetricsSource
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.places import MIB, cores_of, memory_needs_of
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.status import FileStatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.quantities import Memory
 from weir_operator.tuning.process import ProcessTuner
 
-MIB = 2**20
 LONGEST_TUNING = 1800.0
 """Seconds, training and Numba's compiling included, after which a tuning is ended."""
 RETENTION = 900.0
@@ -102,12 +102,16 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         keeping = Keeping()
         stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
         stop = _stop_on_signals(stack)
-        records = RecordStore(folder / RECORDS)
+        loops = assembly.loop_settings(app, policy=run.policy)
+        recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
+
+        def tell(reason: str, message: str) -> None:
+            recorder.event(Event(time=clock.now(), reason=reason, message=message))
+
+        records = TolerantRecords(folder / RECORDS, tell)
         stack.callback(records.close)
         if run.fresh:
             records.forget_intervals()  # nothing is fitted to what an earlier run has measured
-        loops = assembly.loop_settings(app, policy=run.policy)
-        recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
 
         def on_event(event: Event) -> None:
             records.note(events=[event])
@@ -119,7 +123,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
 
         jobs = FlinkJobs(runtime)
         stack.push_async_callback(jobs.close)
-        source = _source(run, settings.app, runtime, folder, stack)
+        source = _source(run, f"{settings.namespace}/{settings.name}", runtime, folder, stack)
         stack.push_async_callback(source.close)
         steering = assemble(
             app,
@@ -259,16 +263,10 @@ def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
         job_jar=find_jar(app, run.manifest),
         cache=run.cache,
         speeds=speeds,
-        pool_memory={pool.name: _mib(pool.memory) for pool in app.spec.node_pools},
-        managed_memory={
-            each.name: _mib(each.managed_memory)
-            for each in world.operators(app)
-            if each.managed_memory
-        },
+        pool_memory={pool.name: pool.memory.bytes // MIB for pool in app.spec.node_pools},
+        pool_cores={pool.name: cores_of(pool) for pool in app.spec.node_pools},
+        memory_needs=memory_needs_of(app),
+        job_manager_memory=app.spec.flink.job_manager.memory.bytes // MIB,
         max_parallelism=app.spec.flink.max_parallelism,
         config=app.spec.flink.config or {},
     )
-
-
-def _mib(memory: Memory) -> int:
-    return math.floor(memory.bytes / MIB)

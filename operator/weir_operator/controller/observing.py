@@ -106,6 +106,7 @@ def see(
     previous: AppMeasurement | None,
     output: SinkMeasurement,
     now: float,
+    set_by: float = 0.0,
     quality: QualitySettings,
 ) -> Sight:
     """Measure and judge one interval.
@@ -119,6 +120,7 @@ def see(
         previous: The last measurement judged.
         output: What users saw in the interval.
         now: Unix seconds.
+        set_by: Seconds by which the clock was set in the interval.
         quality: Where the gate draws its lines.
     """
     if layout is None:
@@ -127,7 +129,7 @@ def see(
     return Sight(
         output=output,
         app=measured,
-        problems=judge(measured, previous, layout, now, quality) if settled else (),
+        problems=judge(measured, previous, layout, now, quality, set_by=set_by) if settled else (),
     )
 
 

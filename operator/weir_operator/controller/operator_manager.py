@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weir_operator.errors import TemporaryError
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.seam import Replica
 from weir_policies.kernels.policy import KernelPolicy
@@ -105,6 +106,7 @@ class OperatorManager:
         fixed: Deployment | None,
         most_replicas: int | None = None,
         stand_in: OperatorPolicy | None = None,
+        without_room: OperatorPolicy | None = None,
     ) -> None:
         """Begin without any belief.
 
@@ -115,6 +117,7 @@ class OperatorManager:
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
             stand_in: Decides until the policy was trained; `None` where it needs no training.
+            without_room: Decides while the policy's tables have no room; `None` where nobody does.
         """
         self.name = model.name
         self.fixed = fixed
@@ -125,6 +128,9 @@ class OperatorManager:
         self._policy = policy
         self._new_stand_in = stand_in
         self._stand_in = stand_in
+        self._without_room = without_room
+        self.stood_in = False
+        """Whether not the policy but one in its place made the last decision."""
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
         self._lesson: _Lesson | None = None
@@ -132,7 +138,7 @@ class OperatorManager:
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._stand_in):
+        for policy in (self._policy, self._stand_in, self._without_room):
             if isinstance(policy, KernelPolicy):
                 policy.compile()
 
@@ -215,6 +221,10 @@ class OperatorManager:
                 with each observation and are no part of what was learned, which they leave as it
                 is.
         """
+        arriving = passing = measurement.arrival_rate
+        if interval.source_backlog > 0:
+            # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
+            passing = max(arriving, measurement.processed_rate)
         self._belief = update(
             self._belief,
             self._specified,
@@ -230,7 +240,7 @@ class OperatorManager:
                 if replica.served > 0
             ],
             deployment=deployment,
-            rate=measurement.arrival_rate,
+            rate=passing,
             response_time=measurement.response_time,
         )
         self._believed = None
@@ -250,24 +260,43 @@ class OperatorManager:
             interval=interval.length,
             model=_without_room(self.model, deployment, full),
             deployment=deployment,
-            rate=measurement.arrival_rate,
+            # Behind the first operator, to which alone the backlog is shown, what passes that one
+            # is what arrives.
+            rate=arriving if first else passing,
             processed=measurement.processed_rate,
             response_time=measurement.response_time,
             utilisation=tuple(busy.get(replica.id, math.nan) for replica in ranked),
             backlog=waiting,
-            replica_ages=tuple(interval.now - replica.started for replica in ranked),
+            replica_ages=tuple(max(0.0, interval.now - each.started) for each in ranked),
             budget=budget,
             weights=CostWeights() if weights is None else weights,
             most_replicas=self._most_replicas,
         )
 
     def propose(self, observation: Observation) -> Decision:
-        """Learn from the last interval, then decide."""
-        if self._lesson is not None and self._lesson.is_of(observation):
-            self._deciding.learn(self._lesson.ended_by(observation))
-        decision = self._deciding.decide(observation)
+        """Learn from the last interval, then decide.
+
+        Raises:
+            TemporaryError: There is no room for the policy's tables, and nobody in its place.
+        """
+        try:
+            decision = self._learn_and_decide(observation)
+            self.stood_in = self.in_training
+        except TemporaryError as error:
+            if self._without_room is None:
+                raise
+            decision = self._without_room.decide(observation)
+            decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
+            self.stood_in = True
+            self._lesson = None  # what it did not decide teaches it nothing
+            return decision
         self._lesson = _Lesson(before=observation, proposed=decision.target)
         return decision
+
+    def _learn_and_decide(self, observation: Observation) -> Decision:
+        if self._lesson is not None and self._lesson.is_of(observation):
+            self._deciding.learn(self._lesson.ended_by(observation))
+        return self._deciding.decide(observation)
 
     def act(self) -> None:
         """Note that what it proposed last is carried out, so that it learns what comes of it."""

@@ -19,8 +19,9 @@ def start(
     revision: Revision | None,
     *,
     now: float,
+    restore_nonce: int,
 ) -> RescaleJournal:
-    """Return the first start, or that of a suspended job."""
+    """Return the first start, that of a suspended job, or one from state that a person chose."""
     return plan(
         kind=Kind.START,
         reason="The job is to run",
@@ -30,6 +31,7 @@ def start(
         old_job=status.job_id,
         restore_path=restore_path,
         revision=revision,
+        restore_nonce=restore_nonce,
     )
 
 
@@ -41,6 +43,7 @@ def recover(
     cause: str,
     *,
     now: float,
+    superseded: tuple[str, ...] = (),
 ) -> RescaleJournal:
     """Return the start of a job that has ended without being told to."""
     return plan(
@@ -52,6 +55,7 @@ def recover(
         old_job=status.job_id,
         restore_path=restore_path,
         revision=None if revision == status.revision else revision,
+        superseded=superseded,
     )
 
 
@@ -219,6 +223,8 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
         return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)
     if end.step is Step.ROLLED_BACK:
         return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
+    if end.withdrawn:
+        return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
     if end.pending and not end.avoid:
         places = ", ".join(f"{operator} in {pool}" for operator, pool in end.pending)

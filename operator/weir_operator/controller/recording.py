@@ -33,7 +33,18 @@ _OUTCOMES = {
     Step.ROLLED_BACK: "rolledBack",
     Step.FAILED: "failed",
 }
-_WARNINGS = ("Lost", "Failed", "Worse", "Refused", "Rolled", "Abandoned", "Unclaimed", "Infeasible")
+_WARNINGS = (
+    "Lost",
+    "Failed",
+    "Worse",
+    "Refused",
+    "Rolled",
+    "Abandoned",
+    "Unclaimed",
+    "Infeasible",
+    "Damaged",
+    "NotKept",
+)
 
 
 class Recorder:
@@ -73,8 +84,8 @@ class Recorder:
         hourly = cost_per_hour(
             tick.deployments, self._prices, job_manager=self._settings.job_manager_price
         )
-        self._cost += hourly * (tick.now - self._last) / 3600
-        length, self._last = tick.now - self._last, tick.now
+        length, self._last = max(0.0, tick.now - self._last), tick.now  # the clock may be set back
+        self._cost += hourly * length / 3600
         if tick.violated is not None:
             self._judged += 1
             self._violated += tick.violated

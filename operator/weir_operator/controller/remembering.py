@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from weir_operator.controller.acting import change_of
 from weir_operator.controller.advising import Advisor
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
-from weir_operator.controller.records import DecisionRecord, RecordStore
-from weir_operator.errors import TemporaryError
+from weir_operator.controller.records import DecisionRecord, Records
+from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.status import StatusStore
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 from weir_simulator.fitting.samples import IntervalSample
@@ -30,7 +30,7 @@ class Memory:
         managers: Mapping[str, OperatorManager],
         restarts: RestartBudget,
         store: StatusStore,
-        records: RecordStore,
+        records: Records,
         learned: LearnedStore,
         advisor: Advisor,
         save_every: float,
@@ -58,46 +58,37 @@ class Memory:
         self.advisor = advisor
         self._save_every = save_every
         self._saved_at = -math.inf
+        self._unrestored = ""  # why the file holds more than the managers know
+        self._unsaved = ""
 
     def restore(self) -> None:
         """Give the managers what they had learned; a reset that came meanwhile is carried out.
 
-        Raises:
-            TemporaryError: The disk is full.
+        Where there is no room for it, they begin without, and the file is left for another time.
         """
         if self._learned.is_of_before_reset():
             self._records.forget_intervals()
-        self._learned.restore(self._managers)
-
-    def save(self, now: float) -> None:
-        """Keep what was learned up to now, Unix seconds.
-
-        Raises:
-            TemporaryError: The disk is full; the old file stands.
-        """
-        self._learned.save(self._managers)
-        self._saved_at = now
-
-    def close(self, now: float) -> str:
-        """Keep what was learned at the end of the loops; return why not, empty where it was."""
         try:
-            self.save(now)
+            self._learned.restore(self._managers)
         except TemporaryError as error:
-            return str(error)
-        return ""
+            self._unrestored = f"What was learned before is not in use: {error}"
+
+    def save(self, now: float) -> str:
+        """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
+        self._saved_at = now
+        self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
+        return self._unsaved
 
     async def forget(self, nonce: int) -> None:
-        """Begin anew: nothing learned or measured, no failed deployment, no full pool, no bill.
-
-        Raises:
-            TemporaryError: The disk is full.
-        """
+        """Begin anew: nothing learned or measured, no failed deployment, no full pool, no bill."""
         for manager in self._managers.values():
             manager.forget()
+        self._unrestored = ""
         self._learned.begin_anew(nonce)
-        self._learned.save(self._managers)
+        # A file that cannot be replaced stands under the nonce before, and is not read again.
+        self._unsaved = self._try(lambda: self._learned.save(self._managers))
         self._records.forget_intervals()
-        self.advisor.forget(nonce)
+        self._try(lambda: self.advisor.forget(nonce))
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
@@ -111,18 +102,20 @@ class Memory:
         kept = self._store.load().restart_tokens
         return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
 
-    def keep(
-        self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
-    ) -> None:
-        """Keep what a tick decided, and now and then what was learned."""
-        if now - self._saved_at >= self._save_every:
+    def keep(self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling) -> str:
+        """Keep what a tick decided, and now and then what was learned.
+
+        Returns:
+            Why what was learned could not be kept the last time; empty where it was.
+        """
+        if not 0 <= now - self._saved_at < self._save_every:  # also where the clock was set back
             self.save(now)
         self._records.write(
             DecisionRecord(
                 id=f"{tick}-{name}",
                 time=now,
                 operator=name,
-                policy=STAND_IN if self._managers[name].in_training else self._policy,
+                policy=STAND_IN if self._managers[name].stood_in else self._policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),
@@ -130,3 +123,13 @@ class Memory:
             )
             for name, proposal in proposals.items()
         )
+        return self._unsaved
+
+    @staticmethod
+    def _try(store: Callable[[], None]) -> str:
+        """Store something; return why that failed, empty where it did not."""
+        try:
+            store()
+        except WeirError as error:  # a disk that is full, or that nobody may write to
+            return str(error)
+        return ""

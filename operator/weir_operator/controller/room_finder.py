@@ -55,7 +55,7 @@ class RoomFinder:
     async def find_target(self, status: AppStatus) -> DeploymentMap:
         """Return where a job that is down is to run: where it was, as far as there is room."""
         now = self._clock.now()
-        full = [(each.operator, each.pool) for each in status.full if each.until > now]
+        full = [(each.operator, each.pool) for each in status.full if each.holds(now)]
         alive = await self._runtime.replicas()
         return fit_into_room(self.fit(status.deployments), alive, full, self._models or {})
 
@@ -69,7 +69,7 @@ class RoomFinder:
         Returns:
             Why the wait is over, one sentence; empty while it is not.
         """
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if not pending:
             self.forget_waiting()
             return ""
@@ -83,9 +83,9 @@ class RoomFinder:
         known = add_full(
             status.full,
             {(each.operator, each.pool) for each in pending},
-            until=now + self._settings.full_for,
+            lasts=self._settings.full_for,
             reason=reason,
-            now=now,
+            now=self._clock.now(),
         )
         await self._store.save(status.model_copy(update={"full": known}))
         return reason

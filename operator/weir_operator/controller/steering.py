@@ -16,15 +16,17 @@ from weir_operator.controller import assembly
 from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.application_manager import ApplicationManager
+from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.directives import Directives, directives_of
 from weir_operator.controller.fitting import Fitter
 from weir_operator.controller.history import Past
 from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.controller.looping import OnTrouble
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.records import RECORDS, Event, RecordStore
+from weir_operator.controller.records import RECORDS, Event, Records
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts
@@ -54,13 +56,15 @@ class Surroundings:
     jobs: FlinkJobs
     store: StatusStore
     source: MetricsSource
-    records: RecordStore
+    records: Records
     folder: Path
     """Where what was learned is kept."""
     clock: Clock
     on_tick: Callable[[Tick], None]
     on_event: Callable[[Event], None]
     on_change: Callable[[RescaleJournal], None]
+    on_trouble: OnTrouble = lambda trouble: None
+    """Told when a loop fails, and when it does no more."""
     directives: Callable[[], Directives] | None = None
     """Read at every look and tick; `None` takes what the manifest says now. Where they name no
     revision, it is the manifest's."""
@@ -71,8 +75,8 @@ class Surroundings:
     rest: Callable[[], Awaitable[None]] | None = None
     """Waits until the next look at whether the job lives; `None` waits a second."""
     paid: Callable[[], float] | None = None
-    """Returns what is paid for the replicas, currency per hour; `None` takes the prices of their
-    node types."""
+    """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
+    that runs under Weir."""
     tuner: Tuner | None = None
     """Makes tunings; `None` leaves weights and budgets as they are without."""
     past: Past | None = None
@@ -140,6 +144,7 @@ def assemble(
         store=around.store,
         initial=assembly.initial_deployments(app),
         initial_savepoint=given.initial_savepoint if given else None,
+        restore_nonce=given.restore_nonce if given else 0,
         clock=around.clock,
         on_event=around.on_event,
         on_change=around.on_change,
@@ -176,6 +181,7 @@ def assemble(
         rest=around.rest,
         on_tick=around.on_tick,
         on_event=around.on_event,
+        on_trouble=around.on_trouble,
     )
     return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
 
@@ -201,7 +207,15 @@ def _memory(
             reset_nonce=app.spec.reset_nonce,
         ),
         advisor=Advisor(
-            Hypothesis(managers, manager, bound=loops.bound, paid=around.paid),
+            Hypothesis(
+                managers,
+                manager,
+                bound=loops.bound,
+                cost=partial(
+                    cost_per_hour, prices=prices(app), job_manager=loops.job_manager_price
+                ),
+                paid=around.paid,
+            ),
             around.folder / "forecast.json",
             policy=loops.policy,
             reset_nonce=app.spec.reset_nonce,

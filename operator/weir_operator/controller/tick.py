@@ -47,8 +47,6 @@ class Tick:
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
 
 
-def find_first_tick(now: float, interval: float, phase: float | None) -> float:
-    """Return when the first tick is due: after an interval, or at its place within one."""
-    if phase is None:
-        return now + interval
-    return now + (phase * interval - now) % interval
+def find_first_wait(now: float, interval: float, phase: float | None) -> float:
+    """Return the seconds until the first tick: an interval, or until its place within one."""
+    return interval if phase is None else (phase * interval - now) % interval

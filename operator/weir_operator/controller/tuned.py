@@ -53,6 +53,10 @@ class TuningView:
     """What the simulator expects of it, a sentence; empty where nothing was tuned."""
     in_training: tuple[str, ...] = ()
     """Operators whose policy does not decide yet, because it has not been trained."""
+    failure: str = ""
+    """Why the last tuning could not be made, a sentence; empty where it could, or none was due."""
+    answered: bool = False
+    """Whether the tuner has ever answered for the job as it is."""
 
 
 def fit_budgets(

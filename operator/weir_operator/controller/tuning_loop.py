@@ -11,8 +11,7 @@ objective is shared without tuning, and policies that learn by trying do not dec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from pydantic import JsonValue
 from weir_operator.clock import Clock
 from weir_operator.controller.bill import cost_per_hour
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.failures import Failures
 from weir_operator.controller.fitted_files import write_fitted
 from weir_operator.controller.fitting import UNKNOWN, Fitter
 from weir_operator.controller.notices import Notices
@@ -40,12 +40,10 @@ from weir_operator.controller.tuning_orders import (
 )
 from weir_operator.controller.tuning_store import Standing, TuningStore, Version
 from weir_operator.controller.verdict import Verdict
-from weir_operator.errors import WeirError
 from weir_operator.streamapp.models import Mode
 from weir_operator.tuning.seam import Tuner
 from weir_operator.tuning.work import TuningAnswer, TuningLostError, TuningWork
-from weir_policies.errors import WeirPolicyError
-from weir_simulator.errors import FitError, SimulatorError
+from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.tuning.order import Point
@@ -110,6 +108,7 @@ class TuningLoop:
         self._directives = directives
         self._clock = clock
         self._notices = notices
+        self._failures = Failures(notices)
         self._find_similar = find_similar
         self._fitter = fitter
         self._state = store.fresh()
@@ -126,6 +125,8 @@ class TuningLoop:
             since=0.0 if present is None else present.since,
             expected="" if present is None else present.sentence,
             in_training=tuple(n for n, m in self._managers.items() if m.in_training),
+            failure=self._failures.last("TuningFailed"),
+            answered=bool(self._state.versions) or self._state.not_taken is not None,
         )
 
     def restore(self) -> None:
@@ -165,7 +166,7 @@ class TuningLoop:
     async def attempt(self) -> None:
         """Fit, and tune if that can be; what fails is told and changes nothing."""
         self._notices.tell_while("TuningFailed", "")  # told anew, for whoever counts failures
-        with self._surviving("TuningFailed"):
+        with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
     def see(self, tick: Tick, sample: IntervalSample | None) -> None:
@@ -173,22 +174,9 @@ class TuningLoop:
         self._last = tick if tick.dataflow is not None else self._last
         if sample is None:
             return
-        with self._surviving("TrialFailed"):
+        with self._failures.survived("TrialFailed"):
             self._watch(sample)
             self._judge(tick, sample)
-
-    @contextmanager
-    def _surviving(self, reason: str) -> Iterator[None]:
-        """Tell what fails, under a reason, and go on: nothing here may end the loops of the job."""
-        failure = ""
-        try:
-            yield
-        except (WeirError, WeirPolicyError, SimulatorError) as error:
-            failure = str(error)
-        except Exception as error:
-            log.exception("defect in tuning")
-            failure = f"{type(error).__name__}: {error}"
-        self._notices.tell_while(reason, failure)
 
     # -- one tuning -------------------------------------------------------------------------------
 

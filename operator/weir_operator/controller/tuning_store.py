@@ -206,13 +206,13 @@ class TuningStore:
 
 def read_tunings(path: Path) -> TuningState | None:
     """Return the tunings that a file holds; `None` where it holds none that can be read."""
-    text = read_if_present(path)
-    if text is None:
-        return None
     try:
+        text = read_if_present(path)
+        if text is None:
+            return None
         if json.loads(text)["format"] != FORMAT:
             return None
         return TuningState.model_validate_json(text)
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
         log.warning("tunings cannot be read, they begin anew", failure=str(error)[:200])
         return None

@@ -102,12 +102,18 @@ class Watcher:
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
 
-    async def look(self, start: float, now: float) -> View:
+    async def look(self, start: float, now: float, *, set_by: float = 0.0) -> View:
         """Measure and judge the interval from `start` to `now`, Unix seconds.
+
+        Args:
+            start: When it began, by the clock as it is set now.
+            now: When it ends.
+            set_by: Seconds by which the clock was set ahead in it, below zero where back.
 
         Raises:
             TemporaryError: The metrics source or the runtime does not answer.
         """
+        self._run_since += set_by
         replicas = await self._runtime.replicas()
         window = await self._source.window(start=start, end=now)
         layout = await self._find_layout(replicas)
@@ -121,6 +127,7 @@ class Watcher:
             previous=self._previous,
             output=output,
             now=now,
+            set_by=set_by,
             quality=self._settings.quality,
         )
         if sight.app is not None:
@@ -166,7 +173,7 @@ class Watcher:
                 full={
                     each.pool
                     for each in status.full
-                    if each.operator == name and each.until > view.now
+                    if each.operator == name and each.holds(view.now)
                 },
                 budget=budgets.get(name, math.nan),
                 first=name in first,

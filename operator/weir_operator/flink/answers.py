@@ -113,6 +113,8 @@ class TaskManager:
     free_slots: int
     extended_resources: Mapping[str, float]
     """External resources that it advertises, such as {"op-match": 1.0}."""
+    managed_memory: int = 0
+    """MiB of managed memory in its slots."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +144,8 @@ class Checkpoint:
     state_size: int
     """Bytes of state that it refers to in full, uploaded or not."""
     is_savepoint: bool
+    stopped: bool = False
+    """It is the savepoint of a stop: the job ended with it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,3 +156,8 @@ class Checkpoints:
     failed: int
     in_progress: int
     newest: Checkpoint | None
+    """The newest that this JobManager saw complete."""
+    restored: str | None = None
+    """Path of what the job was restored from when this JobManager took it over, if anything."""
+    retained: tuple[str, ...] = ()
+    """Paths of checkpoints, but no savepoints, that Flink has not deleted, oldest first."""

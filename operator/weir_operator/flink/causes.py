@@ -7,7 +7,11 @@ import re
 LONGEST = 300
 """Characters of a sentence; conditions and events are read in narrow columns."""
 
+_LONGEST_LINE = 10 * LONGEST
+"""Characters of a line that are looked at: a cause may be wrapped several times."""
+
 _WRAPPED = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<name>[\w$]+)(?:: (?P<message>.*))?$")
+_IS_THROWN = re.compile(r"(Exception|Error|Throwable|Failure)$")
 # The JVM gives the reason first and these two lines after it.
 _EPILOGUE = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has")
 _ERROR = re.compile(r"Error|ERROR|FATAL|Exception")
@@ -21,7 +25,7 @@ def root_cause(text: str) -> str:
     """
     causes = [match["cause"] for match in _CAUSED_BY.finditer(text)]
     line = causes[-1] if causes else _first_telling_line(text)
-    return _shorten(_without_package(line.strip()))
+    return _shorten(_without_package(line.strip()[:_LONGEST_LINE]))
 
 
 def cause_in_log(text: str) -> str:
@@ -37,7 +41,11 @@ def cause_in_log(text: str) -> str:
         if line.strip() and not line.startswith((*_EPILOGUE, "\tat ", "\t... "))
     ]
     telling = [line for line in lines if _ERROR.search(line)] or lines
-    return _shorten(_without_package(telling[-1].strip())) if telling else "its log is empty"
+    return (
+        _shorten(_without_package(telling[-1].strip()[:_LONGEST_LINE]))
+        if telling
+        else "its log is empty"
+    )
 
 
 def _first_telling_line(text: str) -> str:
@@ -54,7 +62,9 @@ def _without_package(line: str) -> str:
         name, message = match["name"], match["message"]
         if message is None:
             return name
-        if _WRAPPED.match(message) is None:
+        inner = _WRAPPED.match(message)
+        # A class alone may be what an exception is about: `ClassNotFoundException: example.Trips`.
+        if inner is None or (inner["message"] is None and not _IS_THROWN.search(inner["name"])):
             return f"{name}: {message}"
         line = message
     return line

@@ -15,9 +15,9 @@ from pathlib import Path
 JOB_MANAGER_CLASS = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER_CLASS = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 MEMORY_CLASS = "org.apache.flink.runtime.util.bash.BashJavaUtils"
-JOB_MANAGER_METASPACE = 256
-"""MiB, at most."""
 _MEMORY_MARK = "BASH_JAVA_UTILS_EXEC_RESULT:"
+# A process that goes on without memory for one of its threads is neither alive nor replaced.
+_END = "-XX:+ExitOnOutOfMemoryError"
 
 # Reporters and the pins' missing driver warn on every start; their errors still show.
 _QUIET = """\
@@ -27,10 +27,12 @@ logger.netty.name = org.jboss.netty.channel.DefaultChannelPipeline
 logger.netty.level = OFF
 """
 
-# Kryo and Flink's closure cleaner reflect into these on Java 17.
+# Kryo and Flink's closure cleaner reflect into these on Java 17; Flink's own configuration file
+# opens and exports most of them, the others were needed by jobs.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
     "java.base/java.math",
     "java.base/java.net",
     "java.base/java.io",
@@ -43,6 +45,15 @@ _OPENED = (
     "java.base/java.util.concurrent.locks",
     "java.base/sun.nio.ch",
     "java.base/sun.net.util",
+)
+_EXPORTED = (
+    "java.rmi/sun.rmi.registry",
+    "java.security.jgss/sun.security.krb5",
+    "jdk.compiler/com.sun.tools.javac.api",
+    "jdk.compiler/com.sun.tools.javac.file",
+    "jdk.compiler/com.sun.tools.javac.parser",
+    "jdk.compiler/com.sun.tools.javac.tree",
+    "jdk.compiler/com.sun.tools.javac.util",
 )
 
 
@@ -115,7 +126,7 @@ def job_manager_command(
     installation: Installation,
     *,
     configuration_dir: Path,
-    heap_mib: int,
+    memory: tuple[str, ...],
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the command line of a JobManager.
@@ -124,12 +135,13 @@ def job_manager_command(
         installation: Java and Flink.
         configuration_dir: Folder with `config.yaml` and `log4j.properties`; also the mark by which
             the process is found again.
-        heap_mib: Largest heap, MiB.
-        user_options: From `java_options`; the last of two that contradict each other wins.
+        memory: Options of the JVM about its memory.
+        user_options: From `java_options`. Weir chooses no garbage collector, so theirs is the only
+            one; of two sizes that contradict each other the JVM takes the last.
     """
     return (
         str(installation.java),
-        *job_manager_options(heap_mib),
+        *job_manager_options(memory),
         *user_options,
         *_logging(configuration_dir),
         "-cp",
@@ -147,6 +159,7 @@ def task_manager_command(
     *,
     configuration_dir: Path,
     memory: MemoryArguments,
+    processors: int = 1,
     archive_options: tuple[str, ...] = (),
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
@@ -156,12 +169,13 @@ def task_manager_command(
         installation: Java and Flink.
         configuration_dir: As for a JobManager.
         memory: From `parse_memory_arguments`.
+        processors: As for `task_manager_options`.
         archive_options: How the JVM makes or uses an archive of classes.
         user_options: As for a JobManager.
     """
     return (
         str(installation.java),
-        *task_manager_options(memory.jvm),
+        *task_manager_options(memory.jvm, processors=processors),
         *archive_options,
         *user_options,
         *_logging(configuration_dir),
@@ -174,23 +188,27 @@ def task_manager_command(
     )
 
 
-def job_manager_options(heap_mib: int) -> tuple[str, ...]:
-    """Return the options of a JobManager's JVM, wherever it runs."""
-    return (
-        *_opens(),
-        f"-Xmx{heap_mib}m",
-        f"-XX:MaxMetaspaceSize={JOB_MANAGER_METASPACE}m",
-        *_frugal(processors=2),
-    )
+def job_manager_options(memory: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options of a JobManager's JVM, wherever it runs.
+
+    Args:
+        memory: Its options about heap and metaspace.
+    """
+    return (*_modules(), *memory, _END)
 
 
-def task_manager_options(memory: tuple[str, ...]) -> tuple[str, ...]:
+def task_manager_options(memory: tuple[str, ...], *, processors: int) -> tuple[str, ...]:
     """Return the options of a TaskManager's JVM, wherever it runs.
+
+    The JVM's own choice of compilers, collector and threads stands, as in any Flink. It is told
+    the cores of the largest size that the replica can be given in place: by its first quota it
+    would size itself once and for all.
 
     Args:
         memory: Its options about heap, direct memory and metaspace.
+        processors: Cores of the largest size of its pool, rounded up.
     """
-    return (*_opens(), *memory, *_frugal(processors=1))
+    return (*_modules(), *memory, f"-XX:ActiveProcessorCount={processors}", _END)
 
 
 def java_options(configuration: Mapping[str, str], role: str) -> tuple[str, ...]:
@@ -249,21 +267,10 @@ appender.console.layout.pattern = %d{{ISO8601}} %-5p %c{{1.}} - %m%n
 """
 
 
-def _opens() -> tuple[str, ...]:
-    return tuple(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED)
-
-
-def _frugal(*, processors: int) -> tuple[str, ...]:
-    """Return options for many small JVMs on few cores.
-
-    The JVM must not size its thread pools by the machine, nor by a quota that will be resized. The
-    first compiler alone makes starts quicker; jobs that need the second set their own options.
-    """
+def _modules() -> tuple[str, ...]:
     return (
-        f"-XX:ActiveProcessorCount={processors}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+ExitOnOutOfMemoryError",
+        *(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED),
+        *(f"--add-exports={module}=ALL-UNNAMED" for module in _EXPORTED),
     )
 
 

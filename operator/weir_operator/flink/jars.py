@@ -28,6 +28,11 @@ OLDEST_JAVA = 11
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HELPER = REPOSITORY / "java/dev/weir/Weir.java"
+PROGRAMS = tuple(
+    REPOSITORY / f"java/dev/weir/{name}.java"
+    for name in ("FindState", "ReadGraph", "RemoveEmptyFolders")
+)
+"""What JobManagers run to answer a question of Weir's."""
 JARS = REPOSITORY / "build/jars"
 EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -129,6 +134,7 @@ def build_all(folder: Path = JARS) -> tuple[Path, ...]:
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
+        build_jar(PROGRAMS, folder / "weir-programs.jar"),
         *(build_example(name, folder) for name in EXAMPLES),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )

@@ -86,6 +86,7 @@ def read_task_managers(answer: Json) -> tuple[TaskManager, ...]:
                 name: float(amount)
                 for name, amount in each["totalResource"]["extendedResources"].items()
             },
+            managed_memory=each["totalResource"]["managedMemory"],
         )
         for each in answer["taskmanagers"]
     )
@@ -125,6 +126,12 @@ def read_checkpoints(answer: Json) -> Checkpoints:
         failed=counts["failed"],
         in_progress=counts["in_progress"],
         newest=None if newest is None else _read_checkpoint(newest),
+        restored=(latest.get("restored") or {}).get("external_path"),
+        retained=tuple(
+            each["external_path"]
+            for each in sorted(answer.get("history", ()), key=lambda each: int(each["id"]))
+            if each.get("external_path") and not each["is_savepoint"] and not each["discarded"]
+        ),
     )
 
 
@@ -136,6 +143,7 @@ def _read_checkpoint(answer: Json) -> Checkpoint:
         duration=answer["end_to_end_duration"] / 1000,
         state_size=answer["state_size"],
         is_savepoint=answer["is_savepoint"],
+        stopped=answer.get("checkpoint_type") == "SYNC_SAVEPOINT",
     )
 
 

@@ -13,7 +13,7 @@ Verified on Flink 2.3.0:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,17 +31,21 @@ from weir_operator.flink.answers import (
     Subtask,
     TaskManager,
 )
+from weir_operator.flink.causes import root_cause
 from weir_operator.flink.transport import (
     FlinkTransport,
     Json,
     NotKnownToFlinkError,
     RefusedByFlinkError,
 )
+from weir_operator.guard import Guard
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""
 SUBMIT_LIMIT = 60.0
-"""Seconds for a submission: the job's `main` runs inside the request."""
+"""Seconds for a submission: the job's `main` runs inside the request. One that outlives its
+controller's term does no harm: the next controller submits under the same id, of which Flink takes
+one."""
 DISPOSAL_PERIOD = 0.1
 """Seconds between two questions after a disposal."""
 
@@ -49,15 +53,16 @@ DISPOSAL_PERIOD = 0.1
 class FlinkRest:
     """A client of one JobManager; every call has a time limit."""
 
-    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, base_url: str, *, timeout: float = 10.0, guard: Guard | None = None) -> None:
         """Prepare a client; the first call connects.
 
         Args:
             base_url: Such as `http://127.0.0.1:8081`.
             timeout: Seconds for every call but uploads and submissions, which may take longer.
+            guard: Asked before each request that changes something.
         """
         self._timeout = timeout
-        self._transport = FlinkTransport(base_url, timeout=timeout)
+        self._transport = FlinkTransport(base_url, timeout=timeout, guard=guard)
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -116,7 +121,12 @@ class FlinkRest:
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended or is unknown is left alone."""
         try:
-            await self._transport.ask("PATCH", f"/jobs/{job_id}?mode=cancel", _nothing)
+            await self._transport.ask(
+                "PATCH",
+                f"/jobs/{job_id}?mode=cancel",
+                _nothing,
+                what=f"the cancellation of job {job_id}",
+            )
         except NotKnownToFlinkError:
             return
         except RefusedByFlinkError as refusal:
@@ -148,6 +158,7 @@ class FlinkRest:
             lambda answer: str(answer["filename"]),
             form=form,
             timeout=UPLOAD_LIMIT,
+            what=f"the upload of {Path(path).name}",
         )
         return stored.rsplit("/", 1)[-1]
 
@@ -172,6 +183,7 @@ class FlinkRest:
         arguments: Sequence[str] = (),
         parallelism: int | None = None,
         savepoint_path: str | None = None,
+        configuration: Mapping[str, str] | None = None,
     ) -> None:
         """Submit a job under an id of the caller's; a second submission changes nothing.
 
@@ -183,6 +195,7 @@ class FlinkRest:
             parallelism: Default parallelism; `None` takes the cluster's.
             savepoint_path: Savepoint or retained checkpoint to start from. State that no operator
                 takes is an error, never dropped.
+            configuration: Keys of the job's configuration, above the cluster's.
 
         Raises:
             PermanentError: The program or its savepoint is at fault.
@@ -197,16 +210,55 @@ class FlinkRest:
             body["entryClass"] = entry_class
         if parallelism is not None:
             body["parallelism"] = parallelism
+        if configuration:
+            body["flinkConfiguration"] = dict(configuration)
         if savepoint_path is not None:
             # Flink must neither own nor delete what Weir may have to go back to.
             body |= {"savepointPath": savepoint_path, "claimMode": "NO_CLAIM"}
         try:
             await self._transport.ask(
-                "POST", f"/jars/{quote(jar_id)}/run", _nothing, body=body, timeout=SUBMIT_LIMIT
+                "POST",
+                f"/jars/{quote(jar_id)}/run",
+                _nothing,
+                body=body,
+                timeout=SUBMIT_LIMIT,
+                what=f"the submission of job {job_id}",
             )
         except RefusedByFlinkError as refusal:
             if not _is_duplicate(refusal.trace):
-                raise
+                sentence = _say_why_it_does_not_run(refusal.trace, entry_class)
+                raise RefusedByFlinkError(sentence, refusal.trace) from refusal
+
+    async def plan_jar(
+        self,
+        jar_id: str,
+        *,
+        entry_class: str,
+        arguments: Sequence[str],
+        parallelism: int | None = None,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run a program's `main` in the JobManager for its plan; no job is submitted.
+
+        Args:
+            jar_id: As for `run_jar`, and so are the others.
+            entry_class: The program.
+            arguments: Its arguments.
+            parallelism: Default parallelism.
+            configuration: Keys of its configuration.
+
+        Raises:
+            RefusedByFlinkError: The program ended with an exception; `trace` has it.
+            TemporaryError: No answer in time.
+        """
+        body: dict[str, Json] = {"entryClass": entry_class, "programArgsList": list(arguments)}
+        if parallelism is not None:
+            body["parallelism"] = parallelism
+        if configuration:
+            body["flinkConfiguration"] = dict(configuration)
+        await self._transport.ask(
+            "POST", f"/jars/{quote(jar_id)}/plan", _nothing, body=body, timeout=SUBMIT_LIMIT
+        )
 
     # -- savepoints and checkpoints ---------------------------------------------------------------
 
@@ -229,6 +281,7 @@ class FlinkRest:
             f"/jobs/{job_id}/stop",
             _nothing,
             body=body,
+            what=f"the stop of job {job_id} with a savepoint",
         )
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointProgress | None:
@@ -261,6 +314,7 @@ class FlinkRest:
             "/savepoint-disposal",
             lambda answer: str(answer["request-id"]),
             body={"savepoint-path": path},
+            what=f"the deletion of savepoint {path}",
         )
         try:
             async with asyncio.timeout(self._timeout):
@@ -281,6 +335,24 @@ class FlinkRest:
 
 def _nothing(answer: Json) -> None:
     """Take an answer that says nothing but that the request was accepted."""
+
+
+def _say_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
+    """Return which field of the manifest is at fault where Flink does not run a program."""
+    if entry_class is not None and f"ClassNotFoundException: {entry_class}" in trace:
+        return (
+            "spec.flink.job.entryClass: expected a class of the job's jar, got "
+            f"{entry_class!r}; correct it"
+        )
+    if "Main-Class" in trace and "program-class" in trace:
+        return (
+            "spec.flink.job.entryClass: expected the class whose main is run, got nothing, and the "
+            "jar's manifest names none; add it"
+        )
+    return (
+        "spec.flink.job: expected a program that submits its job, got "
+        f"{root_cause(trace)}; correct the program, its args, or what it starts from"
+    )
 
 
 def _is_duplicate(trace: str) -> bool:

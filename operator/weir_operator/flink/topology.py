@@ -67,12 +67,15 @@ async def discover(
         operator_of_task_manager: Operator by TaskManager id.
 
     Raises:
-        TemporaryError: The job is unknown, or a subtask has no TaskManager yet.
+        TemporaryError: The job is unknown or has no graph yet, or a subtask has no TaskManager yet.
         PermanentError: A vertex is spread over TaskManagers of several operators.
     """
     job = await rest.job(job_id)
     if job is None:
         raise TemporaryError(f"Flink does not know job {job_id} yet")
+    if not job.vertices:
+        # A JobManager that was started again lists the job before it has read its graph.
+        raise TemporaryError(f"Flink has no graph of job {job_id} yet ({job.state.value})")
     subtasks = {vertex.id: await rest.subtasks(job_id, vertex.id) for vertex in job.vertices}
     return build_topology(job, subtasks, operator_of_task_manager)
 

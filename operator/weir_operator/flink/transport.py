@@ -1,23 +1,45 @@
-"""HTTP to one JobManager: time limits, and foreign errors turned into Weir's.
+"""HTTP to one JobManager: limits of time and size, and foreign errors turned into Weir's.
 
 Knows nothing of what the answers mean. Flink reports errors as `{"errors": [text, ...]}`, whose
 text is often a whole stack trace; only its root cause goes on.
+
+Who owns a job chooses what answers at its address. So no redirect is followed, and what is not in
+the form of Flink's own errors is only logged: an error's sentence is read in events and statuses by
+people who may not ask that address themselves.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
+import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.causes import root_cause
+from weir_operator.guard import Guard
+from weir_operator.http_bodies import TooLargeError, open_session, read_body, work_on
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 Json: TypeAlias = Any
 """What a JSON text holds; the one place where Flink's answers are not yet typed."""
+
+MOST_ANSWERED = 8 * 2**20
+"""Bytes of an answer. A job of a thousand subtasks is told in one MiB."""
+_LOGGED = 200
+"""Characters of an answer that the log quotes."""
+_PASSING = re.compile(
+    r"TimeoutException|ConnectException|ConnectionException|SocketException|NoRouteToHostException"
+    r"|UnknownHostException|ClosedChannelException|RecipientUnreachableException"
+    r"|FencingTokenException|LeaderRetrievalException"
+)
+"""Causes that pass: a part of Flink that does not answer another one, as while it starts."""
 
 
 class NotKnownToFlinkError(PermanentError):
@@ -35,9 +57,10 @@ class RefusedByFlinkError(PermanentError):
 class FlinkTransport:
     """A connection pool to one REST address."""
 
-    def __init__(self, base_url: str, *, timeout: float) -> None:
+    def __init__(self, base_url: str, *, timeout: float, guard: Guard | None = None) -> None:
         self.base_url = base_url.rstrip("/")
         self._timeout = timeout
+        self._guard = guard
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(
@@ -49,6 +72,7 @@ class FlinkTransport:
         body: Mapping[str, Json] | None = None,
         form: aiohttp.FormData | None = None,
         timeout: float | None = None,
+        what: str = "",
     ) -> T:
         """Send one request and return its answer, parsed.
 
@@ -59,37 +83,40 @@ class FlinkTransport:
             body: Sent as JSON.
             form: Sent instead of `body`, for files.
             timeout: Seconds; the transport's own where `None`.
+            what: Names the request in errors, which people read; by default method and path.
 
         Raises:
             NotKnownToFlinkError: Flink answered 404.
             RefusedByFlinkError: Any other status that blames the request.
-            TemporaryError: No answer in time, or a status that blames the server.
-            PermanentError: The answer is not what Flink 2.x gives.
+            TemporaryError: No answer in time, one that is too large, a status that blames the
+                server, or a cause that passes.
+            PermanentError: The answer is not what Flink 2.x gives, a redirect among others.
         """
         limit = self._timeout if timeout is None else timeout
-        what = f"{method} {self.base_url}{path}"
+        url = f"{self.base_url}{path}"
+        what = what or f"{method} {path.partition('?')[0]}"
+        if self._guard is not None and method != "GET":
+            await self._guard()
         try:
             async with self._opened().request(
                 method,
-                f"{self.base_url}{path}",
+                url,
                 json=body,
                 data=form,
                 timeout=aiohttp.ClientTimeout(total=limit),
+                allow_redirects=False,
             ) as response:
-                status, text = response.status, await response.text()
+                status, content = response.status, await read_body(response, MOST_ANSWERED)
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
+        except TooLargeError as error:
+            raise TemporaryError(f"Flink's answer to {what} is not read: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise TemporaryError(f"Flink cannot be reached for {what}: {error}") from error
-        if status >= 400:
-            raise _error_of(what, status, text)
-        try:
-            return parse(json.loads(text))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise PermanentError(
-                f"Expected an answer of Flink 2.x to {what}, got {text[:80]!r}"
-                f" ({type(error).__name__}: {error}); is something else listening there?"
-            ) from error
+            log.info("Flink cannot be reached", request=f"{method} {url}", failure=str(error))
+            raise TemporaryError(f"Flink cannot be reached for {what}: {_reason(error)}") from error
+        except ValueError as error:
+            raise _not_flink(what, f"a damaged answer ({error})", b"") from error
+        return await work_on(content, lambda each: _understand(what, status, each, parse))
 
     async def close(self) -> None:
         """Release the connections."""
@@ -100,26 +127,77 @@ class FlinkTransport:
     def _opened(self) -> aiohttp.ClientSession:
         # Not in the constructor: a session belongs to the event loop that runs when it is made.
         if self._session is None:
-            self._session = aiohttp.ClientSession()
+            self._session = open_session(timeout=self._timeout)
         return self._session
 
 
-def _error_of(what: str, status: int, text: str) -> TemporaryError | PermanentError:
-    trace = _reported(text)
+def _understand(what: str, status: int, content: bytes, parse: Callable[[Json], T]) -> T:
+    """Return an answer, parsed.
+
+    Raises:
+        TemporaryError, PermanentError: See `FlinkTransport.ask`.
+    """
+    if status >= 400:
+        raise _error_of(what, status, content)
+    if status >= 300:
+        raise _not_flink(what, f"a redirect ({status})", content)
+    try:
+        return parse(json.loads(content))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _not_flink(what, f"something else ({type(error).__name__})", content) from error
+    except RecursionError as error:
+        raise _not_flink(what, "one nested too deep", content) from error
+
+
+def _not_flink(what: str, got: str, content: bytes) -> PermanentError:
+    _log_answer(what, content)
+    return PermanentError(
+        f"Expected an answer of Flink 2.x to {what}, got {got}; is something else listening there?"
+    )
+
+
+def _log_answer(what: str, content: bytes) -> None:
+    log.info("not an answer of Flink", request=what, answer=repr(content[:_LOGGED]))
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed; the text of other errors may quote what was sent."""
+    reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if not isinstance(reason, OSError):
+        return type(error).__name__
+    # Not the error's own text, in which asyncio names the address; a name that is not found has
+    # no number of the system's.
+    number = reason.errno or 0
+    return (os.strerror(number) if number > 0 else reason.strerror) or type(error).__name__
+
+
+def _error_of(what: str, status: int, content: bytes) -> TemporaryError | PermanentError:
+    trace = _reported(content)
+    if trace is None:
+        if status < 500:
+            return _not_flink(what, f"status {status} without Flink's reason", content)
+        _log_answer(what, content)
+        return TemporaryError(f"Flink cannot be reached for {what}: status {status}")
     sentence = f"Flink refused {what} ({status}): {root_cause(trace)}"
     if status == 404:
         return NotKnownToFlinkError(sentence)
-    # Flink blames itself for a program that cannot be run, and the request for its own time-outs.
+    # Flink blames itself for a program that cannot be run, and the request for its own troubles.
     at_fault = status < 500 or "ProgramInvocationException" in trace
-    if at_fault and "TimeoutException" not in trace:
+    if at_fault and _PASSING.search(trace) is None:
         return RefusedByFlinkError(sentence, trace)
     return TemporaryError(sentence)
 
 
-def _reported(text: str) -> str:
-    """Return the longest of the errors that Flink lists; the others only announce it."""
+def _reported(content: bytes) -> str | None:
+    """Return the longest of the errors that Flink lists; the others only announce it.
+
+    `None` for what is no such list.
+    """
     try:
-        errors = json.loads(text)["errors"]
-        return max((str(error) for error in errors), key=len, default=text)
-    except (KeyError, TypeError, ValueError):
-        return text
+        answer = json.loads(content)
+    except (RecursionError, ValueError):
+        return None
+    errors = answer.get("errors") if isinstance(answer, dict) else None
+    if not isinstance(errors, list) or not errors:
+        return None
+    return max((str(error) for error in errors), key=len)

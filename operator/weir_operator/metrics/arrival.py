@@ -18,6 +18,10 @@ from collections.abc import Mapping
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.rates import ratio
 
+MOST_NEGATIVE = 0.1
+"""Part of what a source took in by which its demand may come out below zero: samples of backlog
+and intake are not of one instant."""
+
 
 def arrival_rates(
     layout: JobLayout,
@@ -40,10 +44,7 @@ def arrival_rates(
     for name in layout.downstream_order():
         upstream = layout.operators[name].upstream
         if not upstream:
-            growth = backlog_growth[name]
-            # Samples of backlog and intake are not of one instant: a small negative sum is zero.
-            demand = processed[name] + (0.0 if math.isnan(growth) else growth)
-            arrivals[name] = 0.0 if demand < 0 else demand
+            arrivals[name] = source_demand(processed[name], backlog_growth[name])
             continue
         arrivals[name] = sum(
             _along(
@@ -56,6 +57,24 @@ def arrival_rates(
             for feeder in upstream
         )
     return arrivals
+
+
+def source_demand(processed: float, backlog_growth: float) -> float:
+    """Return records/s that arrive at a source, NaN where that cannot be told.
+
+    A backlog that falls by much more than the source takes in was not worked off: records were
+    deleted, offsets reset, or the gauge is stale. What arrived meanwhile is unknown then, not zero.
+
+    Args:
+        processed: Records/s that it took in.
+        backlog_growth: Records/s by which its backlog grew; NaN where it reports none.
+    """
+    if math.isnan(backlog_growth):
+        return processed
+    demand = processed + backlog_growth
+    if demand < -MOST_NEGATIVE * processed:
+        return math.nan
+    return 0.0 if demand < 0 else demand
 
 
 def _along(arriving: float, processed: float, *, received: float) -> float:

@@ -5,13 +5,20 @@ no other and is not asked again before its time limit. A failed scrape is a samp
 as in Prometheus, and samples are stamped with the moment the scrape began, as there.
 
 It keeps what it saw in memory only; after a restart of the controller the window fills anew.
+
+Pages are made by processes of the job, which is somebody else's. So a page is read up to a limit,
+large ones are parsed in a thread, a StreamApp has so many series and no more, and one whose pages
+take long to parse is scraped more rarely. What is beyond a limit is an error of the window: a part
+of the series would look like a whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,14 +28,38 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.http_bodies import (
+    INLINE,
+    Raw,
+    TooLargeError,
+    decompress,
+    open_session,
+    read_raw,
+)
 from weir_operator.metrics import names
 from weir_operator.metrics.ring import SampleRing
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.seam import MOST_SERIES, Window
 
 Targets = Callable[[], Awaitable[Sequence[str]]]
 """Says where the reporters listen now: URLs with or without the path `/metrics`."""
 
+MOST_PAGE = 4 * 2**20
+"""Bytes of one page. A TaskManager with 50 operators in each of 8 slots has some 2 MiB."""
+MOST_HELD = 32 * 2**20
+"""Bytes of a StreamApp's pages, as they came, that wait to be parsed."""
+MOST_LINE = 8192
+"""Bytes of a line that is read."""
+RETRY_TOO_LARGE = 60.0
+"""Seconds until a target whose page was too large is asked again."""
+MOST_SHARE = 0.1
+"""Of a processor, for parsing the pages of one StreamApp."""
+_PARSED_INLINE = 32 * 1024
+"""Bytes of series that are parsed in the event loop; the slowest take 20 ms."""
+_EXPECTED = (aiohttp.ClientError, OSError, ValueError)
+
 _LOGGER = logging.getLogger(__name__)
+
+_Sample = tuple[str, Mapping[str, str], float]
 
 
 class DirectSource:
@@ -59,16 +90,21 @@ class DirectSource:
         self._period = period
         self._time_limit = time_limit
         self._clock = clock
-        self._ring = SampleRing(keep)
+        self._ring = SampleRing(keep, most=MOST_SERIES)
         self._failures: Counter[str] = Counter()
+        self._too_large: dict[str, tuple[str, float]] = {}  # by target: why, and when to ask again
+        self._left_out = -math.inf  # when samples were last left out, of series too many
+        self._spent = 0.0  # seconds of processor time for parsing since the last round
         self._scraping: set[str] = set()
+        self._parsing = asyncio.Lock()  # one thread for each StreamApp, or one had them all
+        self._held = 0
         self._lost_targets: WeirError | TimeoutError | None = None
         self._session: aiohttp.ClientSession | None = None
         self._rounds: asyncio.Task[None] | None = None
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """Failed scrapes per target since the start."""
+        """Failed scrapes per target, of those that there are."""
         return dict(self._failures)
 
     def start(self) -> None:
@@ -87,19 +123,22 @@ class DirectSource:
             self._lost_targets = error
             return
         self._lost_targets = None
-        free = [target for target in dict.fromkeys(targets) if target not in self._scraping]
+        self._forget_all_but(targets)
         async with asyncio.TaskGroup() as group:
-            for target in free:
-                group.create_task(self._scrape_target(target))
+            for target in dict.fromkeys(targets):
+                if self._is_due(target):
+                    group.create_task(self._scrape_target(target))
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples scraped in [start, end].
 
         Raises:
-            TemporaryError: The window is empty because the targets cannot be listed.
+            TemporaryError: The window is empty because the targets cannot be listed, or the targets
+                offer more than is read.
         """
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()  # a fault in the scraping itself must not look like silence
+        self._check_limits(since=start)
         window = self._ring.window(start, end)
         if self._lost_targets is not None and not window.series:
             raise TemporaryError(
@@ -127,49 +166,155 @@ class DirectSource:
         due = loop.time()
         async with asyncio.TaskGroup() as rounds:
             while True:
+                spent, self._spent = self._spent, 0.0
                 rounds.create_task(self.scrape())
                 # A round that is late (the machine slept) is left out, not made up for.
-                due = max(due + self._period, loop.time())
+                due = max(due + max(self._period, spent / MOST_SHARE), loop.time())
                 await asyncio.sleep(due - loop.time())
+
+    def _is_due(self, target: str) -> bool:
+        _, again = self._too_large.get(target, ("", -math.inf))
+        return target not in self._scraping and asyncio.get_running_loop().time() >= again
+
+    def _forget_all_but(self, targets: Sequence[str]) -> None:
+        """Keep nothing about targets that are gone: each new pod has an address of its own."""
+        for target in self._failures.keys() - set(targets):
+            del self._failures[target]
+        for target in self._too_large.keys() - set(targets):
+            del self._too_large[target]
+
+    def _check_limits(self, since: float) -> None:
+        """Return if everything that was offered since a Unix time was read.
+
+        Raises:
+            TemporaryError: It was more than is read.
+        """
+        for target, (why, _) in self._too_large.items():
+            raise TemporaryError(
+                f"The metrics page of {urlsplit(target).netloc} is not read: {why}"
+            )
+        if self._left_out >= since:
+            raise TemporaryError(
+                f"Expected at most {MOST_SERIES} series of {self._app}, got more: run fewer "
+                "replicas, or let a Prometheus server scrape them and name it in `prometheus.url`"
+            )
 
     async def _scrape_target(self, target: str) -> None:
         self._scraping.add(target)
         began = self._clock()
+        samples: Sequence[_Sample] = ()
+        up = 0.0
         try:
-            page = await self._fetch(target)
-            samples = [sample for sample in _samples(page) if self._is_read(sample[1])]
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            self._failures[target] += 1
-            if self._failures[target] == 1:
-                # A pod that has just begun does not listen yet: data quality tells what matters.
-                _LOGGER.info("%s is not scraped: %s", target, str(error) or type(error).__name__)
-            samples = []
-            up = 0.0
-        else:
+            samples = await self._sample(target)
             up = 1.0
+            self._too_large.pop(target, None)
+        except TooLargeError as error:
+            again = asyncio.get_running_loop().time() + RETRY_TOO_LARGE
+            self._too_large[target] = (str(error), again)
+            self._note_failure(target, error)
+        except Exception as error:  # also the parser's own, of a page that it did not expect
+            self._note_failure(target, error)
         finally:
             self._scraping.discard(target)
         origin = {"weir_app": self._app, "instance": urlsplit(target).netloc}
-        self._ring.add(began, [*samples, (names.UP, origin, up)])
+        with self._counting():
+            if self._ring.add(began, [*samples, (names.UP, origin, up)]):
+                self._left_out = began
 
-    async def _fetch(self, target: str) -> str:
+    def _note_failure(self, target: str, error: Exception) -> None:
+        self._failures[target] += 1
+        if self._failures[target] == 1:
+            # A pod that has just begun does not listen yet: data quality tells what matters.
+            reason = str(error) or type(error).__name__
+            defect = not isinstance(error, _EXPECTED)
+            _LOGGER.info("%s is not scraped: %.200s", target, reason, exc_info=defect)
+
+    async def _sample(self, target: str) -> Sequence[_Sample]:
+        """Return the samples on the page of a target."""
+        held = 0
+
+        def hold(count: int) -> None:
+            nonlocal held
+            held += count
+            self._held += count
+            if self._held > MOST_HELD:
+                most = MOST_HELD / 2**20
+                raise TooLargeError(f"it and those of other replicas have more than {most:g} MiB")
+
+        try:
+            raw = await self._fetch(target, hold)
+            with contextlib.suppress(TooLargeError), self._counting():
+                lines = _select(decompress(raw, INLINE))
+                if len(lines) <= _PARSED_INLINE:
+                    return self._parse(lines)
+            async with self._parsing:
+                return await asyncio.to_thread(self._parse_large, raw)
+        finally:
+            self._held -= held
+
+    async def _fetch(self, target: str, hold: Callable[[int], None]) -> Raw:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=self._time_limit), raise_for_status=True
-            )
+            self._session = open_session(timeout=self._time_limit)
         url = target if urlsplit(target).path.strip("/") else f"{target.rstrip('/')}/metrics"
-        async with self._session.get(url) as response:
-            return await response.text()
+        async with self._session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ValueError(f"status {response.status}")
+            return await read_raw(response, MOST_PAGE, hold=hold)
+
+    def _parse_large(self, raw: Raw) -> list[_Sample]:
+        """Do as `_parse` does with a whole page, up to the limits.
+
+        Raises:
+            TooLargeError: There is more on it than is read.
+            ValueError: It is no page of metrics.
+        """
+        with self._counting():
+            return self._parse(_select(decompress(raw, MOST_PAGE)))
+
+    def _parse(self, lines: bytes) -> list[_Sample]:
+        """Return the samples of the StreamApp in lines of a page.
+
+        Raises:
+            ValueError: They are no lines of metrics.
+        """
+        return [sample for sample in _samples(lines) if self._is_read(sample[1])]
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Count the processor time of the block."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._spent += time.thread_time() - began
 
     def _is_read(self, labels: Mapping[str, str]) -> bool:
         quantile = labels.get("quantile", names.MARKER_QUANTILE)
         return labels.get("weir_app") == self._app and quantile == names.MARKER_QUANTILE
 
 
-def _samples(page: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Parse the lines that Weir reads; parsing all 300 would take five times as long."""
-    lines = page.splitlines(keepends=True)
-    wanted = [line for line in lines if line.partition("{")[0] in names.NAMES]
-    for family in text_string_to_metric_families("".join(wanted)):
+def _select(page: bytes) -> bytes:
+    """Return the lines that Weir reads; parsing all 300 would take five times as long.
+
+    Raises:
+        TooLargeError: There are more than are read, or longer ones.
+    """
+    wanted: list[bytes] = []
+    for line in io.BytesIO(page):  # not all lines at once: there may be millions
+        if line.partition(b"{")[0] not in _NAMES:
+            continue
+        if len(line) > MOST_LINE:
+            raise TooLargeError(f"it has a line of more than {MOST_LINE} bytes")
+        if len(wanted) == MOST_SERIES:
+            raise TooLargeError(f"it has more than {MOST_SERIES} series")
+        wanted.append(line)
+    return b"".join(wanted)
+
+
+def _samples(lines: bytes) -> Iterator[_Sample]:
+    for family in text_string_to_metric_families(lines.decode()):
         for sample in family.samples:
             yield sample.name, sample.labels, sample.value
+
+
+_NAMES = frozenset(name.encode() for name in names.NAMES)

@@ -16,7 +16,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.direct import Targets
-from weir_operator.metrics.names import mangle
+from weir_operator.metrics.names import APP_LABEL
 from weir_operator.runtime.files import write_atomically
 
 log = structlog.get_logger()
@@ -26,7 +26,7 @@ def render_targets(urls: Sequence[str], app: str) -> str:
     """Return the file's text: all reporters, labelled as the StreamApp's."""
     group = {
         "targets": sorted(urlsplit(url).netloc for url in urls),
-        "labels": {"weir_app": mangle(app)},
+        "labels": {APP_LABEL: app},
     }
     return json.dumps([group], indent=1) + "\n"
 
@@ -39,7 +39,7 @@ async def keep_targets(
     Args:
         path: The file.
         targets: Says where the reporters listen now.
-        app: The StreamApp as its processes' label `weir_app` has it, not yet mangled.
+        app: `namespace/name` of the StreamApp.
         clock: Waits between two looks.
         period: Seconds between two looks.
     """

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import re
 
+APP_LABEL = "weir_app"
+"""Label of the StreamApp: on a reporter's page as Flink mangles it, on the targets of a Prometheus
+server as `namespace/name`, which no other StreamApp has."""
+
 TASK = "flink_taskmanager_job_task_"
 OPERATOR = f"{TASK}operator_"
 JOB = "flink_jobmanager_job_"

@@ -3,24 +3,38 @@
 It asks an instant query with a range selector, which returns the samples themselves with their
 times; a range query would resample them to a step, and rates would come from invented points.
 
-What the scrape configuration must do: `honor_labels: true`, so that the labels of Flink's series
-stay theirs, and the label `weir_app` (mangled as Flink does) on the targets, so that `up` can be
-found. Without the latter there is no `up`, and nothing else is lost.
+The server must set the label `weir_app` on its targets, from what the cluster says of each pod: its
+namespace, a slash, and the StreamApp's name. What a page claims about itself must not replace it
+(`honor_labels: false`): a page is what a pod makes it, and Flink's own `weir_app` is equal for
+`team/a-trips` and `team-a/trips`. The server keeps it as `exported_weir_app`, and a page that names
+another StreamApp there is left out: its address was another process's before.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from weir_operator.metrics import names
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.names import APP_LABEL, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.seam import MOST_SERIES, Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
+PAGE_LABEL = f"exported_{APP_LABEL}"
+"""What the page itself says, as the server keeps it beside the label of the target."""
 CHUNK = 300.0
 """Seconds of samples asked for at once; a longer window takes several queries."""
+
+
+@dataclass(slots=True)
+class _Track:
+    labels: Mapping[str, str]
+    times: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
 
 
 class SharedPrometheusSource:
@@ -40,42 +54,47 @@ class SharedPrometheusSource:
         self._server = server
         self._label = label
         self._value = value
+        self._on_page = mangle(value)
         self._chunk = chunk
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples that the server scraped in [start, end].
 
         Raises:
-            TemporaryError: The server did not answer in time, refused, or answered no matrix.
+            TemporaryError: The server did not answer in time, refused, or answered no matrix, or
+                more than is read.
         """
-        tracks: dict[_Key, list[tuple[float, float]]] = {}
+        tracks: dict[_Key, _Track] = {}
         for low, high in _pieces(start, end, self._chunk):
-            for result in await self._server.series(self._label, self._value, low, high):
-                labels = {
-                    key: value for key, value in result["metric"].items() if key != "__name__"
-                }
-                key = (result["metric"]["__name__"], tuple(sorted(labels.items())))
-                track = tracks.setdefault(key, [])
-                newest = track[-1][0] if track else -math.inf
+            for found in await self._server.series(self._label, self._value, low, high):
+                if found.labels.get(PAGE_LABEL, self._on_page) != self._on_page:
+                    continue
+                key = (found.name, tuple(sorted(found.labels.items())))
+                track = tracks.setdefault(key, _Track(found.labels))
                 # Both ends of a range may or may not belong to it, by the server's version; and
                 # the answer may be for others as well, whose ends are other ones.
-                track += [
-                    (time, float(value))
-                    for time, value in result["values"]
-                    if newest < time and low <= time <= high
-                ]
+                newest = track.times[-1] if track.times else -math.inf
+                first = max(bisect_left(found.times, low), bisect_right(found.times, newest))
+                last = bisect_right(found.times, high)
+                track.times += found.times[first:last]
+                track.values += found.values[first:last]
+            if len(tracks) > MOST_SERIES:
+                raise TemporaryError(
+                    f"Expected at most {MOST_SERIES} series of {self._value}, got more: run fewer "
+                    "replicas"
+                )
         return Window(
             start=start,
             end=end,
             series=tuple(
                 Series(
                     name=name,
-                    labels=dict(labels),
-                    times=tuple(time for time, _ in track),
-                    values=tuple(value for _, value in track),
+                    labels=track.labels,
+                    times=tuple(track.times),
+                    values=tuple(track.values),
                 )
-                for (name, labels), track in tracks.items()
-                if track
+                for (name, _), track in tracks.items()
+                if track.times
             ),
         )
 
@@ -88,7 +107,7 @@ class PrometheusSource(SharedPrometheusSource):
 
     Args:
         url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.
-        app: The StreamApp as its processes' label `weir_app` has it, before Flink mangles it;
+        app: `namespace/name` of the StreamApp, which is the label `weir_app` of its targets;
             `None` for a job that Weir does not run, whose series `matchers` must tell apart.
         token: See `PrometheusServer`, as for `headers`, `verify` and `timeout`.
         headers: Sent with every request.
@@ -113,7 +132,7 @@ class PrometheusSource(SharedPrometheusSource):
         server = PrometheusServer(
             url, token=token, headers=headers, verify=verify, timeout=timeout, matchers=matchers
         )
-        label, value = ("", "") if app is None else ("weir_app", names.mangle(app))
+        label, value = ("", "") if app is None else (APP_LABEL, app)
         super().__init__(server, label=label, value=value, chunk=chunk)
 
     async def close(self) -> None:

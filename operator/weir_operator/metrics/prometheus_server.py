@@ -2,6 +2,10 @@
 
 Questions that come soon after one another are put together: one query names all the StreamApps
 that it is about, and its answer is dealt out. A question that comes alone is asked at once.
+
+An answer is as large as the jobs make it, so it is read up to a limit. Where several StreamApps
+share one that is larger, each half of them is asked about again: in the end only the one whose own
+series are too many goes without.
 """
 
 from __future__ import annotations
@@ -12,29 +16,44 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from prometheus_api_client.prometheus_connect import PrometheusConnect
+import structlog
+from pydantic_core import from_json
 from requests.auth import AuthBase
-from urllib3.util.retry import Retry
 
 from weir_operator.errors import TemporaryError
+from weir_operator.http_bodies import TooLargeError
 from weir_operator.metrics import names
+from weir_operator.metrics.seam import Series
+
+log = structlog.get_logger()
 
 PACE = 0.5
 """Seconds between two queries for the same kind of label; what comes in between waits together."""
 TOGETHER = 32
 """Values in one query at most, so that its answer stays within what a server gives."""
+MOST_ANSWERED = 16 * 2**20
+"""Bytes of one answer, decompressed: some 600,000 samples, which take 100 MB while it is read."""
+AT_ONCE = 4
+"""Queries that are answered at once."""
 
-
-class Result(TypedDict):
-    """One series of a matrix, as the HTTP API writes it."""
-
-    metric: dict[str, str]
-    values: list[tuple[float, str]]
+_PIECE = 65536  # bytes
+_LOGGED = 300  # characters of a refusal
+_REFUSALS = (
+    "bad_data",
+    "canceled",
+    "execution",
+    "internal",
+    "not_acceptable",
+    "not_found",
+    "timeout",
+    "unavailable",
+)
+"""Prometheus' own words for why it refuses. Any other text may be of somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,7 @@ class _Question:
     value: str
     low: float
     high: float
-    answer: asyncio.Future[Sequence[Result]]
+    answer: asyncio.Future[Sequence[Series]]
 
 
 class PrometheusServer:
@@ -77,22 +96,17 @@ class PrometheusServer:
         session.headers.update(headers or {})
         if token is not None:
             session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
-        # Without a time limit the client waits for ever; without `retry` it tries three times with
-        # pauses, which is the loop's decision, not the connection's.
-        self._prometheus = PrometheusConnect(
-            url=url.rstrip("/"),
-            session=session,
-            timeout=timeout,  # type: ignore[arg-type]  # fractions of a second are fine
-            retry=Retry(total=0, read=False),  # as requests itself does: a time-out stays one
-        )
+        self._session = session
+        self._url = f"{url.rstrip('/')}/api/v1/query"
         self._host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
         self._timeout = timeout
         self._matchers = dict(matchers or {})
         self._waiting: dict[str, list[_Question]] = {}
         self._asked: dict[str, float] = {}
         self._asking: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def series(self, label: str, value: str, low: float, high: float) -> Sequence[Result]:
+    async def series(self, label: str, value: str, low: float, high: float) -> Sequence[Series]:
         """Return the samples in about [low, high] of the series that have a label.
 
         Args:
@@ -102,7 +116,8 @@ class PrometheusServer:
             high: Unix seconds; samples from after may come, too.
 
         Raises:
-            TemporaryError: The server did not answer in time, refused, or answered no matrix.
+            TemporaryError: The server did not answer in time, refused, or answered no matrix, or
+                more than is read.
         """
         loop = asyncio.get_running_loop()
         question = _Question(value, low, high, loop.create_future())
@@ -122,7 +137,7 @@ class PrometheusServer:
         await asyncio.gather(*self._asking, return_exceptions=True)
         for question in (each for waiting in self._waiting.values() for each in waiting):
             question.answer.cancel()
-        await asyncio.to_thread(self._prometheus.close)
+        await asyncio.to_thread(self._session.close)
 
     async def _ask_all(self, label: str, pause: float) -> None:
         """Ask what waits by then, in as many queries as it takes."""
@@ -140,9 +155,22 @@ class PrometheusServer:
     async def _deal(self, label: str, questions: Sequence[_Question]) -> None:
         """Ask some questions in one query and answer each."""
         low, high = min(q.low for q in questions), max(q.high for q in questions)
-        selector = render_selector(label, sorted({q.value for q in questions}), self._matchers)
+        values = sorted({q.value for q in questions})
+        selector = render_selector(label, values, self._matchers)
         try:
             dealt = _deal_out(await self._query(selector, low, high), label)
+        except TooLargeError as error:
+            if len(values) == 1:
+                for question in questions:
+                    if not question.answer.done():
+                        question.answer.set_exception(self._too_large(error))
+                return
+            first = set(values[: len(values) // 2])
+            await asyncio.gather(
+                self._deal(label, [q for q in questions if q.value in first]),
+                self._deal(label, [q for q in questions if q.value not in first]),
+            )
+            return
         except asyncio.CancelledError:
             for question in questions:
                 question.answer.cancel()
@@ -156,19 +184,22 @@ class PrometheusServer:
             if not question.answer.done():  # whoever asked may be gone
                 question.answer.set_result(dealt.get(question.value, ()))
 
-    async def _query(self, selector: str, low: float, high: float) -> Sequence[Result]:
-        """Ask for [low, high] in a thread, as the client is synchronous."""
+    async def _query(self, selector: str, low: float, high: float) -> Sequence[Series]:
+        """Ask for [low, high] in a thread, as the client is synchronous.
+
+        Raises:
+            TooLargeError: The answer has more bytes than are read.
+            TemporaryError: See `series`.
+        """
         milliseconds = math.ceil((high - low) * 1000) + 1
         query = f"{selector}[{milliseconds}ms]"
         try:
-            # requests bounds each read, not the whole answer: a dripping server needs the second.
-            results: Sequence[Result] = await asyncio.wait_for(
-                asyncio.to_thread(self._prometheus.custom_query, query, {"time": repr(high)}),
-                2 * self._timeout,
-            )
-        except PrometheusApiClientException as error:
-            reason = str(error)[:300]  # a proxy may answer with a page
-            raise TemporaryError(f"Prometheus at {self._host} refused: {reason}") from error
+            async with self._places:
+                # requests bounds each read, not the whole answer: a dripping server needs the
+                # second.
+                return await asyncio.wait_for(
+                    asyncio.to_thread(self._ask, query, high), 2 * self._timeout
+                )
         except (requests.Timeout, TimeoutError) as error:
             raise TemporaryError(
                 f"Prometheus at {self._host} did not answer within {self._timeout:g} s"
@@ -177,9 +208,46 @@ class PrometheusServer:
             raise TemporaryError(
                 f"Prometheus at {self._host} cannot be reached: {type(error).__name__}"
             ) from error
-        except (KeyError, TypeError) as error:
+
+    def _ask(self, query: str, time: float) -> Sequence[Series]:
+        """Return the matrix that a query gives at a Unix time; blocks."""
+        with self._session.get(
+            self._url,
+            params={"query": query, "time": repr(time)},
+            verify=self._session.verify,  # else the environment's bundle would go before it
+            timeout=self._timeout,
+            stream=True,
+            allow_redirects=False,
+        ) as response:
+            content = bytearray()
+            for piece in response.iter_content(_PIECE):
+                content += piece
+                if len(content) > MOST_ANSWERED:
+                    raise TooLargeError(f"it has more than {MOST_ANSWERED / 2**20:g} MiB")
+        if response.status_code != HTTPStatus.OK:
+            raise self._refused(response.status_code, bytes(content))
+        try:
+            return [_read(result) for result in from_json(content)["data"]["result"]]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            log.info("not Prometheus", host=self._host, answer=repr(content[:_LOGGED]))
             raise TemporaryError(f"{self._host} does not answer as Prometheus does") from error
-        return results
+
+    def _refused(self, status: int, content: bytes) -> TemporaryError:
+        log.info("Prometheus refused", host=self._host, answer=repr(content[:_LOGGED]))
+        try:
+            kind = from_json(content)["errorType"]
+        except (KeyError, TypeError, ValueError):
+            kind = None
+        reason = f", {kind}" if kind in _REFUSALS else ""
+        return TemporaryError(
+            f"Prometheus at {self._host} refused: status {status}{reason}; see the log"
+        )
+
+    def _too_large(self, error: TooLargeError) -> TemporaryError:
+        return TemporaryError(
+            f"The answer of Prometheus at {self._host} is not read: {error}; run fewer replicas, "
+            "or scrape them less often"
+        )
 
 
 class _Bearer(AuthBase):
@@ -212,9 +280,21 @@ def render_selector(label: str, values: Sequence[str], matchers: Mapping[str, st
     return f'{{__name__=~"{wanted}",quantile=~"|{quantile}",{",".join(found)}}}'
 
 
-def _deal_out(results: Sequence[Result], label: str) -> dict[str, list[Result]]:
+def _read(result: Mapping[str, Any]) -> Series:
+    """Read one series of a matrix, as the HTTP API writes it."""
+    labels = dict(result["metric"])
+    name = labels.pop("__name__")
+    return Series(
+        name=name,
+        labels=labels,
+        times=tuple(float(time) for time, _ in result["values"]),
+        values=tuple(float(value) for _, value in result["values"]),
+    )
+
+
+def _deal_out(results: Sequence[Series], label: str) -> dict[str, list[Series]]:
     """Return the results by the value that they have in a label, those without it by none."""
-    dealt: dict[str, list[Result]] = {}
+    dealt: dict[str, list[Series]] = {}
     for result in results:
-        dealt.setdefault(result["metric"].get(label, ""), []).append(result)
+        dealt.setdefault(result.labels.get(label, ""), []).append(result)
     return dealt

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from weir_operator.metrics.arrival import source_demand
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, ServiceFrom
+from weir_policies.operator_manager.wording import say_rate
 
 BUSY_TIME_LAG = 6.0
 """Seconds by which Flink's busy time may run ahead of the truth: it books idle time every 5 s
@@ -32,7 +34,8 @@ class ProblemKind(StrEnum):
     IMPOSSIBLE = "Impossible"
     """Values that no job can produce together."""
     CLOCK_JUMP = "ClockJump"
-    """Samples from the future, or a window that ends before the last one did."""
+    """Samples from the future, a window that ends before the last one did, or a clock that was set
+    within it."""
     GARBAGE_COLLECTION = "GarbageCollection"
     """A replica is slow because its JVM lacks memory, which more replicas would hide at a price."""
     SOURCE_BUSY_TIME = "SourceBusyTime"
@@ -78,6 +81,8 @@ def judge(
     layout: JobLayout,
     now: float,
     settings: QualitySettings,
+    *,
+    set_by: float = 0.0,
 ) -> tuple[Problem, ...]:
     """Return what is wrong with a measurement, worst first; nothing where it may be used.
 
@@ -87,6 +92,8 @@ def judge(
         layout: What runs now; a measurement of another run is stale.
         now: Unix seconds on the controller's clock.
         settings: Where the lines are.
+        set_by: Seconds by which the controller's clock was set ahead while it was measured, below
+            zero where back.
     """
     if measurement.job_id != layout.job_id:
         return (
@@ -96,6 +103,8 @@ def judge(
                 sentence=f"Expected samples of job {layout.job_id}, got {measurement.job_id}.",
             ),
         )
+    if abs(set_by) > settings.clock_tolerance:
+        return (_set_clock(set_by),)
     problems = [*_clock(measurement, previous, now, settings)]
     if math.isnan(measurement.newest) or now - measurement.newest > settings.stale_after:
         problems.append(_silence(measurement, now, settings))
@@ -144,6 +153,16 @@ def _clock(
         )
 
 
+def _set_clock(set_by: float) -> Problem:
+    """Samples of before and after bear times that do not fit together."""
+    way = "ahead" if set_by > 0 else "back"
+    return Problem(
+        operator=None,
+        kind=ProblemKind.CLOCK_JUMP,
+        sentence=f"The controller's clock was set {way} by {abs(set_by):.0f} s in this interval.",
+    )
+
+
 def _silence(app: AppMeasurement, now: float, settings: QualitySettings) -> Problem:
     age = "none" if math.isnan(app.newest) else f"the newest {now - app.newest:.1f} s old"
     return Problem(
@@ -187,7 +206,7 @@ def _records_from_nothing(case: _Case) -> Iterator[Problem]:
     if not case.is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
-            f"gives out {operator.emitted_rate:.3g} records/s but takes in none",
+            f"gives out {say_rate(operator.emitted_rate)} but takes in none",
         )
 
 
@@ -240,6 +259,19 @@ def _out_of_range(case: _Case) -> Iterator[Problem]:
         )
 
 
+def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
+    """A backlog that falls faster than it can be worked off, which says nothing of the demand."""
+    taken, growth = case.operator.processed_rate, case.operator.backlog_growth
+    known = not math.isnan(taken) and not math.isnan(growth)
+    if case.is_source and known and math.isnan(source_demand(taken, growth)):
+        yield case.problem(
+            ProblemKind.IMPOSSIBLE,
+            f"its backlog fell by {say_rate(-growth)} while it took in {say_rate(taken)}: records "
+            "were deleted before they were read, offsets were reset, or the backlog is reported "
+            "late",
+        )
+
+
 def _garbage_collection(case: _Case) -> Iterator[Problem]:
     for replica in case.operator.replicas:
         if replica.gc_share > case.settings.max_gc_share:
@@ -259,7 +291,7 @@ def _source_busy_time(case: _Case) -> Iterator[Problem]:
     if busiest < case.settings.busy and not operator.back_pressure > case.settings.busy:
         yield case.problem(
             ProblemKind.SOURCE_BUSY_TIME,
-            f"falls behind by {operator.backlog_growth:.3g} records/s while {busiest:.0%} busy; "
+            f"falls behind by {say_rate(operator.backlog_growth)} while {busiest:.0%} busy; "
             "its busy time is not trusted",
         )
 
@@ -270,6 +302,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
     _records_from_nothing,
     _busy_with_nothing,
     _out_of_range,
+    _backlog_vanishes,
     _garbage_collection,
     _source_busy_time,
 )

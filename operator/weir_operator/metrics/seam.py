@@ -6,7 +6,8 @@ and the Prometheus source give the same series, and one contract suite holds for
 
 Every series of Weir's TaskManagers carries the labels `weir_app`, `weir_operator`, `weir_pool`
 and `tm_id` (set through `metrics.reporter.prom.scope.variables.additional`; Flink mangles values:
-every character but letters, digits, `_` and `:` becomes `_`).
+every character but letters, digits, `_` and `:` becomes `_`). A Prometheus
+server sets a `weir_app` of its own, `namespace/name`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+MOST_SERIES = 10_000
+"""Series of one StreamApp that a source gives; with more it gives an error. A replica has 15 to 80,
+and each takes up to 10 KiB of memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

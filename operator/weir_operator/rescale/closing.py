@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_operator.status import AppStatus, FailedDeployment, FullPool
+from weir_operator.status import AppStatus, FullPool, add_failed
 
 
 def close_change(
@@ -15,27 +15,37 @@ def close_change(
     """Return the status after the change, and the savepoints that nobody needs any more."""
     # The revision is in the status by now, or of no use: two of them are large.
     changes: dict[str, object] = {"rescale": journal.model_copy(update={"revision": None})}
-    if journal.restore_path is not None:
+    if journal.restore_path is not None and not _came_to_nothing(journal):
         changes["restore_path"] = journal.restore_path
+    if str(Step.STOP) in journal.times:
+        changes["stop_asked"] = journal.old_job
+    if journal.superseded:
+        changes["superseded"] = tuple(dict.fromkeys((*status.superseded, *journal.superseded)))
+    failed_after_it_ran = journal.step is Step.FAILED and journal.ran
+    if journal.restore_nonce is not None and (journal.step is Step.DONE or failed_after_it_ran):
+        # The job has had that state: obeyed twice, what it wrote since would be emitted again.
+        changes["restore_nonce"] = journal.restore_nonce
     if journal.step in (Step.DONE, Step.ROLLED_BACK):
+        changes["finished"] = False
         changes["suspended"] = journal.kind is Kind.SUSPEND
         if journal.kind is not Kind.SUSPEND:
             changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
-    if journal.step is Step.FAILED and journal.ran:
-        # Its newest checkpoint is where to go on from, not that of the job before it.
+    if journal.step is Step.FAILED and (journal.ran or _may_have_run(journal)):
+        # Its newest checkpoint is where to go on from, not that of the job before it; where nobody
+        # could say whether it ran, it is the one to ask about.
         changes["job_id"] = journal.new_job
     # A pool that has no room besides a node is not full.
     if journal.pending and not journal.avoid and journal.step is not Step.DONE:
         changes["full"] = add_full(
             status.full,
             journal.pending,
-            until=now + settings.full_for,
+            lasts=settings.full_for,
             reason=journal.failure or journal.reason,
             now=now,
         )
-    elif journal.step in (Step.ROLLED_BACK, Step.ABANDONED):
+    elif _has_failed(journal):
         changes |= _remember_failure(status, journal, settings, now)
     changes["savepoints"], superseded = sort_savepoints(
         status.savepoints, journal, keep=settings.keep_savepoints
@@ -43,18 +53,23 @@ def close_change(
     return status.model_copy(update=changes), superseded
 
 
+def _may_have_run(journal: RescaleJournal) -> bool:
+    """Return whether a job was submitted in the place of one that ran."""
+    return journal.kind is not Kind.START and journal.has_submitted
+
+
 def add_full(
     known: tuple[FullPool, ...],
     groups: Collection[tuple[str, str]],
     *,
-    until: float,
+    lasts: float,
     reason: str,
     now: float,
 ) -> tuple[FullPool, ...]:
     """Return what is known of full pools with more of them; what is over is left out."""
-    kept = [each for each in known if each.until > now and (each.operator, each.pool) not in groups]
+    kept = [each for each in known if each.holds(now) and (each.operator, each.pool) not in groups]
     new = [
-        FullPool(operator=operator, pool=pool, until=until, reason=reason)
+        FullPool(operator=operator, pool=pool, until=now + lasts, lasts=lasts, reason=reason)
         for operator, pool in sorted(groups)
     ]
     return (*kept, *new)
@@ -70,10 +85,27 @@ def _remember_failure(
         return {"refused_revision": journal.revision.fingerprint} if rolled_back else {}
     if journal.target == journal.source:
         return {}  # replicas were to be replaced: the deployment itself is right
-    failed = FailedDeployment(
-        deployment=journal.target, until=now + settings.failed_for, reason=reason
+    known = add_failed(
+        status.failed, journal.target, first=settings.failed_for, reason=reason, now=now
     )
-    return {"failed": (*status.failed[-9:], failed)}
+    return {"failed": known}
+
+
+def _came_to_nothing(journal: RescaleJournal) -> bool:
+    """Return whether it is a start of which nothing ran.
+
+    A person may have chosen where it began: state older than the newest, which counts again as soon
+    as that is taken back.
+    """
+    return journal.kind is Kind.START and journal.step is Step.FAILED and not journal.ran
+
+
+def _has_failed(journal: RescaleJournal) -> bool:
+    """Return whether the target did not come to run, and not because nobody wanted it any more."""
+    if journal.withdrawn:
+        return False
+    went_nowhere = journal.step is Step.FAILED and journal.kind is Kind.RESCALE
+    return went_nowhere or journal.step in (Step.ROLLED_BACK, Step.ABANDONED)
 
 
 def sort_savepoints(
@@ -83,12 +115,10 @@ def sort_savepoints(
 
     Only a job that runs supersedes a savepoint, and the one it started from is always kept.
     """
-    path = journal.restore_path
     # Only what this change's own stop wrote: a savepoint that a person gave is never Weir's to
     # delete, and checkpoints are Flink's.
-    stopped = str(Step.STOP) in journal.times and not journal.by_checkpoint
-    if stopped and path is not None and "/chk-" not in path and path not in known:
-        known = (*known, path)
+    if journal.savepoint is not None and journal.savepoint not in known:
+        known = (*known, journal.savepoint)
     runs = journal.step in (Step.DONE, Step.ROLLED_BACK) and journal.kind is not Kind.SUSPEND
     if not runs or len(known) <= max(1, keep):
         return known, ()

@@ -25,9 +25,11 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.rescale.closing import close_change
+from weir_operator.rescale.graph_reading import with_graph
 from weir_operator.rescale.job import JobSpec, RescaleSettings
-from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress, SavepointState
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step, new_id
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress
+from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
+from weir_operator.rescale.live_jobs import may_submit
 from weir_operator.rescale.patience import Patience
 from weir_operator.rescale.replicas import (
     excess_replicas,
@@ -36,12 +38,23 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
-from weir_operator.rescale.turning import Setback, never_stopped, turn_round
+from weir_operator.rescale.restore_point import (
+    StateMissingError,
+    came_to_its_end,
+    find_newest,
+    find_restore_point,
+    find_retained,
+    is_of,
+    is_savepoint,
+)
+from weir_operator.rescale.stopping import Stop
+from weir_operator.rescale.turning import Setback, WithdrawnError, never_stopped, turn_round
 from weir_operator.runtime.seam import Replica, Runtime
 from weir_operator.status import StatusStore
 
 log = structlog.get_logger()
 
+OWN_END = "The job came to its own end"
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
 
@@ -67,12 +80,24 @@ class Rescaler:
         self._clock = clock
         patience = Patience(clock, limit=settings.submit_deadline)
         self._until, self._retried = patience.until, patience.retried
+        self._resumed = False  # the walk goes on with what an earlier one left
+        self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
 
-    async def walk(self, journal: RescaleJournal) -> RescaleJournal:
+    async def walk(
+        self,
+        journal: RescaleJournal,
+        is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
+    ) -> RescaleJournal:
         """Take the steps of `journal` from where it stands to an end, and return that end.
+
+        Args:
+            journal: The change.
+            is_asked_for: Whether the spec still asks for it. A rescale that it does not ask for is
+                given up as long as that costs nothing: until the job is stopped.
 
         Raises:
             TemporaryError: The status could not be written; nothing was done since.
+            UnexpectedJobError: A job runs that the change does not know; the step is left as it is.
         """
         steps: dict[Step, Callable[[RescaleJournal], Awaitable[RescaleJournal]]] = {
             Step.START: self._start,
@@ -82,6 +107,8 @@ class Rescaler:
             Step.SUBMIT: self._submit,
             Step.VERIFY: self._verify,
         }
+        self._resumed = self._store.load().rescale == journal
+        self._is_asked_for = is_asked_for
         while not journal.step.is_end:
             await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
@@ -92,6 +119,11 @@ class Rescaler:
                 # Whatever the step asks, somebody must be there to answer.
                 await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
+            except StateMissingError as error:
+                # On no way is there anything that the job could go on from.
+                journal = journal.at(Step.FAILED, self._clock.now(), failure=str(error))
+            except WithdrawnError as error:
+                journal = self._give_up(journal, str(error), withdrawn=True)
             except PodsPendingError as error:
                 journal = self._give_up(journal, str(error), pending=error.groups)
             except (TemporaryError, PermanentError, ResizeRefusedError) as error:
@@ -104,11 +136,49 @@ class Rescaler:
         """End a change of which nothing has run yet; what it knows of the state is kept."""
         await self._finish(journal.at(Step.FAILED, self._clock.now(), failure="It is begun anew"))
 
+    async def refuse(
+        self, journal: RescaleJournal, failure: str, *, step: Step = Step.FAILED
+    ) -> RescaleJournal:
+        """End a change that cannot be begun at `step`, and return that end; the status says why."""
+        end = journal.at(step, self._clock.now(), failure=failure)
+        await self._finish(end)
+        return end
+
+    async def retained(self, job: str) -> tuple[str, ...]:
+        """Return checkpoints of an ended job, to delete once the next job has one of its own."""
+        try:
+            return await find_retained(job, jobs=self._jobs, runtime=self._runtime)
+        except (TemporaryError, PermanentError) as error:
+            # Clearing up is no reason to fail a change; the log names whose checkpoints are left.
+            log.warning("checkpoints left behind", job=job, failure=str(error))
+            return ()
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint or checkpoint that nobody needs any more."""
+        try:
+            await self._jobs.dispose(path)
+        except (TemporaryError, PermanentError) as error:
+            # Clearing up is no reason to disturb a job that runs; the log names what is left.
+            log.warning("state left behind", path=path, failure=str(error))
+
+    async def remove_empty_folders(self, jobs: Sequence[str]) -> None:
+        """Remove the folders that ended jobs left in the storage, where nothing is in them."""
+        try:
+            await self._runtime.remove_empty_folders(jobs)
+        except (TemporaryError, PermanentError) as error:
+            log.warning("empty folders left behind", jobs=jobs, failure=str(error))
+
     async def _start(self, journal: RescaleJournal) -> RescaleJournal:
         """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
+        self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
         revision = journal.made_of(self._store.load().revision)
+        known = await with_graph(journal, jobs=self._jobs, spec=self._spec.of(revision))
+        if known is not journal and known.revision is not None:
+            journal = known
+            await self._write(journal)
+            self._runtime.use(known.revision)
 
         def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
             return stale_replicas(alive, revision, journal.replaced)
@@ -135,6 +205,7 @@ class Rescaler:
             await self._runtime.prepare_stop([each.id for each in alive if each.id not in stay])
 
         async def lacking() -> bool | None:
+            self._withdraw_if_unasked(journal)
             present = await remaining()
             if missing_replicas(present, journal.wanted):
                 raise PermanentError("A TaskManager ended while it started: see its log")
@@ -155,37 +226,34 @@ class Rescaler:
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
 
+    def _withdraw_if_unasked(self, journal: RescaleJournal) -> None:
+        runs = journal.kind is Kind.RESCALE and not (journal.is_back or journal.by_checkpoint)
+        if runs and not self._is_asked_for(journal):
+            raise WithdrawnError("The StreamApp asks for something else by now")
+
     async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
         """Stop the old job with a savepoint, or past the deadline go by its newest checkpoint."""
         job = _required(journal.old_job)
         settings = self._settings
         if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
-
-        async def ended() -> SavepointState | None:
-            # The trigger id makes asking again harmless, so a lost answer costs nothing.
-            state = await self._jobs.savepoint(job, journal.trigger)
-            if state is None:
-                await self._jobs.stop(job, journal.trigger)
-                return None
-            return state if state.path or state.failure else None
-
-        deadline = settings.savepoint_deadline
-        try:
-            found = await self._until(ended, deadline)
-        except PermanentError as error:
-            return await self._savepoint_failed(journal, str(error))
+        stop = Stop(job, journal.trigger, self._jobs, self._runtime, asked=self._resumed)
+        found = await self._until(stop.outcome, settings.savepoint_deadline)
         if found is None:
-            if settings.via != "Savepoint" and await self._has_checkpoint(job):
+            if settings.via != "Savepoint" and await self._jobs.newest(job) is not None:
+                deadline = settings.savepoint_deadline
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
                 late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
                 await self._write(late)
                 return await self._stop_by_checkpoint(late)
-            found = await self._until(ended, settings.start_deadline)
-        if found is None or found.path is None:
-            cause = found.failure if found else "it did not come to an end"
-            return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
-        return self._stopped(journal, found.path)
+            # Flink gives up by itself, after its checkpoint timeout.
+            found = await self._until(stop.outcome, settings.savepoint_limit)
+        if found is not None and found.path is not None:
+            return self._stopped(journal, found.path)
+        if found is not None and found.ended:
+            return await self._after_end(journal)
+        cause = found.failure if found is not None else "it did not come to an end"
+        return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
 
     async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
         """Whether no savepoint is even tried.
@@ -195,16 +263,14 @@ class Rescaler:
         """
         if self._settings.via != "Checkpoint" or journal.kind is not Kind.RESCALE:
             return False
-        return await self._has_checkpoint(_required(journal.old_job))
-
-    async def _has_checkpoint(self, job: str) -> bool:
-        return await self._runtime.newest_checkpoint(job) is not None
+        return await self._jobs.newest(_required(journal.old_job)) is not None
 
     async def _savepoint_failed(self, journal: RescaleJournal, cause: str) -> RescaleJournal:
         """Leave a job that lives as it is; take the checkpoint of one that is gone or must end."""
         progress = await self._retried(lambda: self._jobs.progress(_required(journal.old_job)))
-        lives = progress is not None and progress.state in LIVE_STATES
-        if lives and journal.kind is not Kind.SUSPEND:
+        if progress is None or progress.state not in LIVE_STATES:
+            return await self._after_end(journal)
+        if journal.kind is not Kind.SUSPEND:
             return self._give_up(journal, cause)
         late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
         await self._write(late)
@@ -216,21 +282,40 @@ class Rescaler:
         await self._ended(job)
         # A savepoint that came at the last moment has ended the job by itself: it is the newest.
         state = await self._retried(lambda: self._jobs.savepoint(job, journal.trigger))
-        path = state.path if state else None
-        if path is not None:
-            return self._stopped(
-                journal.at(Step.STOP, self._clock.now(), by_checkpoint=False), path
-            )
-        progress = await self._retried(lambda: self._jobs.progress(job))
-        if progress is not None and progress.state == FINISHED and journal.kind is not Kind.SUSPEND:
+        if state is not None and state.path is not None:
+            return self._stopped(journal, state.path)
+        return await self._after_end(journal)
+
+    async def _after_end(self, journal: RescaleJournal) -> RescaleJournal:
+        """Go on from the newest state of the old job, which has ended."""
+        job = _required(journal.old_job)
+        if await self._came_to_its_end(job):
             # Begun again, it would emit everything once more.
-            return self._give_up(journal, "The job came to its own end")
-        restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
-        return self._stopped(journal.at(Step.STOP, self._clock.now(), by_checkpoint=True), restore)
+            return self._give_up(journal, OWN_END)
+        restore = await self._restore_point(job)
+        left = await self._retained(job, journal)
+        return self._stopped(journal.model_copy(update={"superseded": left}), restore)
+
+    async def _retained(self, job: str, journal: RescaleJournal) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*journal.superseded, *await self.retained(job))))
+
+    async def _came_to_its_end(self, job: str) -> bool:
+        return await self._retried(
+            lambda: came_to_its_end(job, jobs=self._jobs, runtime=self._runtime, stop_asked=True)
+        )
+
+    async def _newest(self, job: str) -> str | None:
+        return await find_newest(job, jobs=self._jobs, runtime=self._runtime)
+
+    async def _restore_point(self, job: str) -> str | None:
+        status = self._store.load()
+        return await self._retried(
+            lambda: find_restore_point(job, status, jobs=self._jobs, runtime=self._runtime)
+        )
 
     def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:
         step = Step.DONE if journal.kind is Kind.SUSPEND else Step.REMOVE
-        return journal.at(step, self._clock.now(), restore_path=restore_path)
+        return journal.at(step, self._clock.now(), **_left_by_stop(journal, restore_path))
 
     async def _cancel(self, journal: RescaleJournal) -> RescaleJournal:
         """End what was submitted; its own newest checkpoint, if any, is where to go on from."""
@@ -241,13 +326,21 @@ class Rescaler:
             ran = ran or progress.ran
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
-        restore = await self._runtime.newest_checkpoint(job) or journal.restore_path
-        if journal.kind is Kind.UPGRADE and journal.attempt == 0:
-            # What the new revision wrote is not for the old one to read.
-            restore = journal.restore_path
+        own = await self._retried(lambda: self._newest(job))
+        ran = ran or own is not None
         now = self._clock.now()
+        if own is not None and journal.kind is Kind.UPGRADE and journal.attempt == 0:
+            # The new revision has committed records, and what it wrote is not for the old one to
+            # read: it goes on from its own state, and whoever looks next starts it again.
+            return journal.at(
+                Step.DONE, now, direction=Direction.FORWARD, ran=True, restore_path=own
+            )
+        restore = own or journal.restore_path
+        superseded = journal.superseded if own is None else await self._retained(job, journal)
         if journal.kind is Kind.START or journal.attempt >= self._settings.back_attempts:
-            return journal.at(Step.FAILED, now, ran=ran, restore_path=restore)
+            return journal.at(
+                Step.FAILED, now, ran=ran, restore_path=restore, superseded=superseded
+            )
         return journal.at(
             Step.REMOVE if journal.kind is Kind.UPGRADE else Step.START,
             now,
@@ -255,6 +348,7 @@ class Rescaler:
             restore_path=restore,
             new_job=new_id(),
             attempt=journal.attempt + 1,
+            superseded=superseded,
         )
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
@@ -282,32 +376,47 @@ class Rescaler:
     async def _abandon(self, journal: RescaleJournal) -> RescaleJournal:
         """Leave the old job running; where the stop got through after all, start it again."""
         job = _required(journal.old_job)
-        now = self._clock.now()
         state = await self._retried(lambda: self._jobs.savepoint(job, journal.trigger))
-        if state is not None and state.path is not None:
-            return journal.at(Step.SUBMIT, now, restore_path=state.path, new_job=new_id())
-        progress = await self._retried(lambda: self._jobs.progress(job))
-        if progress is not None and (progress.state in LIVE_STATES or progress.state == FINISHED):
-            return journal.at(Step.ABANDONED, now)
-        restore = await self._runtime.newest_checkpoint(job) or self._store.load().restore_path
+        restore = state.path if state is not None else None
+        if restore is None:
+            progress = await self._retried(lambda: self._jobs.progress(job))
+            lives = progress is not None and progress.state in LIVE_STATES
+            if lives or await self._came_to_its_end(job):
+                # A savepoint still being written may end the job later; the next look finds it.
+                return journal.at(Step.ABANDONED, self._clock.now())
+            restore = await self._restore_point(job)
         return journal.at(
-            Step.SUBMIT, now, restore_path=restore, new_job=new_id(), by_checkpoint=True
+            Step.SUBMIT,
+            self._clock.now(),
+            new_job=new_id(),
+            **_left_by_stop(journal, restore),
         )
 
     async def _submit(self, journal: RescaleJournal) -> RescaleJournal:
         """Submit the job under the id in the journal, unless an earlier attempt got through."""
-        if await self._runtime.ensure_job_manager():
-            await self._retried(self._jobs.prepare)
         spec = self._spec.of(journal.made_of(self._store.load().revision))
+        may_have_run = self._resumed
 
         async def submitted() -> bool | None:
+            nonlocal journal, may_have_run
+            # Each time: a JobManager that was lost takes longer to be back than an attempt may.
+            if await self._runtime.ensure_job_manager():
+                await self._jobs.prepare()
             if await self._jobs.progress(journal.new_job) is None:
+                if not may_submit(journal, await self._jobs.live()):
+                    journal = await self._end_old_job(journal)
+                    return None
+                if may_have_run and await self._newest(journal.new_job) is not None:
+                    # It has come further than the state that it is to be submitted with.
+                    raise PermanentError("The JobManager lost the job after it had run")
+                may_have_run = True
                 await self._jobs.submit(
                     journal.new_job,
                     arguments=spec.program_arguments(journal.wanted),
                     parallelism=spec.default_parallelism(journal.wanted),
                     entry_class=spec.entry_class,
                     restore_path=journal.restore_path,
+                    configuration=spec.configuration(journal.wanted),
                 )
             return True
 
@@ -316,6 +425,23 @@ class Rescaler:
                 f"The job could not be submitted within {self._settings.submit_deadline:g} s"
             )
         return journal.at(Step.VERIFY, self._clock.now())
+
+    async def _end_old_job(self, journal: RescaleJournal) -> RescaleJournal:
+        """Cancel the job of before the change, which Flink brought back; return where to go on.
+
+        Flink writes that a job has ended a moment after its savepoint. A JobManager that is lost in
+        between restarts the job from a checkpoint, and what it completes then is newer.
+        """
+        job = _required(journal.old_job)
+        newest = await self._newest(job)
+        await self._jobs.cancel(job)
+        if newest in (None, journal.restore_path) or journal.restore_nonce is not None:
+            return journal
+        journal = journal.model_copy(
+            update={"restore_path": newest, "by_checkpoint": not is_savepoint(newest)}
+        )
+        await self._write(journal)
+        return journal
 
     async def _verify(self, journal: RescaleJournal) -> RescaleJournal:
         """Wait until every task runs where it should."""
@@ -355,9 +481,10 @@ class Rescaler:
         *,
         ran: bool = False,
         pending: tuple[tuple[str, str], ...] = (),
+        withdrawn: bool = False,
     ) -> RescaleJournal:
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        setback = Setback(failure=failure, ran=ran, pending=pending)
+        setback = Setback(failure=failure, ran=ran, pending=pending, withdrawn=withdrawn)
         return turn_round(
             journal, setback, now=self._clock.now(), attempts=self._settings.back_attempts
         )
@@ -381,11 +508,18 @@ class Rescaler:
         )
         await self._store.save(status)
         for path in superseded:
-            try:
-                await self._jobs.dispose(path)
-            except (TemporaryError, PermanentError) as error:
-                # Clearing up is no reason to disturb a job that runs; the log names what is left.
-                log.warning("savepoint left behind", path=path, failure=str(error))
+            await self.dispose(path)
+        if journal.old_job is not None and journal.old_job != status.job_id:
+            await self.remove_empty_folders((journal.old_job,))
+
+
+def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object]:
+    """Return what the journal knows of the state, once its old job has ended and left `path`."""
+    if path is None or not is_savepoint(path):
+        return {"restore_path": path, "by_checkpoint": True}
+    # A savepoint that a person gave the job to start from is not Weir's.
+    own = path if is_of(path, _required(journal.old_job)) else None
+    return {"restore_path": path, "by_checkpoint": False, "savepoint": own}
 
 
 def _required(job: str | None) -> str:

@@ -47,6 +47,15 @@ class JobSpec:
         )
         return (*self.arguments, *sized, "--weir.maxParallelism", str(self.max_parallelism))
 
+    def configuration(self, deployments: Deployments) -> dict[str, str]:
+        """Return the keys by which the Java helper learns the same; a whole job has none."""
+        if self.whole_job is not None:
+            return {}
+        return {
+            f"weir.parallelism.{operator}": str(replicas)
+            for operator, replicas in parallelism(deployments).items()
+        }
+
     def default_parallelism(self, deployments: Deployments) -> int | None:
         """Return the parallelism of a job that takes none by argument, else `None`."""
         return None if self.whole_job is None else sum(parallelism(deployments).values())
@@ -61,6 +70,9 @@ class RescaleSettings:
     `Checkpoint`: cancel and go on from the newest checkpoint at once."""
     savepoint_deadline: float = 10.0
     """A savepoint takes 0.1-0.4 s, 2.3 s at twice the capacity; past this something is wrong."""
+    savepoint_limit: float = 3600.0
+    """Where there is no checkpoint to go by, Flink's own time limit of a savepoint ends it; this
+    one is for a Flink that does not."""
     start_deadline: float = 60.0
     """From starting TaskManagers until all are registered; the job runs on meanwhile."""
     submit_deadline: float = 30.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from weir_operator.flink.job_graph import JobGraph
 
 LIVE_STATES = frozenset(
     {
@@ -35,11 +38,27 @@ class SavepointState:
     failure: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A savepoint or checkpoint that a job can go on from."""
+
+    path: str
+    stopped: bool = False
+    """It is the savepoint of a stop: the job ended with it."""
+    seen_complete: bool = True
+    """The JobManager saw it complete, so that the storage has nothing newer. False for what a new
+    JobManager restored the job from: a savepoint that the old one completed may be newer."""
+
+
 class Jobs(Protocol):
     """What the engine asks of Flink. Unknown jobs and triggers are `None`, never an error."""
 
     async def progress(self, job_id: str) -> Progress | None:
         """Return how far the job has come."""
+
+    async def live(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have not ended."""
+        ...
 
     async def stop(self, job_id: str, trigger: str) -> None:
         """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
@@ -53,6 +72,23 @@ class Jobs(Protocol):
     async def prepare(self) -> None:
         """Make the job's jar known to the JobManager."""
 
+    async def read_graph(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+        operators: tuple[str, ...],
+        whole_job: str | None,
+    ) -> JobGraph:
+        """Return what the program would build, submitted so; nothing is submitted.
+
+        Raises:
+            PermanentError: It builds no job.
+        """
+        ...
+
     async def submit(
         self,
         job_id: str,
@@ -61,15 +97,27 @@ class Jobs(Protocol):
         parallelism: int | None,
         entry_class: str | None,
         restore_path: str | None,
+        configuration: Mapping[str, str],
     ) -> None:
-        """Submit the job under this id."""
+        """Submit the job under this id.
+
+        Raises:
+            TemporaryError: An operator has no TaskManager that is registered.
+        """
 
     async def failure(self, job_id: str) -> str:
         """Return why the job failed or does not come to run, one sentence."""
         ...
 
+    async def newest(self, job_id: str) -> Snapshot | None:
+        """Return the newest snapshot of the job that Flink knows of, `None` where it knows none."""
+
+    async def retained(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's checkpoints that Flink will not delete itself, oldest first."""
+        ...
+
     async def dispose(self, path: str) -> None:
-        """Delete a savepoint."""
+        """Delete a savepoint or checkpoint."""
 
     async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of these TaskManagers are not registered."""

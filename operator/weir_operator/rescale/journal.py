@@ -16,6 +16,9 @@ An upgrade cannot start new TaskManagers beside the old job, whose JobManager th
               |         |        |         |
               +---------+        +---------+--> CANCEL -> REMOVE -> START -> SUBMIT -> VERIFY
               +--> REMOVE -> START -> ...       (direction BACK, old revision)    -> ROLLED_BACK
+
+An upgrade whose spec is edited before SUBMIT goes on from REMOVE with the newer revision, and a
+rescale that nobody asks for any more is ABANDONED, by way of REMOVE, while it is at START.
 """
 
 from __future__ import annotations
@@ -99,6 +102,8 @@ class RescaleJournal(BaseModel):
     direction: Direction = Direction.FORWARD
     restore_path: str | None = None
     """Savepoint or checkpoint that the next submission starts from; never forgotten."""
+    savepoint: str | None = None
+    """What this change's own stop wrote, wherever the job goes on from in the end."""
     by_checkpoint: bool = False
     """The savepoint did not come in time, or could not: the newest checkpoint took its place, and
     a plain sink sees what came after it again."""
@@ -116,6 +121,15 @@ class RescaleJournal(BaseModel):
     """What the job is to be made of; `None` as before. Not kept once the change has ended."""
     pending: tuple[tuple[str, str], ...] = ()
     """(operator, pool) whose replicas found no place in time."""
+    superseded: tuple[str, ...] = ()
+    """Checkpoints of jobs that this change has ended: nobody needs them once the next job has one
+    of its own."""
+    restore_nonce: int | None = None
+    """`spec.flink.job.restoreNonce` that this start obeys."""
+    edition: str = ""
+    """Of the spec for which it was planned; empty where that is not known."""
+    withdrawn: bool = False
+    """It was given up because the spec has changed: nothing has failed."""
     times: dict[str, float] = Field(default_factory=dict)
     """Unix time at which each step was reached, `Back` before the name on the way back."""
 
@@ -128,6 +142,11 @@ class RescaleJournal(BaseModel):
     def is_back(self) -> bool:
         """Whether it is on the way back."""
         return self.direction is Direction.BACK
+
+    @property
+    def has_submitted(self) -> bool:
+        """Whether a job was submitted, on the way forward or back."""
+        return any(_name(Step.SUBMIT, direction) in self.times for direction in Direction)
 
     def made_of(self, running: Revision | None) -> Revision | None:
         """Return what processes are to be made of at this step; `running` is what they were."""
@@ -144,10 +163,14 @@ class RescaleJournal(BaseModel):
     def at(self, step: Step, now: float, **changes: object) -> RescaleJournal:
         """Return the journal as it is to be written before `step` is taken."""
         direction = changes.get("direction", self.direction)
-        name = f"Back{step}" if direction is Direction.BACK and not step.is_end else str(step)
         times = dict(self.times)
-        times.setdefault(name, now)
+        times.setdefault(_name(step, direction), now)
         return self.model_copy(update={**changes, "step": step, "times": times})
+
+
+def _name(step: Step, direction: object) -> str:
+    """Return the name under which the time of a step is kept."""
+    return f"Back{step}" if direction is Direction.BACK and not step.is_end else str(step)
 
 
 def new_id() -> str:
@@ -169,6 +192,8 @@ def plan(
     avoid: tuple[str, ...] = (),
     revision: Revision | None = None,
     by_checkpoint: bool = False,
+    superseded: tuple[str, ...] = (),
+    restore_nonce: int | None = None,
 ) -> RescaleJournal:
     """Return the journal of a change that is about to begin."""
     journal = RescaleJournal(
@@ -187,5 +212,7 @@ def plan(
         avoid=avoid,
         revision=revision,
         by_checkpoint=by_checkpoint,
+        superseded=superseded,
+        restore_nonce=restore_nonce,
     )
     return journal.at(Step.STOP if kind in (Kind.SUSPEND, Kind.UPGRADE) else Step.START, now)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
-from weir_operator.rescale.jobs import LIVE_STATES, Progress, SavepointState
+from weir_operator.flink.job_graph import JobGraph
+from weir_operator.rescale.jobs import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
@@ -20,14 +21,24 @@ from weir_operator.status import AppStatus
 
 
 class FakeClock:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that moves only when somebody sleeps, or sets it."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.time = now
+        self._set_by = 0.0
 
     def now(self) -> float:
         """Return the present."""
         return self.time
+
+    def monotonic(self) -> float:
+        """Return the seconds that have passed."""
+        return self.time - self._set_by
+
+    def set_by(self, seconds: float) -> None:
+        """Set the wall clock ahead, or back; no time passes."""
+        self.time += seconds
+        self._set_by += seconds
 
     async def sleep(self, seconds: float) -> None:
         """Jump ahead."""
@@ -41,7 +52,21 @@ class FakeJob:
     state: str
     position: int
     arguments: tuple[str, ...]
+    committed: int = 0
+    """Up to where a transactional sink has committed."""
     savepoints: dict[str, SavepointState] = field(default_factory=dict)
+    seen: list[Snapshot] = field(default_factory=list)
+    """Snapshots that this JobManager saw complete."""
+    restored: str | None = None
+    """What it was started from, by Weir or by a new JobManager."""
+    stopping: tuple[str, float] | None = None
+    """Trigger of the savepoint being written, and when it is complete."""
+    ending: tuple[str, float] | None = None
+    """Trigger of the savepoint that is complete, and when the job has ended with it."""
+
+
+RETAINED = 3
+"""Checkpoints that a job keeps, as Weir's configuration says."""
 
 
 class FakeWorld:
@@ -53,9 +78,16 @@ class FakeWorld:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.alive: dict[str, Replica] = {}
+        self.job_manager_process = "jm-1"
         self.jobs: dict[str, FakeJob] = {}
         self.positions: dict[str, int] = {}
         """Stream position held by each savepoint and checkpoint path."""
+        self.stored: dict[str, list[str]] = {}
+        """Complete snapshots in the storage, oldest first, by job."""
+        self.folders: set[str] = set()
+        """Jobs that have a folder for their checkpoints."""
+        self.committed: list[tuple[str, int, int]] = []
+        """(job, from, to) of what a transactional sink made visible."""
         self.emitted: list[tuple[str, int, int]] = []
         """(job, from, to) of every run of records that left a sink."""
         self.disposed: list[str] = []
@@ -74,6 +106,20 @@ class FakeWorld:
         self.broken_totals: set[int] = set()
         """Total replicas at which the job does not come to run."""
         self.savepoints_hang = False
+        self.savepoint_takes = 0.0
+        """Seconds until a savepoint is complete; the job emits until then."""
+        self.garbage_calls = 0
+        """How many of the next calls to Flink get an answer that is none."""
+        self.end_takes = 0.0
+        """Seconds from a complete savepoint until the job has ended; Flink tells only then."""
+        self.graph: JobGraph | None = None
+        """What the job's program builds; `None` is a program that builds none."""
+        self.read: list[tuple[str, ...]] = []
+        """Arguments of every program whose graph was read."""
+        self.on_deed: Callable[[], None] = lambda: None
+        """Called right after each call that has changed something."""
+        self.storage_away = False
+        """The storage cannot be looked at."""
         self.refuse_sizes = False
         self.cancel_takes = 0
         """How often a job is asked about before its cancellation has come to an end."""
@@ -87,6 +133,8 @@ class FakeWorld:
         """Unix time until which no TaskManager registers that was not registered before."""
         self.named = False
         """Whether it was told a revision at all."""
+        self.misfit = ""
+        """Why no node takes the processes of another revision."""
         self.lost_places: set[str] = set()
         """Short names of places that no node offers."""
         self.about_to_go: set[str] = set()
@@ -99,6 +147,10 @@ class FakeWorld:
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of this."""
         self.used, self.named = revision, True
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return that there is no node, where a test said so."""
+        return self.misfit
 
     async def ensure_job_manager(self) -> bool:
         """Answer that it runs, unless its revision does not."""
@@ -136,6 +188,8 @@ class FakeWorld:
             )
             self.alive[replica.id] = replica
             ids.append(replica.id)
+        if ids:
+            self.on_deed()
         return tuple(ids)
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
@@ -145,8 +199,9 @@ class FakeWorld:
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End at once."""
-        for key in ids:
-            self.alive.pop(key, None)
+        ended = [self.alive.pop(key) for key in ids if key in self.alive]
+        if ended:
+            self.on_deed()
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Change sizes, unless told to refuse."""
@@ -159,10 +214,19 @@ class FakeWorld:
         """Return a name."""
         return "job.jar"
 
-    async def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the checkpoint that the job took last."""
-        path = f"file:/checkpoints/{job_id}/chk-1"
-        return path if path in self.positions else None
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return what the storage holds of the job."""
+        if self.storage_away:
+            raise TemporaryError("The storage cannot be listed")
+        self._advance()
+        return tuple(self.stored.get(job_id, ()))
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the folders in which no checkpoint is."""
+        if self.storage_away:
+            raise TemporaryError("The storage cannot be reached")
+        kept = {job for job, paths in self.stored.items() if any("/chk-" in each for each in paths)}
+        self.folders -= set(job_ids) - kept
 
     async def close(self) -> None:
         """End everything."""
@@ -186,6 +250,11 @@ class FakeWorld:
                 job.state = "CANCELED"
         return Progress(state=job.state, running=running, ran=running)
 
+    async def live(self) -> tuple[str, ...]:
+        """Return the jobs that have not ended."""
+        self._answer()
+        return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
+
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
         """Return what became of the trigger."""
         self._answer()
@@ -195,13 +264,34 @@ class FakeWorld:
     async def cancel(self, job_id: str) -> None:
         """End the job where it is."""
         self._answer()
-        job = self.jobs[job_id]
-        if job.state in LIVE_STATES:
+        job = self.jobs.get(job_id)
+        if job is not None and job.state in LIVE_STATES:
             job.state = "CANCELLING" if self.cancel_takes else "CANCELED"
+            if job.stopping is not None:
+                job.savepoints[job.stopping[0]] = SavepointState(failure="The job was cancelled")
+                job.stopping = None
+        self.on_deed()
 
     async def prepare(self) -> None:
         """Know the jar."""
         self._answer()
+
+    async def read_graph(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+        operators: tuple[str, ...],
+        whole_job: str | None,
+    ) -> JobGraph:
+        """Return the graph that a test has set."""
+        self._answer()
+        self.read.append(arguments)
+        if self.graph is None:
+            raise PermanentError("The program builds no job")
+        return self.graph
 
     async def submit(
         self,
@@ -211,6 +301,7 @@ class FakeWorld:
         parallelism: int | None,
         entry_class: str | None,
         restore_path: str | None,
+        configuration: Mapping[str, str],
     ) -> None:
         """Run a job; two live jobs at once would be a defect of the caller."""
         self._answer()
@@ -221,16 +312,44 @@ class FakeWorld:
         total = sum(sum(counts.values()) for counts in deployments_of(self.alive.values()).values())
         broken = total in self.broken_totals or self.used.id in self.broken_revisions
         state = "FAILED" if broken else "RUNNING"
-        self.jobs[job_id] = FakeJob(state=state, position=position, arguments=arguments)
+        self.folders.add(job_id)
+        self.jobs[job_id] = FakeJob(
+            state=state,
+            position=position,
+            arguments=arguments,
+            committed=position,
+            restored=restore_path,
+        )
+        self.on_deed()
 
     async def failure(self, job_id: str) -> str:
         """Return a cause."""
         return "it broke"
 
+    async def newest(self, job_id: str) -> Snapshot | None:
+        """Return what the JobManager saw complete, else what it restored the job from."""
+        self._answer()
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        if job.seen:
+            return job.seen[-1]
+        return None if job.restored is None else Snapshot(path=job.restored, seen_complete=False)
+
+    async def retained(self, job_id: str) -> tuple[str, ...]:
+        """Return the checkpoints of the job that are still there."""
+        self._answer()
+        if job_id not in self.jobs:
+            return ()
+        return tuple(path for path in self.stored.get(job_id, ()) if "/chk-" in path)
+
     async def dispose(self, path: str) -> None:
-        """Forget a savepoint."""
+        """Forget a savepoint or checkpoint."""
         self.disposed.append(path)
         del self.positions[path]
+        for paths in self.stored.values():
+            if path in paths:
+                paths.remove(path)
 
     async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of deaf pools."""
@@ -254,15 +373,100 @@ class FakeWorld:
     def process(self, records: int) -> None:
         """Let the job that runs emit `records` more."""
         for key, job in self.jobs.items():
-            if job.state == "RUNNING":
+            if job.state == "RUNNING" and job.ending is None:
                 self.emitted.append((key, job.position, job.position + records))
                 job.position += records
 
     def checkpoint(self) -> None:
         """Let the job that runs complete a checkpoint."""
         for key, job in self.jobs.items():
+            if job.state == "RUNNING" and job.ending is None:
+                paths = self.stored.setdefault(key, [])
+                numbers = [int(path.rpartition("-")[2]) for path in paths if "/chk-" in path]
+                path = f"file:/checkpoints/{key}/chk-{max(numbers, default=0) + 1}"
+                self._complete(key, job, Snapshot(path=path))
+                for old in [path for path in paths if "/chk-" in path][:-RETAINED]:
+                    paths.remove(old)
+                    del self.positions[old]
+
+    def stop_with_savepoint(self, job_id: str, trigger: str) -> None:
+        """Begin a stop; it is complete at once, after a time, or never."""
+        job = self.jobs[job_id]
+        takes = math.inf if self.savepoints_hang else self.savepoint_takes
+        job.savepoints[trigger] = SavepointState()
+        job.stopping = (trigger, self.clock.now() + takes)
+        self._advance()
+
+    def forget_triggers(self) -> None:
+        """Let Flink forget what became of savepoints, as it does after a time."""
+        for job in self.jobs.values():
+            job.savepoints = {}
+
+    def lose_job_manager(self, *, recovers: bool, keeps_results: bool = False) -> None:
+        """Start a new JobManager: it knows no trigger, no ended job and nothing that completed.
+
+        Args:
+            recovers: It restarts jobs that had not ended from their newest checkpoint, never from a
+                savepoint (as Flink's high availability does); else it knows no job at all.
+            keeps_results: It lists jobs that had finished, without anything that they wrote: the
+                old JobManager was lost before it could clear up.
+        """
+        self._advance()
+        lost, self.jobs = self.jobs, {}
+        for key, job in lost.items():
+            if keeps_results and job.state == "FINISHED":
+                self.jobs[key] = replace(job, savepoints={}, seen=[], restored=None)
+            if not recovers or job.state not in LIVE_STATES or job.state == "CANCELLING":
+                continue
+            own = [path for path in self.stored.get(key, ()) if "/chk-" in path]
+            restored = own[-1] if own else job.restored
+            position = 0 if restored is None else self.positions[restored]
+            self.jobs[key] = replace(
+                job,
+                position=position,
+                committed=position,
+                savepoints={},
+                seen=[],
+                restored=restored,
+                stopping=None,
+                ending=None,
+            )
+
+    def finish(self) -> None:
+        """Let the job that runs come to its own end: Flink deletes its checkpoints."""
+        for key, job in self.jobs.items():
             if job.state == "RUNNING":
-                self.positions[f"file:/checkpoints/{key}/chk-1"] = job.position
+                self._commit(key, job)
+                self._end(key, job)
+
+    def _advance(self) -> None:
+        """Complete savepoints whose time has come."""
+        for key, job in self.jobs.items():
+            if job.stopping is not None and job.stopping[1] <= self.clock.now():
+                trigger, when = job.stopping
+                job.stopping, job.ending = None, (trigger, when + self.end_takes)
+                path = f"file:/savepoints/savepoint-{key[:6]}-{trigger[:6]}"
+                self._complete(key, job, Snapshot(path=path, stopped=True))
+            if job.ending is not None and job.ending[1] <= self.clock.now():
+                job.savepoints[job.ending[0]] = SavepointState(path=job.seen[-1].path)
+                job.ending = None
+                self._end(key, job)
+
+    def _complete(self, key: str, job: FakeJob, snapshot: Snapshot) -> None:
+        self.positions[snapshot.path] = job.position
+        self.stored.setdefault(key, []).append(snapshot.path)
+        job.seen.append(snapshot)
+        self._commit(key, job)
+
+    def _commit(self, key: str, job: FakeJob) -> None:
+        self.committed.append((key, job.committed, job.position))
+        job.committed = job.position
+
+    def _end(self, key: str, job: FakeJob) -> None:
+        job.state = "FINISHED"
+        for path in [path for path in self.stored.get(key, ()) if "/chk-" in path]:
+            self.stored[key].remove(path)
+            del self.positions[path]
 
     def give_sizes(self, size: str) -> None:
         """Give every replica this size, as a workload that replaces lost ones might."""
@@ -270,12 +474,11 @@ class FakeWorld:
 
     def lost_and_doubled(self) -> tuple[int, int]:
         """Count records that never left a sink and that left more than once, up to the furthest."""
-        counts: dict[int, int] = {}
-        for _, start, end in self.emitted:
-            for record in range(start, end):
-                counts[record] = counts.get(record, 0) + 1
-        lost = (max(counts) + 1 - len(counts)) if counts else 0
-        return lost, sum(count - 1 for count in counts.values())
+        return _lost_and_doubled(self.emitted)
+
+    def committed_wrong(self) -> tuple[int, int]:
+        """Count records that a transactional sink lost, and that it made visible more than once."""
+        return _lost_and_doubled(self.committed)
 
     def running(self) -> list[str]:
         """Return the jobs that run."""
@@ -301,6 +504,10 @@ class FakeWorld:
         return key in [each.id for each in same[places:]]
 
     def _answer(self) -> None:
+        self._advance()
+        if self.garbage_calls:
+            self.garbage_calls -= 1
+            raise PermanentError("Expected an answer of Flink 2.x, got '<html>'")
         if not self.is_found:
             raise TemporaryError("The JobManager's name is not known here")
         if self.refuse_calls:
@@ -314,11 +521,15 @@ class JobsOf:
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
         self.progress = world.progress
+        self.live = world.live
         self.savepoint = world.savepoint
         self.cancel = world.cancel
         self.prepare = world.prepare
         self.submit = world.submit
+        self.read_graph = world.read_graph
         self.failure = world.failure
+        self.newest = world.newest
+        self.retained = world.retained
         self.dispose = world.dispose
         self.unregistered = world.unregistered
         self.misplaced = world.misplaced
@@ -326,18 +537,22 @@ class JobsOf:
     async def stop(self, job_id: str, trigger: str) -> None:
         """Stop with savepoint: at once, never, or with an error where the job does not run."""
         world = self._world
-        job = world.jobs[job_id]
-        if trigger in job.savepoints:
-            return
+        world._answer()
+        job = world.jobs.get(job_id)
+        if job is None or trigger in job.savepoints:
+            return  # Flink accepts a stop of an unknown job: only its status tells
         if job.state != "RUNNING":
             raise PermanentError(f"Job {job_id} is {job.state}")
-        if world.savepoints_hang:
-            job.savepoints[trigger] = SavepointState()
-            return
-        path = f"file:/savepoints/{trigger}"
-        world.positions[path] = job.position
-        job.savepoints[trigger] = SavepointState(path=path)
-        job.state = "FINISHED"
+        world.stop_with_savepoint(job_id, trigger)
+        world.on_deed()
+
+
+def _lost_and_doubled(runs: Sequence[tuple[str, int, int]]) -> tuple[int, int]:
+    counts: Counter[int] = Counter()
+    for _, start, end in runs:
+        counts.update(range(start, end))
+    lost = (max(counts) + 1 - len(counts)) if counts else 0
+    return lost, sum(count - 1 for count in counts.values())
 
 
 class MemoryStatusStore:
@@ -347,6 +562,8 @@ class MemoryStatusStore:
         self.status = AppStatus()
         self.history: list[AppStatus] = []
         self.die_after: int | None = None
+        self.on_save: Callable[[], None] = lambda: None
+        """Called right after each save."""
 
     def load(self) -> AppStatus:
         """Return the last status saved."""
@@ -358,6 +575,7 @@ class MemoryStatusStore:
         self.history.append(self.status)
         if self.die_after is not None and len(self.history) >= self.die_after:
             raise ControllerDied
+        self.on_save()
 
 
 class ControllerDied(BaseException):

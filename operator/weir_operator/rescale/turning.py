@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
 
 _WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
+
+
+class WithdrawnError(PermanentError):
+    """A change is not asked for any more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +24,8 @@ class Setback:
     """A task of the new deployment ran."""
     pending: tuple[tuple[str, str], ...] = ()
     """(operator, pool) whose replicas found no place in time."""
+    withdrawn: bool = False
+    """The spec asks for something else by now."""
 
 
 def turn_round(
@@ -49,6 +56,7 @@ def turn_round(
             direction=Direction.BACK,
             ran=ran,
             pending=setback.pending,
+            withdrawn=setback.withdrawn,
             new_job=journal.new_job if submitted else new_id(),
         )
     if setback.pending and journal.step is Step.START and journal.kind.begins:

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.runtime.processes import ProcessIdentity, is_alive
 
@@ -213,11 +215,30 @@ class AppFolder:
         with storing(self.jars):
             self.jars.mkdir()
 
-    def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the newest complete checkpoint of a job."""
-        complete = [
-            (file.stat().st_mtime, file.parent)
-            for file in self.checkpoints.glob(f"{job_id}/chk-*/_metadata")
-            if file.stat().st_size > 0
-        ]
-        return str(max(complete)[1]) if complete else None
+    def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the complete checkpoints and savepoints of a job, oldest first.
+
+        Flink writes the metadata last, and begins a savepoint's name with the job's first digits.
+        """
+        complete = []
+        for file in (
+            *self.checkpoints.glob(f"{job_id}/chk-*/_metadata"),
+            *self.savepoints.glob(f"savepoint-{job_id[:6]}-*/_metadata"),
+        ):
+            try:
+                with file.open("rb") as metadata:
+                    head = metadata.read(HEAD_BYTES)
+            except FileNotFoundError:
+                continue  # Flink has replaced it by a newer one in this moment
+            if head:
+                complete.append((snapshot_number(head), str(file.parent)))
+        return tuple(path for _, path in sorted(complete))
+
+    def remove_empty_folders(self, job_ids: Iterable[str]) -> None:
+        """Remove the folders of ended jobs among the checkpoints, where nothing is in them."""
+        for job_id in job_ids:
+            folder = self.checkpoints / job_id
+            with storing(folder):
+                for each in (folder / "shared", folder / "taskowned", folder):
+                    if each.is_dir() and not any(each.iterdir()):
+                        each.rmdir()

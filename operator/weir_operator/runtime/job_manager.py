@@ -21,6 +21,7 @@ from weir_operator.flink.configuration import (
     job_manager_configuration,
     render_yaml,
 )
+from weir_operator.flink.memory import split_job_manager
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime import processes
 from weir_operator.runtime.folders import AppFolder, JobManagerPorts
@@ -155,7 +156,7 @@ class LocalJobManager:
             job_manager_command(
                 settings.installation,
                 configuration_dir=folder.configuration,
-                heap_mib=settings.job_manager_heap,
+                memory=split_job_manager(settings.config, process=settings.job_manager_memory).jvm,
                 user_options=java_options(settings.config, "jobmanager"),
             ),
             environment=flink_environment(settings.installation),

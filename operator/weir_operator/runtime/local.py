@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -95,6 +95,11 @@ class LocalRuntime:
         return self._job_manager.rest_url
 
     @property
+    def job_manager_process(self) -> str:
+        """Nothing: a JobManager that was lost here has lost its session, which is told."""
+        return ""
+
+    @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's Prometheus reporter listens."""
         return self._job_manager.metrics_url
@@ -109,6 +114,10 @@ class LocalRuntime:
         jar = revision.processes.get("jar")
         if isinstance(jar, str):
             self._job_jar = jar
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return nothing: the machine takes whatever it is given."""
+        return ""
 
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started."""
@@ -170,9 +179,13 @@ class LocalRuntime:
                 self._uploaded[self._job_jar] = known
         return known
 
-    async def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the path of this job's newest complete checkpoint in storage, if any."""
-        return self._app.newest_checkpoint(job_id)
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's complete savepoints and checkpoints in the storage, oldest first."""
+        return await asyncio.to_thread(self._app.snapshots, job_id)
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the empty folders that ended jobs left among the checkpoints."""
+        await asyncio.to_thread(self._app.remove_empty_folders, job_ids)
 
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""

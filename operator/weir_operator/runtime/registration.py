@@ -37,13 +37,13 @@ async def wait_registered(
 
     A JobManager that is too busy to answer is asked again.
     """
-    deadline = clock.now() + timeout
+    deadline = clock.monotonic() + timeout
     while True:
         try:
             found = await registered(rest, operators)
         except TemporaryError:
             found = frozenset()
-        if len(found) == len(operators) or clock.now() >= deadline:
+        if len(found) == len(operators) or clock.monotonic() >= deadline:
             return found
         await clock.sleep(_POLL)
 

@@ -12,6 +12,7 @@ import json
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.types import JsonValue
 
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.runtime.places import Place
 
 
@@ -37,16 +38,24 @@ class Revision(BaseModel):
     """Where replicas run, by pool; empty on one machine. Another place is no upgrade: replicas
     move there by a rescale, and the JobManager stays."""
     managed_memory: dict[str, int] = Field(default_factory=dict)
-    """MiB that Flink manages per operator; belongs to the places."""
+    """MiB of managed memory that operators ask for; belongs to the places."""
+    graph: JobGraph | None = None
+    """What the job's program builds; `None` where that was not read. Follows from the rest."""
 
     @property
     def id(self) -> str:
         """Short name, the same for all that differ in places alone: processes carry it."""
-        left_out = {"places", "managed_memory"}
+        left_out = {"places", "managed_memory", "graph"}
         if self.job_manager is None:
             left_out.add("job_manager")
         content = json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+    def knowing(self, running: Revision | None) -> Revision:
+        """Return this revision with the graph of the running one, where it builds the same job."""
+        if running is None or running.id != self.id or self.graph is not None:
+            return self
+        return self.model_copy(update={"graph": running.graph})
 
     @property
     def fingerprint(self) -> str:

@@ -10,7 +10,7 @@ has its own time limit and raises `TemporaryError` past it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,11 @@ class Replica:
     """`Revision.place_id` that it was made with; empty where that does not matter."""
     node: str = ""
     """Name of the node that it runs on; empty while it has none, and on one machine."""
+    process: str = ""
+    """Which process it is, where a lost one is started again under its id; empty where it is not
+    known, or no id is used twice."""
+    ended: str = ""
+    """Why the process before this one ended, in few words; empty where there was none."""
 
     @property
     def node_type(self) -> str:
@@ -75,12 +80,28 @@ class Runtime(Protocol):
         """Where the JobManager's Prometheus reporter listens."""
         ...
 
+    @property
+    def job_manager_process(self) -> str:
+        """Which process the JobManager was when it was last ensured; empty where nobody knows."""
+        ...
+
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of `revision`; touches nothing that runs.
 
         `ensure_job_manager` replaces a JobManager of another revision. TaskManagers of another one
         go on: `replicas` tells which they are.
         """
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return why no node takes the processes of `revision` now, one sentence.
+
+        Empty where some node does, and where nothing is known of nodes.
+
+        Args:
+            revision: What the processes are to be made of.
+            pools: Where its replicas are to run.
+        """
+        ...
 
     async def ensure_job_manager(self) -> bool:
         """Start the JobManager where none runs, wait for REST; return whether it was started.
@@ -121,8 +142,26 @@ class Runtime(Protocol):
         """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
         ...
 
-    async def newest_checkpoint(self, job_id: str) -> str | None:
-        """Return the path of this job's newest complete checkpoint in storage, if any."""
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's complete savepoints and checkpoints in the storage, oldest first.
+
+        Asked where Flink does not know them any more, so it looks at the storage itself.
+
+        Raises:
+            TemporaryError: The storage cannot be looked at now; what it holds is unknown.
+            PermanentError: It cannot be looked at without a change by a person.
+        """
+        ...
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the folders that ended jobs left in the storage, where nothing is in them.
+
+        Flink leaves them: on a volume they would cost inodes for ever.
+
+        Raises:
+            TemporaryError: The storage cannot be reached now.
+            PermanentError: It cannot be reached without a change by a person.
+        """
 
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import DEFAULT_PROCESS_MEMORY, TaskManagerMemory
+from weir_operator.runtime.places import MemoryNeeds, size_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +26,13 @@ class LocalSettings:
     speeds: Mapping[str, float]
     """Speed per node type (`pool/size`), relative to 1; replicas read it from their speed file."""
     pool_memory: Mapping[str, int] = field(default_factory=dict)
-    """MiB of a TaskManager's process per pool; pools left out take 512."""
-    managed_memory: Mapping[str, int] = field(default_factory=dict)
-    """MiB of it that are managed by Flink, per operator; operators left out take none."""
-    job_manager_heap: int = 400
-    """MiB. 300 were enough for one job of six TaskManagers, with little to spare."""
+    """MiB of a TaskManager's process per pool; pools left out take 1024."""
+    pool_cores: Mapping[str, int] = field(default_factory=dict)
+    """Cores of the largest size per pool; pools left out take one."""
+    memory_needs: Mapping[str, MemoryNeeds] = field(default_factory=dict)
+    """What operators ask of that memory; those left out leave it to Flink's shares."""
+    job_manager_memory: int = 1024
+    """MiB of the JobManager's process."""
     max_parallelism: int | None = None
     """Key groups of the job; `None` leaves it to the job."""
     config: Mapping[str, str] = field(default_factory=dict)
@@ -49,8 +52,14 @@ class LocalSettings:
         return f"{self.namespace}.{self.name}"
 
     def memory_of(self, operator: str, pool: str) -> TaskManagerMemory:
-        """Return the memory of a replica."""
-        return TaskManagerMemory(
-            process=self.pool_memory.get(pool, DEFAULT_PROCESS_MEMORY),
-            managed=self.managed_memory.get(operator, 0),
+        """Return the memory of a replica.
+
+        Raises:
+            PermanentError: No TaskManager can run in so little memory.
+        """
+        return size_memory(
+            self.memory_needs.get(operator, MemoryNeeds(pools=(pool,))),
+            pool,
+            process={pool: DEFAULT_PROCESS_MEMORY, **self.pool_memory},
+            config=self.config,
         )

@@ -205,6 +205,7 @@ class LocalTaskManagers:
                 settings.installation,
                 configuration_dir=folder.configuration,
                 memory=memory,
+                processors=settings.pool_cores.get(spec.pool, 1),
                 archive_options=await self._archive.options(memory),
                 user_options=java_options(settings.config, "taskmanager"),
             ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from weir_operator.streamapp.owned_keys import (
     owned_key_cel,
@@ -14,9 +16,42 @@ from weir_operator.streamapp.owned_keys import (
 )
 from weir_operator.streamapp.pod_template import PodTemplate
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import Mistake, Name, Rule, Section, refuse, validations
+from weir_operator.streamapp.section import (
+    Mistake,
+    Name,
+    Rule,
+    Section,
+    refusal,
+    refuse,
+    validations,
+)
+
+_REPOSITORY = "[a-z0-9]+([._-]+[a-z0-9]+)*"
+IMAGE = (
+    r"(([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/)?"
+    f"{_REPOSITORY}(/{_REPOSITORY})*"
+    "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*:[0-9A-Fa-f]{32,})?"
+)
+"""Pattern of an image's name: registry, repository, tag and digest."""
+_EXPECTED_IMAGE = "the name of a container image, such as example/trips:1.4"
+_REMEDY_FOR_IMAGE = "correct it, a repository has lower-case letters, digits, '.', '_' and '-' only"
+_EXPECTED_JAR = "a path, such as /opt/flink/usrlib/trips.jar"
+_REMEDY_FOR_JAR = "put the jar into the image, Weir fetches none"
+_JAVA_OPTIONS = "env.java.opts"
 
 _NOT_BESIDE_REF = ("image", "job", "storage", "podTemplate", "config")
+
+
+def _check_image(image: str) -> str:
+    if not re.fullmatch(IMAGE, image):
+        raise refusal(_EXPECTED_IMAGE, _REMEDY_FOR_IMAGE)
+    return image
+
+
+def _check_jar(jar: str) -> str:
+    if "://" in jar:
+        raise refusal(_EXPECTED_JAR, _REMEDY_FOR_JAR)
+    return jar
 
 
 class Delivery(StrEnum):
@@ -30,8 +65,14 @@ class Delivery(StrEnum):
 class Job(Section):
     """The program that is run."""
 
-    jar: str | None = Field(
-        default=None, min_length=1, max_length=1024, examples=["/opt/flink/usrlib/trips.jar"]
+    jar: Annotated[str, AfterValidator(_check_jar)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        examples=["/opt/flink/usrlib/trips.jar"],
+        json_schema_extra=validations(
+            Rule(rule="!self.contains('://')", expected=_EXPECTED_JAR, remedy=_REMEDY_FOR_JAR)
+        ),
     )
     """Path of the job's jar: inside the image, or, on one machine, relative to the manifest's file.
     May be left out only with `image`. If unset, defaults to the one jar in `/opt/flink/usrlib`."""
@@ -48,8 +89,14 @@ class Job(Section):
     initial_savepoint: str | None = Field(
         default=None, max_length=2048, examples=["s3://bucket/savepoints/42"]
     )
-    """Path of the savepoint that the very first start resumes from; not read again after it.
-    If unset, the first start begins with empty state."""
+    """Path of the savepoint or checkpoint that the very first start resumes from; read again only
+    when `restoreNonce` changes. If unset, that start begins with empty state."""
+
+    restore_nonce: int = Field(default=0, ge=0, le=2**31 - 1, examples=[1])
+    """A new value stops the job with a savepoint and starts it from `initialSavepoint`, whatever
+    newer state there is. It is the way to go back to older state, to run a job again that came to
+    its own end, and to go on after the state of a job was lost. If unset, defaults to 0.
+    Minimum: 0."""
 
 
 class Storage(Section):
@@ -138,8 +185,18 @@ class Flink(Section):
         )
     }
 
-    image: str | None = Field(
-        default=None, min_length=1, max_length=512, examples=["example/trips:1.4"]
+    image: Annotated[str, AfterValidator(_check_image)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        examples=["example/trips:1.4"],
+        json_schema_extra=validations(
+            Rule(
+                rule=f"self.matches(r'^{IMAGE}$')",
+                expected=_EXPECTED_IMAGE,
+                remedy=_REMEDY_FOR_IMAGE,
+            )
+        ),
     )
     """Container image with Flink 2.x and the job's jar inside. May not be set together with `ref`.
     May be left out where `job.jar` is given and the job runs on one machine with `weir local`."""
@@ -233,7 +290,23 @@ class Flink(Section):
             )
 
     def _mistakes_of_config(self) -> Iterator[Mistake]:
-        for key in self.config or {}:
+        for key, value in (self.config or {}).items():
             remedy = remedy_for_owned(key)
             if remedy is not None:
                 yield Mistake(("config", key), key, "a key that Weir does not own", remedy)
+            elif key.startswith(_JAVA_OPTIONS) and not _is_closed(value):
+                yield Mistake(
+                    ("config", key),
+                    "an open quote",
+                    "options of the JVM as a shell reads them",
+                    "close the quote, or put a backslash before it",
+                )
+
+
+def _is_closed(options: str) -> bool:
+    """Return whether every quote in the text is closed."""
+    try:
+        shlex.split(options)
+    except ValueError:
+        return False
+    return True

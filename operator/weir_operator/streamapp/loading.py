@@ -15,7 +15,12 @@ from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
 from weir_operator.streamapp.rules import judge
 from weir_operator.streamapp.schema import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.section import Mistake
-from weir_operator.streamapp.sentences import sentence, sentences
+from weir_operator.streamapp.sentences import sentence, sentences, written_path
+
+MOST_LEVELS = 32
+"""Of nesting, from the top of a manifest; a pod's fields take a dozen."""
+MOST_VALUES = 100_000
+"""In a manifest, which an API server would not store either."""
 
 
 def load_manifest(path: Path) -> StreamApp:
@@ -54,6 +59,8 @@ def read_document(text: str) -> object:
             f"{place}: expected YAML, got something else ({error.problem}); correct the line or "
             "the indentation above it"
         ) from error
+    except RecursionError as error:
+        raise _invalid(_too_deep(())) from error
     except yaml.YAMLError as error:
         raise _invalid(
             f"expected YAML, got something else ({error}); remove what is no text"
@@ -76,6 +83,7 @@ def parse_manifest(manifest: object) -> StreamApp:
             f"expected a mapping with apiVersion, kind, metadata and spec, got {manifest!r:.80}; "
             "begin with apiVersion: " + API_VERSION
         )
+    _check_shape(manifest)
     _check_kind(manifest)
     own = {key: value for key, value in manifest.items() if key != "status"}
     own = without_null(own, inlined_schema(StreamApp))
@@ -136,6 +144,33 @@ def find_jar(app: StreamApp, manifest: Path) -> Path:
             "or correct its path, relative to the manifest"
         )
     return jar.resolve()
+
+
+def _check_shape(manifest: Mapping[Any, object]) -> None:
+    """Refuse what is nested too deeply, or holds too much, before anything walks through it."""
+    waiting: list[tuple[object, tuple[str | int, ...]]] = [(manifest, ())]
+    values = 0
+    while waiting:
+        value, path = waiting.pop()
+        values += 1
+        if len(path) > MOST_LEVELS:
+            raise _invalid(_too_deep(path[:3]))
+        if values > MOST_VALUES:
+            raise _invalid(
+                f"expected a manifest of at most {MOST_VALUES} values, got more; leave some out: "
+                "an alias in YAML repeats all that it stands for"
+            )
+        if isinstance(value, Mapping):
+            waiting += [(each, (*path, str(key))) for key, each in value.items()]
+        elif isinstance(value, list):
+            waiting += [(each, (*path, index)) for index, each in enumerate(value)]
+
+
+def _too_deep(path: tuple[str | int, ...]) -> str:
+    return (
+        f"{written_path(path)}: expected at most {MOST_LEVELS} levels of nesting in a manifest, "
+        "got more; no field of Weir or of a pod needs as many"
+    )
 
 
 def _check_kind(manifest: Mapping[Any, object]) -> None:

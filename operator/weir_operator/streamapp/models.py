@@ -8,9 +8,9 @@ Its status is not part of it; see `status`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
@@ -25,10 +25,19 @@ from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.rules import CEL_RULES, judge
-from weir_operator.streamapp.section import Name, Section, map_list_by, refuse, validations
+from weir_operator.streamapp.section import (
+    Name,
+    Section,
+    map_list_by,
+    refusal,
+    refuse,
+    validations,
+)
 
 API_VERSION: Final = "weir.dev/v1alpha1"
 KIND: Final = "StreamApp"
+CANARY: Final = "weir-canary"
+"""Name of the StreamApp by which the controller sees that its watch lives."""
 
 
 class Mode(StrEnum):
@@ -53,12 +62,20 @@ class DeletionPolicy(StrEnum):
     DELETE = "Delete"
 
 
+def _check_name_is_free(name: str) -> str:
+    if name == CANARY:
+        raise refusal(
+            f"another name than {CANARY}, which the controller's own canary has", "choose another"
+        )
+    return name
+
+
 class Metadata(BaseModel):
     """Kubernetes' metadata; only what Weir reads is judged, the rest is kept as it is."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    name: Name = Field(examples=["trips"])
+    name: Annotated[Name, AfterValidator(_check_name_is_free)] = Field(examples=["trips"])
     namespace: Name = "default"
     annotations: dict[str, str] = {}
 

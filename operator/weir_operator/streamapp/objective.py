@@ -20,9 +20,24 @@ from pydantic_core import CoreSchema
 from weir_operator.streamapp.quantities import Duration, Percentage
 from weir_operator.streamapp.section import Mistake, Name, Section, map_list_by, refuse
 
+A_DURATION: tuple[dict[str, Any], ...] = (
+    {"pattern": f"^{Duration.pattern}$"},
+    # A part of at least a millisecond: whole units, or a fraction of more than milliseconds.
+    {
+        "pattern": r"(^|[a-z])0*[1-9][0-9]*(\.[0-9]+)?(ms|s|m|h)"
+        r"|\.[0-9]{0,2}[1-9][0-9]*s|\.[0-9]*[1-9][0-9]*(m$|m[0-9]|h)"
+    },
+)
+
+
+def _described(expected: str, *limits: dict[str, Any]) -> dict[str, Any]:
+    """Return limits as a schema of which each refusal says in words what is expected."""
+    told = {"enum": [expected]}
+    return {"allOf": [{"anyOf": [told, limit]} for limit in limits]}
+
 
 class Statistic(StrEnum):
-    """Which statistic of the response times is bounded."""
+    """Which statistic of the response times is bounded, the lower ones first."""
 
     MEAN = "mean"
     P95 = "p95"
@@ -62,21 +77,22 @@ class ResponseTime(Section):
 
         A structural schema knows no "text or object". A field without a type takes anything: the
         patterns then judge texts, the properties judge objects, and the rest refuses numbers,
-        lists and truth values. CEL rules cannot be stated there, so a digit other than 0 says
-        "above zero".
+        lists and truth values. CEL rules cannot be stated there. An API server quotes of what a
+        value could have been the first, so that comes as a list of "supported values" that says
+        in words what is expected.
         """
         long_form: dict[str, Any] = handler.resolve_ref_schema(handler(schema))
-        above_zero = {"pattern": f"^{Duration.pattern}$", "allOf": [{"pattern": "[1-9]"}]}
         bound = long_form["properties"]["bound"]
-        del bound["x-kubernetes-validations"]
-        bound |= above_zero
-        return above_zero | {
+        del bound["x-kubernetes-validations"], bound["pattern"]
+        bound |= _described(Duration.expected, *A_DURATION)
+        return {
             "x-kubernetes-preserve-unknown-fields": True,
-            "minimum": 1,
-            "maximum": 0,
-            "minItems": 1,
-            "maxItems": 0,
-            "not": {"enum": [True, False]},
+            **_described(
+                f"{Duration.expected}, or {{bound: 500ms, statistic: p95}}",
+                *A_DURATION,
+                {"minimum": 1, "maximum": 0, "minItems": 1, "maxItems": 0},
+                {"not": {"enum": [True, False]}},
+            ),
             "properties": long_form["properties"],
             "required": ["bound"],
         }
@@ -135,17 +151,20 @@ class Objective(Section):
             seen.add(path.sink)
 
     def _looser_paths(self) -> Iterator[Mistake]:
-        """Refuse a path's bound above the whole's; unlike statistics cannot be compared.
+        """Refuse a path's bound above the whole's, of the same statistic or of one below it.
+
+        A larger bound on a higher one, such as p95 beside the mean, says something of its own.
 
         In Python alone: CEL cannot see a field without a type.
         """
-        whole = self.response_time
+        whole, order = self.response_time, list(Statistic)
         for index, path in enumerate(self.paths):
             own = path.response_time
-            if own.statistic == whole.statistic and own.bound > whole.bound:
+            is_below = order.index(own.statistic) <= order.index(whole.statistic)
+            if is_below and own.bound > whole.bound:
                 yield Mistake(
                     ("paths", index, "responseTime"),
                     own.bound.text,
-                    f"at most the whole job's {whole.bound}",
+                    f"at most the whole job's {whole.bound} ({whole.statistic})",
                     "tighten it, or remove the path",
                 )

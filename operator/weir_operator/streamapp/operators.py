@@ -78,8 +78,9 @@ class Operator(Section):
     behind keys, byLoad behind a rebalance. Format: `equal`, `proportional` or `byLoad`."""
 
     managed_memory: Memory | None = Field(default=None, examples=["256Mi"])
-    """Flink's managed memory of each replica (state backends, sorting), part of the pool's
-    `memory`. If unset, defaults to none. Format: memory quantity."""
+    """Flink's managed memory of each replica (RocksDB, SQL, Python), part of the pool's `memory`.
+    If unset, defaults to `taskmanager.memory.managed.size` or `.fraction` of `flink.config`, else
+    to Flink's share of the operator's smallest pool. Format: memory quantity."""
 
     parallelism_argument: str | None = Field(
         default=None, min_length=1, max_length=128, examples=["--parse"]

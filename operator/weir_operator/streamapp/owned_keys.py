@@ -17,6 +17,8 @@ _SCHEDULER = "leave it out, only the default scheduler keeps operators on their 
 _METRICS = "leave it out, Weir reads the job's metrics through it"
 _STORAGE = "set spec.flink.storage instead"
 _SCALER = "leave it out, Weir sets the parallelism of every operator"
+_ANSWERS = "leave it out, Weir asks long afterwards what became of a savepoint"
+_PLAIN = "leave it out, Weir speaks plain HTTP to Flink's REST interface"
 _SESSION = "leave it out, Weir starts a lost JobManager and its job again itself"
 
 OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
@@ -29,6 +31,7 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "taskmanager.data.port": _ADDRESS,
         "taskmanager.host": _ADDRESS,
         "taskmanager.rpc.port": _ADDRESS,
+        "security.ssl.rest.*": _PLAIN,
         "external-resource.*": _PIN,
         "external-resources": _PIN,
         "taskmanager.numberOfTaskSlots": _PIN,
@@ -43,8 +46,11 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "state.checkpoints.dir": _STORAGE,
         "state.savepoints.dir": _STORAGE,
         "execution.checkpointing.externalized-checkpoint-retention": (
-            "leave it out, Weir retains checkpoints and removes old ones"
+            "leave it out, Weir retains checkpoints, and deletes them once the next job has its own"
         ),
+        "rest.async.store-duration": _ANSWERS,
+        "jobstore.expiration-time": _ANSWERS,
+        "jobstore.max-capacity": _ANSWERS,
         "high-availability": _SESSION,
         "high-availability.*": _SESSION,
         "resourcemanager.standalone.start-up-time": (
@@ -56,7 +62,6 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "pipeline.max-parallelism": "set spec.flink.maxParallelism instead",
         "jobmanager.memory.process.size": "set spec.flink.jobManager.memory instead",
         "taskmanager.memory.process.size": "set spec.nodePools[].memory instead",
-        "taskmanager.memory.managed.size": "set spec.operators[].managedMemory instead",
     }
 )
 """What to do instead of setting a key; a key that ends in `*` stands for all that begin so."""

@@ -1,6 +1,7 @@
 """The pods' template in a StreamApp: what Weir must be able to read of it.
 
-The rest is judged by Kubernetes when it makes pods. Weir merges its own containers, volumes,
+The rest is judged by Kubernetes when it makes pods, but for what widens their rights, which is
+refused here (`pod_security`). Weir merges its own containers, volumes,
 variables and ports into the user's, and tells items of these lists apart by a key, so each must
 have it. Values are never repeated in a refusal, they may be secret.
 """
@@ -14,7 +15,14 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import Mistake, refuse
+from weir_operator.streamapp.pod_security import (
+    CONTAINER_FLAGS,
+    EXPECTED,
+    HOST_FLAGS,
+    REMEDY,
+    find_widened_rights,
+)
+from weir_operator.streamapp.section import Mistake, Rule, refuse, validations
 
 ITEM_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,6 +48,23 @@ _NUMBERS = frozenset({"containerPort"})
 _FREE: dict[str, JsonValue] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
+def _flag_schema() -> dict[str, JsonValue]:
+    """Return the schema of a truth value that must not be true."""
+    rule = Rule(rule="!self", expected=EXPECTED, remedy=REMEDY)
+    return {
+        "type": "boolean",
+        "description": "As in Kubernetes; must not be true. If unset, false.",
+        **validations(rule),
+    }
+
+
+_CONTEXT: dict[str, JsonValue] = _FREE | {
+    "description": "As in Kubernetes, within the pod security profile `restricted`. If unset, what"
+    " Weir itself sets.",
+    "properties": {flag: _flag_schema() for flag in CONTAINER_FLAGS},
+}
+
+
 def _list_schema(name: str) -> dict[str, JsonValue]:
     """Return the schema of a list of which each item has its key, and anything besides."""
     key = ITEM_KEYS[name]
@@ -51,6 +76,7 @@ def _list_schema(name: str) -> dict[str, JsonValue]:
     }
     if name in _WITH_CONTAINERS:
         fields |= {inner: _list_schema(inner) for inner in _OF_A_CONTAINER}
+        fields["securityContext"] = _CONTEXT
     return {
         "type": "array",
         "description": "As in Kubernetes. If unset, the pods get what Weir itself gives them."
@@ -69,7 +95,10 @@ _FIELDS: dict[str, JsonValue] = {
     | {
         "description": "What the pods get besides what Weir gives them, as in Kubernetes. If unset,"
         " nothing.",
-        "properties": {name: _list_schema(name) for name in _OF_A_POD},
+        "properties": {
+            **{name: _list_schema(name) for name in _OF_A_POD},
+            **{flag: _flag_schema() for flag in HOST_FLAGS},
+        },
     },
 }
 
@@ -92,6 +121,7 @@ def _mistakes(template: Mapping[str, JsonValue]) -> Iterator[Mistake]:
             yield _unlike_kubernetes((key,), "a mapping")
         elif key == "spec":
             yield from _mistakes_of_lists((key,), section, _OF_A_POD)
+            yield from find_widened_rights(section, (key,))
 
 
 def _mistakes_of_lists(

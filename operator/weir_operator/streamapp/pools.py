@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import Mistake, Name, Rule, Section, refuse, validations
+from weir_operator.streamapp.section import (
+    LABEL_KEY,
+    Mistake,
+    Name,
+    Rule,
+    Section,
+    refuse,
+    validations,
+)
 
 LabelValue = Annotated[
     str,
@@ -17,6 +26,10 @@ LabelValue = Annotated[
     ),
 ]
 """What Kubernetes allows as the value of a label."""
+
+
+_EXPECTED_KEYS = "keys of labels as Kubernetes has them, such as weir.dev/pool"
+_REMEDY_FOR_KEY = "correct the key to that of the nodes' label"
 
 
 class TolerationOperator(StrEnum):
@@ -54,14 +67,20 @@ class Toleration(Section):
         )
     }
 
-    key: str | None = Field(default=None, min_length=1, max_length=317, examples=["dedicated"])
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=317,
+        pattern=f"^{LABEL_KEY}$",
+        examples=["dedicated"],
+    )
     """Key of the taint. May be left out only where `operator` is Exists: every taint is then
     tolerated."""
 
     operator: TolerationOperator = TolerationOperator.EQUAL
     """How `value` is compared. If unset, defaults to Equal. Format: `Exists` or `Equal`."""
 
-    value: str | None = Field(default=None, max_length=63, examples=["streams"])
+    value: LabelValue | None = Field(default=None, examples=["streams"])
     """Value of the taint. May not be set together with operator Exists. If unset, defaults to the
     empty text."""
 
@@ -88,7 +107,16 @@ class NodePool(Section):
     `-`."""
 
     node_selector: dict[str, LabelValue] | None = Field(
-        default=None, max_length=20, examples=[{"weir.dev/pool": "small"}]
+        default=None,
+        max_length=20,
+        examples=[{"weir.dev/pool": "small"}],
+        json_schema_extra=validations(
+            Rule(
+                rule=f"self.all(k, k.matches(r'^{LABEL_KEY}$'))",
+                expected=_EXPECTED_KEYS,
+                remedy=_REMEDY_FOR_KEY,
+            )
+        ),
     )
     """Labels of the pool's nodes; not used on one machine. Another value moves the replicas, by one
     rescale. If unset, the pool is every node."""
@@ -115,21 +143,31 @@ class NodePool(Section):
     """CPU shares that a replica's container may have here; within a pool a replica changes its size
     without a restart. If unset, defaults to one core. At least one. Format: CPU quantities."""
 
-    memory: Memory = Field(default=Memory("1Gi"), examples=["1Gi"])
-    """Memory of a replica's container, the same for all sizes. If unset, defaults to 1Gi. Format:
-    memory quantity."""
+    memory: Memory = Field(default=Memory("2Gi"), examples=["2Gi"])
+    """Memory of a replica's container, the same for all sizes. Flink's own parts take 640Mi of it
+    and a tenth of what is above; the least is some 900Mi. If unset, defaults to 2Gi. Format: memory
+    quantity."""
 
-    price: float | None = Field(default=None, gt=0, examples=[0.04])
+    price: float | None = Field(default=None, gt=0, le=1_000_000, examples=[0.04])
     """What one CPU costs per hour, in any currency that all pools share. May be left out only where
-    there is one pool: cost is then counted in CPU hours. Above zero."""
+    there is one pool: cost is then counted in CPU hours. Above zero, and at most 1,000,000."""
 
-    speedup: float | None = Field(default=None, gt=0, examples=[1.6])
+    speedup: float | None = Field(default=None, gt=0, le=1000, examples=[1.6])
     """Speed of one core of the pool relative to the other pools' cores. If unset, it is learned,
-    beginning at 1. Above zero."""
+    beginning at 1. Above zero, and at most 1000."""
 
     max_replicas: int | None = Field(default=None, ge=1, le=10_000, examples=[20])
     """Most replicas of one operator in the pool, over all sizes. If unset, only `maxReplicas` of
     the operator limits them. Minimum: 1."""
+
+    @model_validator(mode="after")
+    def _check_label_keys(self) -> Self:
+        refuse(
+            Mistake(("nodeSelector", key), key, _EXPECTED_KEYS, _REMEDY_FOR_KEY)
+            for key in self.node_selector or {}
+            if not re.fullmatch(LABEL_KEY, key)
+        )
+        return self
 
     @model_validator(mode="after")
     def _check_each_size_once(self) -> Self:

@@ -2,7 +2,8 @@
 
 Each keeps the text it was written as (a round trip changes nothing) beside its value in one unit.
 Two quantities are equal when their values are, so `60s` equals `1m`. The patterns are those of
-the CRD; what a pattern cannot say (above zero) is a CEL rule there and a check here.
+the CRD; what a pattern cannot say (a range) is a CEL rule there and a check here. Each has a
+largest value far beyond reason, so that nothing that is computed from it can overflow.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ _BYTES = {
 }  # fmt: skip
 
 
+SHORTEST, LONGEST = 0.001, 8760 * 3600.0
+"""Seconds of a duration."""
+MOST_CORES = 1024
+MOST_MEMORY = 16 * 2**40
+"""Bytes."""
+
+
 class Quantity:
     """What all quantities share: how pydantic reads and writes them."""
 
@@ -37,8 +45,8 @@ class Quantity:
     """What a refusal says was expected."""
     longest: ClassVar[int]
     """Characters."""
-    above_zero: ClassVar[str | None] = None
-    """CEL for what the pattern cannot say, `self` being the text."""
+    within: ClassVar[str | None] = None
+    """CEL for its range, `self` being a text that the pattern has."""
     remedy: ClassVar[str] = "correct the number or its unit"
     remedy_for_number: ClassVar[str] = "write it as text with its unit"
 
@@ -90,7 +98,7 @@ class Quantity:
         """Describe the text for the CRD: the pattern for tools, the rule for a sentence."""
         right = f"self.matches(r'^{cls.pattern}$')"
         rule = Rule(
-            rule=f"{right} && {cls.above_zero}" if cls.above_zero else right,
+            rule=f"{right} && {cls.within}" if cls.within else right,
             expected=cls.expected,
             remedy=cls.remedy,
         )
@@ -104,7 +112,7 @@ class Quantity:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration(Quantity):
-    """A time above zero, such as `200ms`, `5s` or `1h30m`.
+    """A time between a millisecond and a year, such as `200ms`, `5s` or `1h30m`.
 
     Raises:
         PydanticCustomError: The text is no duration.
@@ -113,10 +121,14 @@ class Duration(Quantity):
     text: str = field(compare=False)
     seconds: float = field(init=False)
 
-    pattern = r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+"
-    expected = "a duration above zero, such as 200ms, 5s, 1m or 1h30m"
+    # No more digits than a year needs, lest CEL's own durations overflow before they are compared.
+    pattern = (
+        r"([0-9]{1,5}(\.[0-9]+)?h|[0-9]{1,7}(\.[0-9]+)?m|[0-9]{1,9}(\.[0-9]+)?s"
+        r"|[0-9]{1,12}(\.[0-9]+)?ms)+"
+    )
+    expected = "a duration from 1ms to 8760h, such as 200ms, 5s, 1m or 1h30m"
     longest = 32
-    above_zero = "duration(self) > duration('0s')"
+    within = "duration(self) >= duration('1ms') && duration(self) <= duration('8760h')"
 
     def __post_init__(self) -> None:
         """Add up the parts."""
@@ -125,12 +137,14 @@ class Duration(Quantity):
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         if seconds <= 0:
             raise self.refusal("give it a length above zero")
+        if not SHORTEST <= seconds <= LONGEST:
+            raise self.refusal("choose one that is neither shorter nor longer")
         object.__setattr__(self, "seconds", seconds)
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Cpu(Quantity):
-    """A share of CPU above zero: cores (`"1"`, `"1.5"`) or thousandths (`250m`).
+    """A share of CPU above zero: cores (`"1"`, `"1.5"`, at most 1024) or thousandths (`250m`).
 
     Raises:
         PydanticCustomError: The text is no CPU quantity.
@@ -140,10 +154,13 @@ class Cpu(Quantity):
     cores: float = field(init=False)
 
     pattern = r"([0-9]+m|[0-9]+(\.[0-9]{1,3})?)"
-    expected = 'a CPU quantity above zero, such as 250m, "1" or "1.5"'
+    expected = f'a CPU quantity above zero and at most {MOST_CORES}, such as 250m, "1" or "1.5"'
     remedy_for_number = 'write "{:g}" in quotes'
     longest = 16
-    above_zero = "quantity(self).isGreaterThan(quantity('0'))"
+    within = (
+        "quantity(self).isGreaterThan(quantity('0'))"
+        f" && quantity(self).compareTo(quantity('{MOST_CORES}')) <= 0"
+    )
 
     def __post_init__(self) -> None:
         """Turn thousandths into cores."""
@@ -152,12 +169,14 @@ class Cpu(Quantity):
         cores = float(self.text.removesuffix("m")) / (1000 if thousandths else 1)
         if cores <= 0:
             raise self.refusal("give it a share above zero")
+        if cores > MOST_CORES:
+            raise self.refusal("choose a size that a node has")
         object.__setattr__(self, "cores", cores)
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Memory(Quantity):
-    """An amount of memory above zero with its unit, such as `512Mi` or `1Gi`.
+    """An amount of memory above zero and at most 16Ti, with its unit, such as `512Mi` or `1Gi`.
 
     Raises:
         PydanticCustomError: The text is no amount of memory.
@@ -167,9 +186,12 @@ class Memory(Quantity):
     bytes: int = field(init=False)
 
     pattern = r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)"
-    expected = "an amount of memory above zero, such as 512Mi or 1Gi"
+    expected = "an amount of memory above zero and at most 16Ti, such as 512Mi or 1Gi"
     longest = 16
-    above_zero = "quantity(self).isGreaterThan(quantity('0'))"
+    within = (
+        "quantity(self).isGreaterThan(quantity('0'))"
+        " && quantity(self).compareTo(quantity('16Ti')) <= 0"
+    )
 
     def __post_init__(self) -> None:
         """Multiply by the unit."""
@@ -178,6 +200,8 @@ class Memory(Quantity):
         amount = int(float(number) * _BYTES[unit])
         if amount <= 0:
             raise self.refusal("give it an amount above zero")
+        if amount > MOST_MEMORY:
+            raise self.refusal("choose an amount that a node has")
         object.__setattr__(self, "bytes", amount)
 
 

@@ -64,18 +64,19 @@ def refuse(mistakes: Iterable[Mistake]) -> None:
     """
     details = [
         InitErrorDetails(
-            type=PydanticCustomError(
-                "rule",
-                "expected {expected}; {remedy}",
-                {"expected": mistake.expected, "remedy": mistake.remedy},
-            ),
-            loc=mistake.path,
-            input=mistake.got,
+            type=refusal(mistake.expected, mistake.remedy), loc=mistake.path, input=mistake.got
         )
         for mistake in mistakes
     ]
     if details:
         raise ValidationError.from_exception_data("StreamApp", details)
+
+
+def refusal(expected: str, remedy: str) -> PydanticCustomError:
+    """Return the error for one value, to be raised where it is read."""
+    return PydanticCustomError(
+        "rule", "expected {expected}; {remedy}", {"expected": expected, "remedy": remedy}
+    )
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -143,6 +144,10 @@ def _check_name(name: str) -> str:
             },
         )
     return name
+
+
+LABEL_KEY = f"({DNS_LABEL}(\\.{DNS_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+"""Pattern of what Kubernetes allows as the key of a label or of a taint."""
 
 
 Name = Annotated[

@@ -29,7 +29,8 @@ class Condition(Section):
     """One aspect of the state, with every field of a Kubernetes condition."""
 
     type: str = Field(min_length=1, max_length=64)
-    """Aspect: Ready, MetricsHealthy, ModelFitted, ObjectiveMet, Progressing, Paused or Degraded."""
+    """Aspect: Ready, Deciding, MetricsHealthy, ModelFitted, Tuned, ObjectiveMet, Progressing,
+    Paused, Degraded, RecordsKept or NetworkPolicyEnforced."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
@@ -172,8 +173,9 @@ class StreamAppStatus(Section):
     """Name of the blocked period that is open. If unset, none is."""
 
     advice: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """In mode Advise, what following the decisions would have saved a day and with how many
-    restarts. If unset, too little was seen yet, or the mode is another."""
+    """In mode Advise, what following the decisions would have cost so far, or after how long that
+    is known; after a day, what it would have saved a day and with how many restarts. If unset,
+    nothing was seen yet, or the mode is another."""
 
     tuning: TuningStatus | None = None
     """What was tuned. If unset, nobody tunes."""

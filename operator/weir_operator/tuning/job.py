@@ -177,7 +177,7 @@ class JobTuner:
 
     async def _follow(self, path: str, full: str) -> str:
         """Return the name of the pod that did the work, once it is done."""
-        ends = self._clock.now() + self.deadline + 60.0  # Kubernetes ends it before
+        ends = self._clock.monotonic() + self.deadline + 60.0  # Kubernetes ends it before
         while True:
             try:
                 job = await self._api.get(path)
@@ -190,7 +190,7 @@ class JobTuner:
                     return await self._find_pod(full, job)
                 if condition["type"] == "Failed":
                     raise await self._failure(full, job, condition)
-            if self._clock.now() > ends:
+            if self._clock.monotonic() > ends:
                 raise TuningLostError(f"Expected the Job {full} to end in time, got no end")
             await self._clock.sleep(LOOK_EVERY)
 

@@ -10,8 +10,9 @@
 Room in a pool is counted against what runs now: new replicas start before old ones stop, so what
 one operator gives up another can have in the next tick.
 
-The order by score and the denial of what conflicts follow the Application Manager of EDF (Russo
-Russo et al., DEBS 2018), which restarts one operator at a time; Flink restarts the whole job.
+The order by score follows the Application Manager of EDF (Cardellini, Lo Presti, Nardelli, Russo
+Russo, Future Generation Computer Systems 2018), which restarts one operator at a time; Flink
+restarts the whole job. Of its conflict prevention there is here the room in pools alone.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Every restart takes a token; tokens come back one by one. The bucket bounds bursts, the cap bounds
 the day: with one token an hour alone there could be 24 restarts.
+
+What is left outlives its process, so the caller's clock may have been set back meanwhile. That
+gives no token; but times that lie more than a day ahead were never right, and hold nothing back.
 """
 
 from __future__ import annotations
@@ -58,12 +61,15 @@ class RestartTokens:
 
     def refilled(self, budget: RestartBudget, now: float) -> RestartTokens:
         """Return the bucket with the tokens that came back until `now`."""
-        restarts = tuple(time for time in self.restarts if now - time < DAY)
-        earned = max(0, math.floor((now - self.refilled_at) / budget.refill_every))
+        restarts = tuple(time for time in self.restarts if abs(now - time) < DAY)
+        since = self.refilled_at
+        if since - now > DAY:
+            since = now - budget.refill_every  # one token, and from then on as ever
+        earned = max(0, math.floor((now - since) / budget.refill_every))
         tokens = min(self.tokens + earned, budget.size)
         # A full bucket earns nothing: the next token counts from the moment one is taken.
         full = tokens == budget.size
-        refilled_at = now if full else self.refilled_at + earned * budget.refill_every
+        refilled_at = now if full else since + earned * budget.refill_every
         return RestartTokens(tokens=tokens, refilled_at=refilled_at, restarts=restarts)
 
     def available(self, budget: RestartBudget, now: float) -> int:

@@ -1,6 +1,6 @@
 """Learned thresholds after Heinze: `heinze-cheapest`, `heinze-fastest`.
 
-Q-learning over bins of utilisation, actions -1, 0 and +1 replica, towards a target utilisation T:
+SARSA over bins of utilisation, actions -1, 0 and +1 replica, towards a target utilisation T:
 
     level  = utilisation in bins of 5 %, up to 1000 %
     Q      begins with the rule of a threshold: above T scale out, below T/2 scale in, else stay
@@ -11,9 +11,9 @@ Q-learning over bins of utilisation, actions -1, 0 and +1 replica, towards a tar
 It is greedy. A replica that joins is of the cheapest or the fastest type; the oldest one leaves.
 
 Source: Heinze, Pappalardo, Jerzak, Fetzer, "Auto-scaling techniques for elastic data stream
-processing", DEBS 2014; compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section
-6. `published: 1` leaves the bins 11, 189 and 200 without their rule, which the rounding of the
-program behind the published figures skips.
+processing", ICDE Workshops 2014; compared with in Russo Russo, Cardellini, Lo Presti, ACM TAAS
+2023, section 6. `published: 1` leaves the bins 11, 189 and 200 without their rule, which the
+rounding of the program behind the published figures skips.
 """
 
 from __future__ import annotations

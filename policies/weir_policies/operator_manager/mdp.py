@@ -20,7 +20,9 @@ space. Then a violation is that of the response time: any operator's beyond its 
 Source: Russo Russo, ZEUS 2018, equations 1 to 6, algorithm 1. Departures:
 1. The unknown cost is kept per next state; equation 6 keeps it per state and action, which fits the
    published numbers less well.
-2. Replicas count as ones of the node type `node_type`, see `kernels.one_type`.
+2. The centralised violation is any operator's response time beyond its budget; there it is the
+   application's, beyond T_SLA.
+3. Replicas count as ones of the node type `node_type`, see `kernels.one_type`.
 """
 
 from __future__ import annotations

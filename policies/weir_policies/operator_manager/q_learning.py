@@ -10,6 +10,8 @@ before any is taken again: that, more than epsilon, is what keeps it restarting.
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.1. Departures:
 1. The action of an interval is what was done, not what was proposed: a change that was denied or
    delayed teaches nothing about itself. An interval that no action explains teaches nothing.
+2. alpha and epsilon have floors, `least_alpha` and `least_epsilon`. The paper prints none, but its
+   tables come out with them and not without. Floors of 0 are its text.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 The chosen type is the cheapest, the fastest (the first among equals), or one drawn each time.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6 ("TB-C", "TB-S"). It gives
-T = 0.7; its published tables were made with 0.75, the default here. Departures, none of which
-changes a published number:
+T = 0.7 for the average utilisation; its published tables were made with 0.75, the default here, and
+with the worst replica's. Further departures, none of which changes a published number:
 1. Where the chosen type's pool is full, the next in order with room is added; of the random ones,
    one is drawn among those with room.
 2. Where no replica of the chosen type is there, the dearest is removed (there: nothing); the random

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from weir_policies.model.node_types import Deployment, NodeType
 
+SMALLEST = 0.0001
+"""Amount of money below which nobody cares how much it is."""
+
 
 def say_time(seconds: float) -> str:
     """Return a time such as `4.2 ms`, `350 ms` or `1.5 s`."""
@@ -23,6 +26,13 @@ def say_rate(rate: float) -> str:
 def say_share(share: float) -> str:
     """Return a share such as `85 %`."""
     return f"{share * 100:.0f} %"
+
+
+def say_money(amount: float) -> str:
+    """Return an amount such as `1,204.50`, `12.30` or `0.085`; the currency is the manifest's."""
+    if abs(amount) >= 1:
+        return f"{amount:,.2f}"
+    return f"{amount:.3g}" if abs(amount) >= SMALLEST or amount == 0 else f"under {SMALLEST}"
 
 
 def say_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:

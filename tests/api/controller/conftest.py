@@ -12,6 +12,7 @@ import pytest
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.process import Controller, compile_default_policy
+from weir_operator.cluster.running import run_terms
 from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.topology import Topology
@@ -19,7 +20,7 @@ from weir_operator.metrics.seam import MetricsSource, Window
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
 from weir_operator.streamapp.testing import a_manifest
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 class NoSamples:
@@ -48,6 +49,9 @@ class WallClock(FakeClock):
     def now(self):
         return time.time()
 
+    def monotonic(self):
+        return time.monotonic()
+
 
 class HangingWorld(FakeWorld):
     """A Flink that answers nobody."""
@@ -62,10 +66,12 @@ class MiniatureWorlds:
 
     def __init__(self):
         self.of = {}
+        self.probe = None
+        """What tries whether NetworkPolicies are enforced."""
         self.hanging = set()
         """Names of StreamApps whose Flink answers nobody."""
 
-    def runtime(self, app, resource):
+    def runtime(self, app, resource, guard):
         if app.metadata.name in self.hanging:
             return HangingWorld(WallClock())
         return self.make(app.metadata.name)
@@ -74,11 +80,14 @@ class MiniatureWorlds:
         """Return the world of a StreamApp, made before it if a test wants."""
         return self.of.setdefault(name, FakeWorld(WallClock()))
 
-    def jobs(self, runtime):
+    def jobs(self, runtime, guard):
         return JobsWithoutPlan(runtime)
 
     def source(self, app, runtime) -> MetricsSource:
         return NoSamples()
+
+    def policy_probe(self):
+        return self.probe
 
     def prometheus(self):
         return None
@@ -92,6 +101,7 @@ class RunningController:
         self._settings = settings
         self._end = lambda: None
         self.controller = None
+        self.terms = 0
         self.failure = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -111,14 +121,19 @@ class RunningController:
         self._end = end
         api = await KubernetesApi.connect()
         try:
-            self.controller = Controller(
-                api,
-                self._worlds,
-                NodeNotices(api),
-                self._settings,
-                lease_api=KubernetesApi.unconnected(),
-            )
-            await self.controller.run(stop)
+
+            def make():
+                self.controller = Controller(
+                    api,
+                    self._worlds,
+                    NodeNotices(api),
+                    self._settings,
+                    lease_api=KubernetesApi.unconnected(),
+                )
+                self.terms += 1
+                return self.controller
+
+            await run_terms(make, stop)
         finally:
             await api.close()
 
@@ -209,6 +224,11 @@ class Bench:
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
         return {event["reason"]: event["message"] for event in answer.body["items"]}
+
+    async def messages(self, reason):
+        """Return the messages of all events of a reason."""
+        answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
+        return [each["message"] for each in answer.body["items"] if each["reason"] == reason]
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,25 @@ async def test_a_busy_server_delays_a_start_and_doubles_nothing(far_bench, proxy
     assert status["controller"]["job_id"] == running[0]
 
 
+async def test_a_controller_that_reaches_no_api_server_is_not_ready(far_bench, proxy):
+    proxy.inject(Drop(path="/leases", times=None))
+    running = far_bench.start()
+
+    async def unready():
+        if running.controller is None or running.controller.port is None:
+            return None
+        answer = await far_bench.ask(running, "readyz")
+        return answer if "could not be written" in answer else None
+
+    await far_bench.until(unready, "expected a controller that says what it cannot reach")
+    proxy.heal()
+
+    async def ready():
+        return await far_bench.ask(running, "readyz") == "ok\n"
+
+    await far_bench.until(ready, "expected a controller that is ready")
+
+
 async def test_watches_that_are_cut_again_and_again_miss_nothing(far_bench, proxy):
     proxy.inject(Cut(path="watch=true", after=1, times=6))
     far_bench.start()
@@ -164,10 +183,10 @@ async def test_of_two_controllers_one_steers_and_the_other_takes_over(bench):
     assert jobs_of(bench) == job
 
 
-async def test_a_controller_that_is_cut_off_ends_and_the_next_goes_on(
+async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     bench, proxy, reach, monkeypatch
 ):
-    quick = partial(LeaseSettings, duration=6, renew_deadline=4.0, retry_every=0.5)
+    quick = partial(LeaseSettings, duration=10, renew_deadline=4.0, retry_every=0.5)
     monkeypatch.setattr("weir_operator.cluster.process.LeaseSettings", quick)
     reach(proxy.url)
     bench.start("cut-off")
@@ -175,18 +194,48 @@ async def test_a_controller_that_is_cut_off_ends_and_the_next_goes_on(
     await bench.until_ready()
     job = jobs_of(bench)
     reach(bench.kube.url)
-    bench.start("next")
+    following = bench.start("next")
 
+    async def stands_by():
+        return following.controller is not None and following.controller.port is not None
+
+    await bench.until(stands_by, "expected the next controller to stand by")
+    reach(proxy.url)
     proxy.inject(Drop(times=None))
-    lost = bench.running.pop("cut-off")
+    lost = bench.running["cut-off"]
+
+    async def seeks_another_term():
+        return lost.terms == 2 and lost.controller.port is not None
+
+    await bench.until(seeks_another_term, "expected the term to be over")
+    asked = proxy.count("GET", "leases")
+
+    async def asks_for_the_lease():
+        return proxy.count("GET", "leases") > asked
+
+    await bench.until(asks_for_the_lease, "expected it to stand by")
+    reach(bench.kube.url)
 
     async def taken_over():
         writer = (await bench.app())["status"]["controller"]["writer"]
         return writer.startswith("next/")
 
     await bench.until(taken_over, "expected the next controller to write")
-    assert lost.ended, "it would steer beside the next one"
-    assert "Lease" in str(lost.failure)
+    assert not lost.controller.leads, "it would steer beside the next one"
+    assert jobs_of(bench) == job
+
+    proxy.heal()
+    await bench.stop("next")
+
+    async def taken_back():
+        writer = (await bench.app())["status"]["controller"]["writer"]
+        return writer.startswith("cut-off/")
+
+    await bench.until(taken_back, "expected the first controller to write again")
+    await bench.create("another")
+    await bench.until_ready(name="another")
+    assert lost.terms == 2, "by another term in the same process"
+    assert lost.failure is None
     assert jobs_of(bench) == job
 
 

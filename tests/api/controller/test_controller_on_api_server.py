@@ -38,6 +38,52 @@ async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
     assert path in (await bench.events())["FinalSavepoint"]
 
 
+@pytest.mark.parametrize("content", [b"no database " * 1000, b"\xff\x00" * 5000])
+async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted(bench, content):
+    records = bench.folder / "one" / f"{bench.kube.namespace}.trips" / "records.sqlite"
+    records.parent.mkdir(parents=True)
+    records.write_bytes(content)
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    kept = await bench.until_condition("RecordsKept", "Recorded")
+    await bench.stop()
+    records.write_bytes(content)
+    bench.start()
+    await bench.until_ready()
+
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    events = await bench.events()
+    assert kept["status"] == "True"
+    assert "records.sqlite.damaged" in events["RecordsDamaged"]
+    assert bench.worlds.of["trips"].positions
+    assert events["FinalSavepoint"]
+
+
+async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_deleted(bench):
+    folder = bench.folder / "one" / f"{bench.kube.namespace}.trips"
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file in the place of the folder")
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    lost = await bench.until_condition("RecordsKept", "RecordsNotKept")
+
+    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
+
+    async def gone():
+        return await bench.app() is None
+
+    await bench.until(gone, "expected the app to be gone")
+    assert "are not recorded" in lost["message"]
+    assert (await bench.events())["FinalSavepoint"]
+
+
 async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
     bench.start()
     await bench.create()
@@ -101,7 +147,7 @@ async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone
         {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
     )
 
-    condition = await bench.until_ready("ReconcileFailed")
+    condition = await bench.until_ready("InvalidSpec")
     assert "oracle" in condition["message"]
     assert condition["observedGeneration"] == 2
     assert bench.worlds.of["trips"].running() == [job]
@@ -121,7 +167,7 @@ async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_sa
         f"{bench.kube.stream_apps}/trips",
         {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
     )
-    await bench.until_ready("ReconcileFailed")
+    await bench.until_ready("InvalidSpec")
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
@@ -221,7 +267,7 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
 
 
 async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.process.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.listing.LIST_EVERY", 0.5)
     monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
 
@@ -232,7 +278,7 @@ async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch
 
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.process.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.listing.LIST_EVERY", 0.5)
     monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
     bench.start()
@@ -276,20 +322,69 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     await bench.until_ready()
     world = bench.worlds.of["trips"]
     world.checkpoint()
+
+    async def noted():
+        return (await bench.app())["status"]["controller"].get("checkpointed")
+
+    await bench.until(noted, "expected the checkpoint in the status")
     world.refuse_calls = 10**6
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
-    await bench.until_condition("Ready", "Deleting")
+    condition = await bench.until_condition("Ready", "FinalSavepointFailed")
+    assert "has not come about yet: The JobManager did not answer" in condition["message"]
+    assert "has not come about yet" in (await bench.events())["DeletionWaits"]
     monkeypatch.setattr("weir_operator.cluster.ending.PATIENCE", 0.0)
 
     async def gone():
         return await bench.app() is None
 
     await bench.until(gone, "expected the app to be gone")
-    events = await bench.events()
-    assert "FinalSavepointFailed" in events
-    assert "/checkpoints/" in events["FinalSavepoint"]
+    assert any("/checkpoints/" in told for told in await bench.messages("FinalSavepointFailed"))
+    assert await bench.messages("FinalSavepoint") == []
     assert world.alive == {}
+    assert 'weir_final_savepoints_total{outcome="Failed"} 1.0' in await bench.ask(
+        bench.running["one"], "metrics"
+    )
+
+
+async def test_a_job_that_came_to_its_end_runs_again_by_an_edit(bench):
+    bench.start()
+    made = await bench.create()
+    await bench.until_ready()
+    world = bench.worlds.of["trips"]
+    world.finish()
+    condition = await bench.until_ready("JobFinished")
+
+    again = {"spec": {"flink": {"job": made["spec"]["flink"]["job"] | {"restoreNonce": 1}}}}
+    await bench.kube.merge(f"{bench.kube.stream_apps}/trips", again)
+    await bench.until_ready("JobRunning")
+
+    assert "spec.flink.job.restoreNonce" in condition["message"]
+    assert len(world.running()) == 1
+
+
+async def test_a_job_whose_state_is_gone_says_where_it_was_and_what_to_do(bench):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    world = bench.worlds.of["trips"]
+    world.checkpoint()
+
+    async def noted():
+        return (await bench.app())["status"]["controller"].get("checkpointed")
+
+    await bench.until(noted, "expected the checkpoint in the status")
+    [job] = world.running()
+    world.stored[job].clear()
+    world.lose_job_manager(recovers=False)
+
+    degraded = await bench.until_condition("Degraded", "Failed")
+    ready = await bench.until_condition("Ready", "ReconcileFailed")
+
+    for condition in (degraded, ready):
+        assert f"/checkpoints/{job}/chk-1" in condition["message"]
+        assert "spec.flink.job.restoreNonce" in condition["message"]
+    assert world.running() == []
 
 
 class Everything:

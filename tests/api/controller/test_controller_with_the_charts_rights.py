@@ -30,7 +30,7 @@ SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "g
 
 
 def rights(namespace, *, everywhere=False):
-    """Return the chart's roles and bindings for a controller of one namespace, or of all."""
+    """Return the chart's roles and bindings for a controller of its own namespace, or of all."""
     try:
         helm = find_or_build_helm()
     except MissingProgramError as error:
@@ -38,7 +38,7 @@ def rights(namespace, *, everywhere=False):
     rendered = subprocess.run(
         [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
          "--kube-version", "1.34.2",
-         "--set-json", f"watchNamespaces={json.dumps([] if everywhere else [namespace])}"],
+         "--set-json", f"watchNamespaces={json.dumps(['*'] if everywhere else [])}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
@@ -105,6 +105,18 @@ async def test_a_controller_of_the_whole_cluster_reaches_every_namespace_and_no_
             await kube.delete(path)
 
     assert everywhere == [True, True, True]
+
+
+async def test_a_controller_of_one_namespace_reads_that_namespace_and_no_other_one(kube, connected):
+    guest = await connected(GUEST)
+    await grant(kube, rights(kube.namespace))
+    await granted(guest, f"/api/v1/namespaces/{kube.namespace}/pods")
+
+    found = await guest.get(f"/api/v1/namespaces/{kube.namespace}")
+
+    assert found["metadata"]["name"] == kube.namespace
+    with pytest.raises(RefusedByKubernetesError, match="cannot get"):
+        await guest.get("/api/v1/namespaces/kube-system")
 
 
 async def granted(guest, *paths):

@@ -17,17 +17,19 @@ async def node(kube):
     await kube.ask("DELETE", f"/api/v1/nodes/{name}")
 
 
+A_REPLICA = {"app.kubernetes.io/managed-by": "weir", "weir.dev/component": "taskmanager"}
+
+
 async def place_a_replica(kube, app, node):
     """Put a TaskManager's pod on a node, as a scheduler would."""
-    labels = {
-        "app.kubernetes.io/managed-by": "weir",
-        "weir.dev/app": app,
-        "weir.dev/component": "taskmanager",
-    }
+    await place_a_pod(kube, f"{app}-replica", node, {**A_REPLICA, "weir.dev/app": app})
+
+
+async def place_a_pod(kube, name, node, labels):
     made = await kube.create(
         f"/api/v1/namespaces/{kube.namespace}/pods",
         {
-            "metadata": {"name": f"{app}-replica", "labels": labels},
+            "metadata": {"name": name, "labels": labels},
             "spec": {"nodeName": node, "containers": [{"name": "flink", "image": "flink"}]},
         },
     )
@@ -51,3 +53,27 @@ async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, 
         return world.alive and not set(doomed) & set(world.alive)
 
     await bench.until(replaced, "expected other replicas in the place of those that are lost")
+
+
+async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(
+    bench, kube, node, monkeypatch
+):
+    monkeypatch.setattr("weir_operator.cluster.opening.LOOK_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.cluster.nodes.FRESH_FOR", 0.5)
+    running = bench.start()
+    await bench.create()
+    await bench.until_ready()
+    await place_a_pod(kube, "stray", node, A_REPLICA)
+    await place_a_replica(kube, "trips", node)
+    world = bench.worlds.of["trips"]
+    doomed = dict.fromkeys(world.alive, "its node is cordoned")
+
+    world.doomed = doomed
+    await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+
+    async def replaced():
+        return world.alive and not set(doomed) & set(world.alive)
+
+    await bench.until(replaced, "expected other replicas in the place of those that are lost")
+    assert not running.ended
+    assert "weir_background_task_failures_total{" not in await bench.ask(running, "metrics")

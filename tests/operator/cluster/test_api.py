@@ -22,6 +22,7 @@ from weir_operator.cluster.api import (
     RefusedByKubernetesError,
 )
 from weir_operator.cluster.api_requests import CONNECTIONS
+from weir_operator.cluster.leader import LeaseLostError
 from weir_operator.errors import PermanentError, TemporaryError
 
 PODS = "/api/v1/namespaces/streams/pods"
@@ -383,3 +384,60 @@ async def test_where_a_watch_may_begin_is_asked_for_one_object(connected):
 
     assert version == "42"
     assert server.asked[0][1] == f"{PODS}?limit=1&labelSelector=a%3Db"
+
+
+class Allowance:
+    """A guard that allows so many changes, then no more."""
+
+    def __init__(self, allowed: int) -> None:
+        self.left = allowed
+
+    async def __call__(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise LeaseLostError("lost")
+
+
+CHANGING = [
+    pytest.param(lambda api: api.create(PODS, {}), id="create"),
+    pytest.param(lambda api: api.apply(f"{PODS}/a", {}), id="apply"),
+    pytest.param(lambda api: api.patch(f"{PODS}/a", {}), id="patch"),
+    pytest.param(lambda api: api.replace(f"{PODS}/a", {}), id="replace"),
+    pytest.param(lambda api: api.delete(f"{PODS}/a"), id="delete"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGING)
+async def test_nothing_is_changed_that_the_guard_forbids(connected, change):
+    server = Server(answers(200, {"kind": "Pod", "items": [], "metadata": {}}))
+
+    async with connected(server) as api:
+        guarded = api.guarded(Allowance(0))
+        await guarded.get(f"{PODS}/a")
+        await guarded.list(PODS)
+        with pytest.raises(LeaseLostError):
+            await change(guarded)
+        await change(api)  # who is not guarded is not asked
+
+    assert [method for method, *_ in server.asked[:2]] == ["GET", "GET"]
+    assert len(server.asked) == 3
+
+
+async def test_the_guard_is_asked_before_each_further_attempt(connected):
+    server = Server(answers(503))
+
+    async with connected(server) as api:
+        with pytest.raises(LeaseLostError):
+            await api.guarded(Allowance(2)).delete(f"{PODS}/a")
+
+    assert len(server.asked) == 2 < ATTEMPTS
+
+
+async def test_the_guard_is_asked_again_where_credentials_are_read_again(connected):
+    server = Server(answers(401))
+
+    async with connected(server) as api:
+        with pytest.raises(LeaseLostError):
+            await api.guarded(Allowance(1)).delete(f"{PODS}/a")
+
+    assert len(server.asked) == 1

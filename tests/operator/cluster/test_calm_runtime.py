@@ -122,6 +122,36 @@ async def test_a_deployment_that_was_deleted_is_made_again(started, cluster, mar
     assert DEPLOYMENT in cluster.objects
 
 
+async def test_config_maps_that_were_deleted_are_made_again_as_they_were(started, cluster, marks):
+    there = {path: body for path, body in cluster.objects.items() if "/configmaps/" in path}
+    for path in there:
+        del cluster.objects[path]
+    marks.now = (1, 1)
+
+    await started.ensure_job_manager()
+
+    assert len(there) == 2  # the JobManager's and the TaskManagers'
+    for path, body in there.items():
+        assert cluster.objects[path]["data"] == body["data"]
+
+
+async def test_a_config_map_that_would_be_another_now_is_not_made_in_the_place_of_a_lost_one(
+    started, cluster, marks
+):
+    for path in [path for path in cluster.objects if "/configmaps/" in path]:
+        del cluster.objects[path]
+    for body in cluster.objects.values():
+        if body["kind"] in ("Deployment", "ReplicaSet"):
+            for volume in body["spec"]["template"]["spec"]["volumes"]:
+                if "configMap" in volume:
+                    volume["configMap"]["name"] = "of-before"
+    marks.now = (1, 1)
+
+    await started.ensure_job_manager()
+
+    assert not [path for path in cluster.objects if "/configmaps/" in path]
+
+
 async def test_without_a_watch_everything_is_asked_for_at_every_look(started, cluster, marks):
     marks.now = None
 

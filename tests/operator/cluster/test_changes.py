@@ -1,4 +1,4 @@
-"""Two watches tell whether anything of a StreamApp's Flink has changed."""
+"""Three watches tell whether anything of a StreamApp's Flink has changed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from weir_operator.errors import TemporaryError
 
 TRIPS, RIDES = Key("streams", "trips"), Key("streams", "rides")
 PODS, DEPLOYMENTS = "/api/v1/pods", "/apis/apps/v1/deployments"
+CONFIG_MAPS = "/api/v1/configmaps"
 END = None
 
 
@@ -42,7 +43,7 @@ class Server:
             while (event := await queue.get()) is not END:
                 if isinstance(event, Exception):
                     raise event
-                yield json.dumps(event).encode()
+                yield event if isinstance(event, bytes) else json.dumps(event).encode()
 
         yield lines()
 
@@ -79,11 +80,11 @@ async def watched(server, monkeypatch):
         await running
 
 
-async def test_nothing_is_known_before_both_watches_have_begun(server):
+async def test_nothing_is_known_before_all_watches_have_begun(server):
     assert Changes(server).mark(TRIPS) is None
 
 
-@pytest.mark.parametrize("path", [PODS, DEPLOYMENTS])
+@pytest.mark.parametrize("path", [PODS, CONFIG_MAPS, DEPLOYMENTS])
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 async def test_a_change_moves_the_mark_of_its_streamapp_and_no_other(server, watched, path, kind):
     trips, rides = watched.mark(TRIPS), watched.mark(RIDES)
@@ -114,6 +115,11 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was(server, watched):
     [
         pytest.param({"type": "ERROR", "object": {"code": 410, "message": "too old"}}, id="410"),
         pytest.param(TemporaryError("broken off"), id="broken"),
+        pytest.param(b'{"type": "ADD', id="cut off"),
+        pytest.param(b"<html>502</html>", id="of a proxy"),
+        pytest.param(["ADDED"], id="a list"),
+        pytest.param({"type": "ADDED", "object": None}, id="of nothing"),
+        pytest.param({"type": "ADDED", "object": {"metadata": {"labels": 7}}}, id="odd labels"),
     ],
 )
 async def test_after_a_loss_every_mark_is_another_and_the_watch_begins_anew(server, watched, loss):
@@ -126,6 +132,18 @@ async def test_after_a_loss_every_mark_is_another_and_the_watch_begins_anew(serv
     assert server.begun[-1] == (PODS, "99")
     assert watched.mark(TRIPS) not in (trips, None)
     assert watched.mark(RIDES) not in (rides, None)
+
+
+async def test_an_object_without_labels_changes_nobodys_mark(server, watched):
+    mark = watched.mark(TRIPS)
+
+    meta = {"namespace": "streams", "name": "stray", "resourceVersion": "11"}
+    server.tell(PODS, {"type": "ADDED", "object": {"metadata": meta}})
+    server.tell(PODS, END)
+    await settle()
+
+    assert server.begun[-1] == (PODS, "11")
+    assert watched.mark(TRIPS) == mark
 
 
 async def test_while_one_of_the_watches_is_lost_nothing_is_known(server, watched):
@@ -146,7 +164,9 @@ async def test_namespaces_are_watched_each_by_itself(server, monkeypatch):
 
     assert [path for path, _ in server.begun] == [
         "/api/v1/namespaces/north/pods",
+        "/api/v1/namespaces/north/configmaps",
         "/apis/apps/v1/namespaces/north/deployments",
         "/api/v1/namespaces/south/pods",
+        "/api/v1/namespaces/south/configmaps",
         "/apis/apps/v1/namespaces/south/deployments",
     ]

@@ -157,7 +157,7 @@ async def test_what_an_earlier_streamapp_left_is_waited_for(job_manager, pods, c
     later = replace(pods, owner=replace(pods.owner, uid="uid-2"))
 
     with pytest.raises(TemporaryError, match="earlier StreamApp trips"):
-        await job_manager.ensure(later)
+        await JobManagerPod(AppObjects(cluster, later), later).ensure(later)
 
 
 async def test_a_deployment_of_somebody_else_is_not_taken(job_manager, pods, cluster):
@@ -168,6 +168,25 @@ async def test_a_deployment_of_somebody_else_is_not_taken(job_manager, pods, clu
 
     with pytest.raises(PermanentError, match="is not Weir's"):
         await job_manager.ensure(pods)
+
+
+SERVICE = "/api/v1/namespaces/streams/services/trips-jobmanager"
+
+
+async def test_a_service_of_somebody_else_is_left_as_it_is_and_nothing_is_made_beside_it(
+    job_manager, pods, cluster
+):
+    foreign = {
+        "kind": "Service",
+        "metadata": {"name": "trips-jobmanager", "labels": {"app": "other"}},
+        "spec": {"selector": {"app": "other"}},
+    }
+    cluster.objects[SERVICE] = foreign
+
+    with pytest.raises(PermanentError, match=r"Service trips-jobmanager .* is not Weir's"):
+        await job_manager.ensure(pods)
+
+    assert cluster.objects == {SERVICE: foreign}
 
 
 async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(

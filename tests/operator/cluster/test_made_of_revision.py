@@ -9,6 +9,7 @@ import pytest
 from tests.operator.cluster.test_manifests import manifest, pods_of, replica_set
 from weir_operator.cluster.flink_pods import FlinkPods
 from weir_operator.controller import assembly
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.streamapp.loading import parse_manifest
 
 
@@ -26,7 +27,7 @@ def revision_of(app):
 def test_a_place_follows_the_revision_and_not_the_manifest_of_today():
     before = revision_of(changed())
     today = FlinkPods.of(
-        changed(nodeSelector={"weir.dev/pool": "other"}, memory="2Gi"),
+        changed(nodeSelector={"weir.dev/pool": "other"}, memory="4Gi"),
         uid="uid-1",
         controller_namespace="weir-system",
     )
@@ -34,7 +35,51 @@ def test_a_place_follows_the_revision_and_not_the_manifest_of_today():
     spec = replica_set(today.made_of(before))["spec"]["template"]["spec"]
 
     assert spec["nodeSelector"] == {"weir.dev/pool": "small"}
-    assert spec["containers"][0]["resources"]["limits"]["memory"] == "512Mi"
+    assert spec["containers"][0]["resources"]["limits"]["memory"] == "1024Mi"
+
+
+def memory_of(graph, operator, pool="large", managed=None):
+    found = manifest()
+    found["spec"]["operators"][0]["managedMemory"] = managed
+    found["spec"]["operators"][0]["maxReplicas"] = 300
+    app = parse_manifest(found)
+    pods = FlinkPods.of(app, uid="uid-1", controller_namespace="weir-system")
+    revision = revision_of(app).model_copy(update={"graph": graph})
+    return pods.made_of(revision).memory_of(operator, pool)
+
+
+def test_managed_memory_goes_to_the_operators_that_use_it():
+    graph = JobGraph(managed={"match": True, "sink": False})
+
+    assert memory_of(graph, "match").managed == memory_of(None, "match").managed > 0
+    assert memory_of(graph, "sink").managed == 0
+    assert memory_of(None, "sink").managed > 0
+
+
+def test_managed_memory_that_the_manifest_asks_for_is_had_whoever_uses_it():
+    graph = JobGraph(managed={"match": False, "sink": False})
+
+    assert memory_of(graph, "match", managed="100Mi").managed == 100
+
+
+def test_managed_memory_is_the_same_in_pools_that_differ():
+    assert memory_of(None, "match", "large").managed == memory_of(None, "match", "small").managed
+    assert memory_of(None, "match", "large").process == 2048
+    assert memory_of(None, "match", "small").process == 1024
+
+
+def test_network_memory_follows_the_streams_of_the_graph():
+    graph = JobGraph(
+        managed={"match": False, "sink": False},
+        streams=(("match", "match", 3), ("match", "sink", 1)),
+    )
+
+    # 2 buffers of 32 KiB for each of 3 * 300 + 1 subtasks at the other end and 8 for each of 4
+    # streams, in both directions; a sink hears from 300.
+    assert memory_of(graph, "match").network == -(-2 * (2 * 901 + 8 * 4) // 32)
+    assert memory_of(graph, "sink").network == -(-2 * (2 * 300 + 8) // 32)
+    # Unread, each is taken to send to all.
+    assert memory_of(None, "sink").network == -(-2 * (2 * 301 + 8 * 2) // 32)
 
 
 def test_a_pool_that_the_revision_does_not_know_is_as_the_manifest_has_it():

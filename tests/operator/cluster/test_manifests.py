@@ -29,10 +29,10 @@ def manifest(**flink):
                     "nodeSelector": {"weir.dev/pool": "small"},
                     "tolerations": [{"key": "dedicated", "value": "streams"}],
                     "sizes": ["250m", "500m"],
-                    "memory": "512Mi",
+                    "memory": "1Gi",
                     "price": 0.04,
                 },
-                {"name": "large", "sizes": ["1", "2"], "memory": "1Gi", "price": 0.05},
+                {"name": "large", "sizes": ["1", "2"], "memory": "2Gi", "price": 0.05},
             ],
             "operators": [
                 {"name": "match", "maxReplicas": 4, "managedMemory": "128Mi"},
@@ -60,9 +60,7 @@ def main_container(workload):
 
 def every_object(pods):
     return [
-        manifests.service_account(pods),
-        manifests.role(pods),
-        manifests.role_binding(pods),
+        *manifests.accounts(pods),
         manifests.service(pods),
         manifests.network_policy(pods),
         manifests.disruption_budget(pods),
@@ -97,7 +95,7 @@ def test_pods_are_what_restricted_pod_security_asks_for(workload):
 def test_a_replicas_size_is_its_request_and_its_limit():
     resources = main_container(replica_set(pods_of(), size="500m"))["resources"]
 
-    assert resources["requests"] == resources["limits"] == {"cpu": "500m", "memory": "512Mi"}
+    assert resources["requests"] == resources["limits"] == {"cpu": "500m", "memory": "1024Mi"}
 
 
 def test_a_resize_of_cpu_restarts_nothing():
@@ -182,7 +180,9 @@ def test_the_users_template_is_merged_but_what_weir_owns_stands():
     assert labels["labels"]["team"] == "rides"
     assert labels["labels"]["weir.dev/app"] == "trips"
     assert spec["serviceAccountName"] == "rides"
-    assert manifests.role_binding(pods)["subjects"][0]["name"] == "rides"
+    bindings = [each for each in manifests.accounts(pods) if each["kind"] == "RoleBinding"]
+    assert [each["subjects"][0]["name"] for each in bindings] == ["rides", "rides"]
+    assert "automountServiceAccountToken" not in spec
     assert [each["name"] for each in spec["containers"]] == [CONTAINER, "sidecar"]
     assert {"secrets", "weir-config"} <= {each["name"] for each in spec["volumes"]}
     assert container["image"] == "example/trips:1"
@@ -190,7 +190,7 @@ def test_the_users_template_is_merged_but_what_weir_owns_stands():
     assert "/secrets" in {each["mountPath"] for each in container["volumeMounts"]}
     assert container["resources"]["limits"] == {
         "cpu": "250m",
-        "memory": "512Mi",
+        "memory": "1024Mi",
         "ephemeral-storage": "1Gi",
     }
 
@@ -227,9 +227,44 @@ def test_nobody_is_granted_what_the_controller_does_not_hold():
         for verb in rule["verbs"]
     }
 
-    for rule in manifests.FLINK_RULES:
+    granted = [
+        rule
+        for each in manifests.accounts(pods_of())
+        if each["kind"] == "Role"
+        for rule in each["rules"]
+    ]
+    assert len(granted) == 2
+    for rule in granted:
         for resource in rule["resources"]:
             assert {("", resource, verb) for verb in rule["verbs"]} <= held
+
+
+def account_of(workload):
+    spec = workload["spec"]["template"]["spec"]
+    return spec["serviceAccountName"], spec["automountServiceAccountToken"]
+
+
+def test_a_taskmanager_may_only_read_who_leads():
+    pods = pods_of()
+
+    roles = {each["metadata"]["name"]: each for each in manifests.accounts(pods) if "rules" in each}
+    account, has_token = account_of(replica_set(pods))
+
+    assert (account, has_token) == ("trips-flink-taskmanager", True)
+    (rule,) = roles[account]["rules"]
+    assert rule["resourceNames"] == ["weir-trips-uid-1-cluster-config-map"]
+    assert not {*rule["verbs"]} & {"create", "update", "patch", "delete"}
+    assert account_of(manifests.job_manager(pods, "x")) == ("trips-flink", True)
+
+
+def test_where_nobody_is_elected_no_pod_has_a_token_or_a_right():
+    pods = pods_of(storage=None)
+
+    roles = [each for each in manifests.accounts(pods) if each["kind"] == "Role"]
+
+    assert [role["rules"] for role in roles] == [[], []]
+    for workload in (replica_set(pods), manifests.job_manager(pods, "x")):
+        assert account_of(workload)[1] is False
 
 
 def test_a_jobmanager_with_storage_recovers_its_job_by_itself():
@@ -265,7 +300,7 @@ def test_the_jvm_is_the_containers_process_and_knows_its_processors():
     files = task_manager_files(pods_of(), "match", "small")
 
     script = files["start.sh"]
-    assert "\nexec java " in script
+    assert "\nexec $through java " in script
     assert "-XX:ActiveProcessorCount=1" in script
     assert "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa" in script
     assert '-D "taskmanager.resource-id=$POD_NAME"' in script
@@ -275,7 +310,7 @@ def test_a_taskmanager_is_pinned_to_its_operator_and_has_its_pools_memory():
     config = yaml.safe_load(task_manager_files(pods_of(), "match", "large")["config.yaml"])
 
     assert config["external-resources"] == "op-match"
-    assert config["taskmanager.memory.process.size"] == "1024m"
+    assert config["taskmanager.memory.process.size"] == "2048m"
     assert config["taskmanager.memory.managed.size"] == str(128 * 2**20) + "b"
     assert "taskmanager.resource-id" not in config
 

@@ -3,8 +3,9 @@
 import pytest
 
 from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.nodes import NodeNotices
+from weir_operator.cluster.nodes import NodeNotices, explain_misfit
 from weir_operator.cluster.objects import Key
+from weir_operator.runtime.places import Place
 
 
 def a_pod(namespace, app, node, phase="Running"):
@@ -48,6 +49,7 @@ class Cluster:
             for pod in self.pods
             if pod["spec"]["nodeName"] == node
             and (not namespace or pod["metadata"]["namespace"] == namespace)
+            and ("weir.dev/app" in pod["metadata"]["labels"] or "weir.dev/app" not in labels)
         ]
 
 
@@ -86,6 +88,17 @@ async def test_the_apps_with_a_living_replica_on_a_node_that_goes_are_threatened
     assert threatened == {Key("north", "trips"), Key("south", "rides")}
 
 
+async def test_a_pod_that_names_no_app_is_nobodys_replica_and_hides_no_other():
+    cluster = Cluster()
+    stray = a_pod("elsewhere", "trips", "n1")
+    del stray["metadata"]["labels"]["weir.dev/app"]
+    cluster.pods.insert(0, stray)
+
+    threatened = await NodeNotices(cluster).threatened()
+
+    assert threatened == {Key("north", "trips"), Key("south", "rides")}
+
+
 async def test_only_namespaces_that_are_looked_after_are_asked_about():
     cluster = Cluster()
 
@@ -115,3 +128,74 @@ async def test_a_node_that_stays_after_all_threatens_nobody():
 
     assert before
     assert await notices.threatened() == set()
+
+
+def a_node(labels, *, taints=(), **spec):
+    return {"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints, **spec}}
+
+
+def a_place(**asked):
+    return Place(**{"memory": 1024, "node_selector": {"disk": "fast"}, **asked})
+
+
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "place", "misfit"),
+    [
+        ([], a_place(), ""),
+        ([a_node({"disk": "fast", "zone": "1"})], a_place(), ""),
+        ([a_node({"disk": "slow"})], a_place(), "No node has the labels disk=fast"),
+        ([a_node({})], a_place(node_selector={}), ""),
+        ([a_node({"disk": "fast"}, unschedulable=True)], a_place(), "cordoned"),
+        ([a_node({"disk": "fast"}, taints=[TAINT])], a_place(), "a taint not tolerated"),
+        ([a_node({"disk": "fast"}, taints=[TAINT]), a_node({"disk": "fast"})], a_place(), ""),
+        (
+            [a_node({"disk": "fast"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}])],
+            a_place(),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoSchedule"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "operator": "Exists"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"operator": "Exists"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "b"},)),
+            "a taint not tolerated",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoExecute"},)),
+            "a taint not tolerated",
+        ),
+    ],
+)
+def test_whether_some_node_takes_a_pod(nodes, place, misfit):
+    found = explain_misfit(nodes, place)
+
+    assert misfit in found
+    assert bool(found) == bool(misfit)
+
+
+async def test_a_revision_is_held_against_the_nodes_there_are():
+    notices = NodeNotices(Cluster())
+
+    assert await notices.find_misfit(a_place()) == "No node has the labels disk=fast"
+    assert await notices.find_misfit(a_place(node_selector={})) == ""
+
+
+async def test_where_nodes_may_not_be_seen_nothing_is_held_against_a_revision():
+    assert await NodeNotices(Cluster(forbidden=True)).find_misfit(a_place()) == ""

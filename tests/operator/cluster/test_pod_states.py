@@ -147,3 +147,17 @@ def test_of_a_java_program_that_ended_the_innermost_cause_is_said():
     assert waiting_for(pod(status=status)) == (
         "CrashLoopBackOff: java.io.FileNotFoundException: /flink-data is not writable"
     )
+
+
+def test_a_replica_tells_which_process_it_is_and_how_the_one_before_it_ended():
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    first = pod(uid="u1", status=container(containerID="containerd://1"))
+    second = pod(uid="u1", status=container(containerID="containerd://2", lastState=ended))
+
+    before, now, unknown = [
+        replica(each, pods_of(), doomed="") for each in (first, second, pod(uid="u1"))
+    ]
+
+    assert before.process != now.process
+    assert (before.ended, now.ended) == ("", "OOMKilled, exit code 137")
+    assert (unknown.process, unknown.ended) == ("", "")

@@ -162,6 +162,21 @@ async def test_only_the_replicas_that_must_avoid_a_node_are_kept_off_it(
     assert affine == {kept_off}
 
 
+async def test_a_pod_with_only_some_of_the_labels_is_no_replica_and_hides_none(
+    task_managers, pods, cluster
+):
+    (replica,) = await task_managers.start(pods, [SMALL])
+    [own] = cluster.pods().values()
+    stray = copy.deepcopy(own)
+    stray["metadata"] |= {"name": "stray", "labels": dict(own["metadata"]["labels"])}
+    del stray["metadata"]["labels"]["weir.dev/operator"]
+    cluster.objects["/api/v1/namespaces/streams/pods/stray"] = stray
+
+    found = await task_managers.replicas(pods)
+
+    assert [each.id for each in found] == [replica]
+
+
 async def test_exactly_the_chosen_replicas_end(task_managers, pods):
     first, second, third = await task_managers.start(pods, [SMALL, SMALL, SMALL])
 

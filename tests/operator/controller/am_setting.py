@@ -23,7 +23,7 @@ CURRENT = {name: a_deployment(2).named(TYPES) for name in FLOW.operators}
 def wishing(replicas, *, urgency):
     """Return the proposal to go from two replicas to so many."""
     return Proposal(
-        observation=an_observation(deployment=a_deployment(2)),
+        observation=an_observation(deployment=a_deployment(2), rate=10.0),
         decision=a_decision(target=a_deployment(replicas), urgency=urgency),
     )
 

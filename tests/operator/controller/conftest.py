@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from itertools import count, pairwise
 from typing import cast
 
@@ -11,13 +12,15 @@ from tests.operator.controller.tuning_setting import Setting
 from weir_operator.controller import assembly
 from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
+from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.directives import directives_of
 from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.observing import layout_of
-from weir_operator.controller.records import RecordStore
+from weir_operator.controller.records import Event, RecordStore
 from weir_operator.controller.remembering import Memory
+from weir_operator.controller.tolerant_records import TolerantRecords
 from weir_operator.controller.watching import Watcher
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.jobs import FlinkJobs
@@ -31,8 +34,8 @@ from weir_operator.streamapp.testing import a_stream_app
 
 CHAIN = ("gen", "match", "count", "out")
 POOLS = [
-    {"name": "small", "sizes": ["500m", "1"], "memory": "512Mi", "price": 0.04, "speedup": 1.0},
-    {"name": "large", "sizes": ["1", "2"], "memory": "512Mi", "price": 0.05, "speedup": 1.6},
+    {"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0},
+    {"name": "large", "sizes": ["1", "2"], "memory": "1Gi", "price": 0.05, "speedup": 1.6},
 ]
 ONE = {"small/1": 1}
 
@@ -79,6 +82,8 @@ class Stage:
         self.world = FakeWorld(self.clock)
         self.store = MemoryStatusStore()
         self.records = RecordStore(folder / "records.sqlite")
+        self.kept = TolerantRecords(folder / "records.sqlite", self._tell)
+        """The same, as the loops write them."""
         self.events = []
         self.changes = []
         self.loads = steady_loads(20)
@@ -170,10 +175,19 @@ class Stage:
             managers=self.managers,
             restarts=manager.restarts,
             store=self.store,
-            records=self.records,
+            records=self.kept,
             learned=self.learned,
             advisor=Advisor(
-                Hypothesis(self.managers, manager, bound=settings.bound),
+                Hypothesis(
+                    self.managers,
+                    manager,
+                    bound=settings.bound,
+                    cost=partial(
+                        cost_per_hour,
+                        prices=prices(self.app),
+                        job_manager=settings.job_manager_price,
+                    ),
+                ),
                 self.folder / "forecast.json",
                 policy=settings.policy,
                 reset_nonce=self.app.spec.reset_nonce,
@@ -196,7 +210,10 @@ class Stage:
 
     def _on_change(self, journal):
         self.changes.append(journal)
-        self.records.note(change=journal)
+        self.kept.note(change=journal)
+
+    def _tell(self, reason, message):
+        self.events.append(Event(time=self.clock.now(), reason=reason, message=message))
 
     async def tick(self):
         """Let an interval pass and take its tick; what it begins has not yet begun to act."""
@@ -233,6 +250,7 @@ def stage_of(tmp_path):
     yield build
     for stage in stages:
         stage.records.close()
+        stage.kept.close()
 
 
 @pytest.fixture

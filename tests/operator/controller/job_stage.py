@@ -34,7 +34,8 @@ TWO = {"match": {"small/250m": 2}}
 class Stage:
     """A lifecycle over a miniature world, and what it told."""
 
-    def __init__(self):
+    def __init__(self, settings=None):
+        self.settings = settings or RescaleSettings()
         self.clock = FakeClock()
         self.world = FakeWorld(self.clock)
         self.store = MemoryStatusStore()
@@ -42,7 +43,7 @@ class Stage:
         self.changes = []
         self.directives = Directives()
 
-    def lifecycle(self, initial=ONE, initial_savepoint=None):
+    def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
         jobs = JobsOf(self.world)
         rescaler = Rescaler(
             runtime=self.world,
@@ -54,7 +55,7 @@ class Stage:
                 max_parallelism=720,
             ),
             store=self.store,
-            settings=RescaleSettings(),
+            settings=self.settings,
             clock=self.clock,
         )
         return Lifecycle(
@@ -64,11 +65,12 @@ class Stage:
             store=self.store,
             initial=initial,
             initial_savepoint=initial_savepoint,
+            restore_nonce=restore_nonce,
             clock=self.clock,
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
-            models={"match": a_model(name="match", node_types=TYPES)},
+            models={"match": a_model(name="match", node_types=TYPES, max_replicas=max_replicas)},
         )
 
     async def running(self):

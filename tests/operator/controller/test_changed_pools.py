@@ -5,6 +5,7 @@ import pytest
 from tests.operator.controller.job_stage import ONE, Stage
 from weir_operator.controller.directives import Directives
 from weir_operator.errors import JobFailedError
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.runtime.places import Place
@@ -58,6 +59,51 @@ async def test_replicas_of_a_changed_pool_are_replaced_by_one_rescale(stage, cha
     ]
     assert stage.store.load().revision == changed
     assert stage.exact()
+
+
+async def test_the_graph_that_memory_follows_from_is_read_once_for_each_revision(stage):
+    graph = JobGraph(managed={"match": False}, streams=(("match", "match", 1),))
+    stage.world.graph = graph
+    lifecycle = await stage.running()
+
+    for revision in (made_of(), made_of(memory=2048), made_of(image="trips:2")):
+        ask(stage, revision)
+        await lifecycle.heal()
+        await lifecycle.heal()
+        assert stage.store.load().revision == revision.model_copy(update={"graph": graph})
+        assert stage.world.used.graph == graph
+
+    # The first start and the upgrade; neither looks nor another pool are a reason.
+    assert len(stage.world.read) == 2
+    assert stage.world.read[0][:2] == ("--weir.parallelism.match", "1")
+    assert stage.reasons.count("RescaleDone") == stage.reasons.count("UpgradeDone") == 1
+    assert stage.exact()
+
+
+async def test_a_graph_that_cannot_be_read_stops_nothing(stage):
+    await stage.running()
+
+    revision = stage.store.load().revision
+    assert revision is not None
+    assert revision.graph is None
+    assert stage.exact()
+
+
+async def test_a_job_that_goes_back_has_the_graph_of_what_it_goes_back_to(stage):
+    first = stage.world.graph = JobGraph(managed={"match": False})
+    lifecycle = await stage.running()
+    stage.world.graph = JobGraph(managed={"match": True})
+    wrong = made_of(image="trips:2")
+    stage.world.broken_revisions = {wrong.id}
+    ask(stage, wrong)
+
+    await lifecycle.heal()
+
+    assert "RolledBack" in stage.reasons
+    assert stage.world.used.graph == first
+    revision = stage.store.load().revision
+    assert revision is not None
+    assert revision.graph == first
 
 
 async def test_a_pool_that_nobody_uses_changes_without_a_restart(stage):

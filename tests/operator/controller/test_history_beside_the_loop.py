@@ -83,7 +83,7 @@ async def test_a_job_is_fitted_to_its_history_and_to_what_was_measured_since(set
         "; fitted to 1 days of history, 1970-01-01 to 1970-01-01 (0 left out), and what was "
         "measured since; its traffic begins on 1970-01-01 at 00:00 UTC"
     )
-    assert kept.asked == [("streams_trips", ("match", "count"), ("small/1", "large/1"))]
+    assert kept.asked == [("streams/trips", ("match", "count"), ("small/1", "large/1"))]
     [(work, _)] = setting.tuner.calls
     assert len(work.rates) == MINUTES + len(HOURS)
     assert set(work.rates[:MINUTES]) == {20.0}

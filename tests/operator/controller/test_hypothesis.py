@@ -1,6 +1,7 @@
 """What following the advice would have come to, while nothing is touched."""
 
 import json
+import math
 
 import pytest
 
@@ -16,9 +17,9 @@ async def test_a_bill_adds_up_what_is_paid_and_what_the_advised_deployment_would
 
     first, second = await stage.ticks(2)
 
-    # Five seconds of four replicas at 0.04 an hour each; from the second tick on the advised job
-    # is the larger one.
-    assert first.bill.paid == pytest.approx(5 * 4 * 0.04 / 3600)
+    # Five seconds of four replicas at 0.04 an hour each, and half a core for the JobManager; from
+    # the second tick on the advised job is the larger one.
+    assert first.bill.paid == pytest.approx(5 * (4 * 0.04 + 0.02) / 3600)
     assert first.bill.advised == first.bill.paid
     assert second.bill.paid == pytest.approx(2 * first.bill.paid)
     assert second.bill.advised > second.bill.paid
@@ -90,7 +91,7 @@ async def test_only_the_last_days_are_kept(stage_of):
     stage = stage_of(mode="Advise", operatorManager=QUEUEING)
     stage.clock.time = 100 * DAY
     days = {str(day): [DAY, 10.0, 9.0, 1, 10, 0] for day in range(100 - DAYS_KEPT, 100)}
-    key = {"version": 1, "policy": "queueing", "resetNonce": 0}
+    key = {"version": 2, "policy": "queueing", "resetNonce": 0}
     state = {**key, "deployments": None, "tokens": None, "days": days}
     (stage.folder / "forecast.json").write_text(json.dumps(state))
     await stage.started()
@@ -130,18 +131,40 @@ async def test_mode_auto_has_no_forecast(stage_of):
     assert tick.bill is None
 
 
-def test_a_bill_is_said_per_day_with_restarts_and_violations():
-    bill = Bill(seconds=DAY / 2, paid=10.0, advised=8.5, restarts=2, judged=200, violations=3)
+def test_after_a_day_a_bill_is_said_per_day_with_restarts_and_violations():
+    bill = Bill(seconds=2 * DAY, paid=2410.0, advised=10.0, restarts=9, judged=200, violations=3)
 
     assert bill.sentence == (
-        "Following the advice would have saved 3 a day with 4 restarts a day and 1.5% of intervals "
-        "over the bound (seen for 12 h)"
+        "Following the advice would have saved 1,200.00 a day with 4.5 restarts a day and 1.5% of "
+        "intervals over the bound (seen for 2 days)"
+    )
+
+
+def test_before_a_day_nothing_is_said_of_one():
+    bill = Bill(seconds=7200.0, paid=0.32, advised=0.244, restarts=1, judged=200, violations=3)
+
+    assert math.isnan(bill.saved_a_day)
+    assert bill.sentence == (
+        "In the 2 h since it was first given, following the advice would have cost 0.244 instead "
+        "of 0.32, with 1 restart and 1.5% of intervals over the bound; what it comes to a day is "
+        "said after a day"
+    )
+
+
+def test_ten_seconds_make_no_forecast_but_say_when_there_is_one():
+    bill = Bill(seconds=10.0, paid=0.001, advised=0.002, restarts=1, judged=1, violations=1)
+
+    assert bill.sentence == (
+        "No forecast yet: the advice was followed for 10 s; what it comes to is said from 15 min "
+        "on, and what it comes to a day after a day"
     )
 
 
 def test_a_dearer_advice_says_so_and_nothing_seen_says_nothing():
     dearer = Bill(seconds=DAY, paid=8.0, advised=10.0, restarts=1)
 
-    assert dearer.sentence.startswith("Following the advice would have cost 2 more a day")
+    assert dearer.sentence.startswith(
+        "Following the advice would have cost 2.00 more a day with 1 restart a day"
+    )
     assert "an unknown share of intervals" in dearer.sentence
     assert Bill().sentence == ""

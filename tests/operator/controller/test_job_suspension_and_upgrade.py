@@ -166,3 +166,44 @@ async def test_an_operator_that_an_upgrade_adds_starts_at_its_initial_deployment
     await lifecycle.heal()
 
     assert stage.store.load().deployments == ONE | {"count": {"large/1": 2}}
+
+
+async def test_an_upgrade_that_no_node_would_take_leaves_the_job_running_and_comes_once_one_does(
+    stage,
+):
+    stage.directives = asking_for("--version", "1")
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.misfit = "No node has the labels disk=fast, as the JobManager asks for"
+    stage.directives = asking_for("--version", "2")
+
+    health = await lifecycle.heal()
+
+    status = stage.store.load()
+    assert health is Health.RUNS
+    assert stage.world.running() == [job]
+    assert status.rescale.step is Step.ABANDONED
+    assert "No node has the labels disk=fast" in status.rescale.failure
+    assert "correct the pool in spec.nodePools" in stage.events[-1].message
+
+    stage.world.misfit = ""
+    stage.clock.time += 60.0
+    await lifecycle.heal()
+
+    assert stage.store.load().revision == a_revision("--version", "2")
+    assert stage.exact()
+
+
+async def test_a_node_that_is_drained_need_not_wait_for_an_upgrade_that_no_node_would_take(stage):
+    stage.directives = asking_for("--version", "1")
+    lifecycle = await stage.running()
+    stage.world.misfit = "No node has the labels disk=fast"
+    stage.directives = asking_for("--version", "2")
+    await lifecycle.heal()
+    [leaving] = stage.world.alive
+    stage.world.doomed[leaving] = "its node is drained"
+
+    await lifecycle.heal()
+
+    assert leaving not in stage.world.alive
+    assert stage.exact()

@@ -15,6 +15,7 @@ from weir_operator.controller.token_gate import TokenGate
 from weir_operator.metrics import names
 from weir_operator.metrics.testing import changed
 from weir_operator.rescale.journal import Step
+from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
@@ -157,9 +158,9 @@ def test_a_move_without_a_restart_token_is_denied(score, left):
 
 
 def test_a_move_waits_for_the_restarts_of_all_stream_apps():
-    shared = SharedRestarts(RestartBudget(size=2), now=0.0)
+    shared = SharedRestarts(RestartBudget(size=2), clock=FakeClock())
     am = an_am_with(shared=shared)
-    am.pay_shared(0.0)
+    am.pay_shared()
 
     assert rule_move(am, score=0.6).move is not None
     assert rule_move(am, score=0.4).move is None

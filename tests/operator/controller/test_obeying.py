@@ -176,8 +176,8 @@ async def test_another_reset_nonce_forgets_what_was_learned(stage_of):
 
 async def test_a_restart_beyond_the_budget_of_all_apps_is_denied_and_takes_no_token(stage_of):
     stage = stage_of()
-    stage.shared = SharedRestarts(RestartBudget(size=1), now=stage.clock.now())
-    stage.shared.take(stage.clock.now())  # another StreamApp took the only token
+    stage.shared = SharedRestarts(RestartBudget(size=1), clock=stage.clock)
+    stage.shared.take()  # another StreamApp took the only token
     await overloaded(stage)
 
     [tick] = await stage.ticks(1)
@@ -191,13 +191,13 @@ async def test_a_restart_beyond_the_budget_of_all_apps_is_denied_and_takes_no_to
 
 async def test_an_app_that_restarts_takes_a_token_of_all_apps(stage_of):
     stage = stage_of()
-    stage.shared = SharedRestarts(RestartBudget(size=1), now=stage.clock.now())
+    stage.shared = SharedRestarts(RestartBudget(size=1), clock=stage.clock)
     await overloaded(stage)
 
     await stage.ticks(1)
 
     assert len(stage.ends("Rescale")) == 1
-    assert stage.shared.refuse(urgent=True, now=stage.clock.now()) is not None
+    assert stage.shared.refuse(urgent=True) is not None
 
 
 async def test_what_binds_an_operator_is_said(stage_of):

@@ -247,18 +247,34 @@ async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [TuningLostError("Lost"), TemporaryError("The API server is away"), RuntimeError("a defect")],
+    ("failure", "told"),
+    [
+        (TuningLostError("Lost"), "Lost"),
+        (TemporaryError("The API server is away"), "The API server is away"),
+        (RuntimeError("a defect"), "An unexpected RuntimeError"),
+    ],
 )
-async def test_each_tuning_that_fails_is_told_and_what_is_in_force_stays(setting_of, failure):
+async def test_each_tuning_that_fails_is_told_and_what_is_in_force_stays(setting_of, failure, told):
     setting = setting_of(failure)
 
     await setting.loop.attempt()
     await setting.loop.attempt()
 
     assert setting.reasons == ["TuningFailed", "TuningFailed"]
-    assert str(failure) in setting.events[0].message
+    assert told in setting.events[0].message
+    assert told in setting.loop.view.failure
+    assert not setting.loop.view.answered
     assert setting.sharing.tuned == UNTUNED
+
+
+async def test_a_tuner_that_answers_after_a_failure_has_none_any_more(setting_of):
+    setting = setting_of(TemporaryError("The API server is away"), an_answer(BUDGETS))
+
+    await setting.loop.attempt()
+    await setting.loop.attempt()
+
+    assert setting.loop.view.failure == ""
+    assert setting.loop.view.answered
 
 
 @pytest.mark.parametrize("asked", [{"mode": Mode.OFF}, {"state": State.SUSPENDED}])

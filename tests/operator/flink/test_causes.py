@@ -21,6 +21,11 @@ Caused by: java.lang.IllegalStateException: told to fail
         ("java.lang.NullPointerException", "NullPointerException"),
         ("<Exception on server side:\njava.lang.Error: x\n\tat a.b(C.java)", "Error: x"),
         ("Job 12 not found", "Job 12 not found"),
+        (
+            "java.lang.ClassNotFoundException: example.Trips",
+            "ClassNotFoundException: example.Trips",
+        ),
+        ("a.CompletionException: java.lang.StackOverflowError", "StackOverflowError"),
         ("Caused by: told: by a colon", "told: by a colon"),
         ("", "no cause given"),
     ],

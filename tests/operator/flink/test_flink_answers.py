@@ -103,6 +103,43 @@ def test_a_savepoint_that_is_newer_than_the_last_checkpoint_is_the_newest():
     assert checkpoints.newest.is_savepoint
 
 
+def test_what_a_new_jobmanager_restored_the_job_from_is_known():
+    answer = recorded("checkpoints")
+    answer["latest"] |= {
+        "completed": None,
+        "restored": {
+            "id": 7, "restore_timestamp": 1, "is_savepoint": False,
+            "external_path": "file:/state/checkpoints/a/chk-7",
+        },
+    }  # fmt: skip
+
+    checkpoints = parsing.read_checkpoints(answer)
+
+    assert checkpoints.newest is None
+    assert checkpoints.restored == "file:/state/checkpoints/a/chk-7"
+
+
+def test_the_savepoint_of_a_stop_is_told_from_one_that_a_person_asked_for():
+    answer = recorded("checkpoints")
+    newer = answer["latest"]["completed"] | {"id": 9, "is_savepoint": True}
+
+    found = []
+    for kind in ("SYNC_SAVEPOINT", "SAVEPOINT"):
+        answer["latest"]["savepoint"] = newer | {"checkpoint_type": kind}
+        found.append(parsing.read_checkpoints(answer).newest)
+
+    assert [each is not None and each.stopped for each in found] == [True, False]
+
+
+def test_retained_checkpoints_are_those_that_flink_has_not_deleted():
+    answer = recorded("checkpoints")
+    answer["history"][-1]["discarded"] = True
+
+    checkpoints = parsing.read_checkpoints(answer)
+
+    assert checkpoints.retained == (f"file:/state/checkpoints/{'a' * 32}/chk-2",)
+
+
 def test_a_complete_savepoint_has_a_path():
     progress = parsing.read_savepoint(recorded("savepoint-complete"))
 

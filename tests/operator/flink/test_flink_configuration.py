@@ -18,6 +18,7 @@ from weir_operator.flink.configuration import (
     Storage,
     TaskManagerIdentity,
     TaskManagerMemory,
+    high_availability,
     job_manager_configuration,
     render_yaml,
     task_manager_configuration,
@@ -40,7 +41,7 @@ def job_manager(user=None, place=None):
     )
 
 
-def task_manager(user=None, memory=None, app="streams.trips"):
+def task_manager(user=None, memory=None, app="streams.trips", place=None):
     return task_manager_configuration(
         identity=TaskManagerIdentity(
             app=app, id="tm-match-small-3", operator="match", pool="small"
@@ -50,7 +51,7 @@ def task_manager(user=None, memory=None, app="streams.trips"):
         memory=memory or TaskManagerMemory(),
         metrics_ports=(9249,),
         user=user or {},
-        place={},
+        place=place or {},
     )
 
 
@@ -77,6 +78,13 @@ def test_a_label_cannot_break_the_list_of_labels():
 
 def test_the_reporter_gets_every_candidate_port():
     assert job_manager()["metrics.reporter.prom.port"] == "9249,9250"
+
+
+def test_records_are_neither_held_back_for_long_nor_sent_one_by_one():
+    amount, unit = job_manager()["execution.buffer-timeout.interval"].split()
+
+    assert unit == "ms"
+    assert 1 <= int(amount) <= 10
 
 
 def test_the_users_keys_win_over_recommendations():
@@ -112,7 +120,18 @@ def test_what_overrides_the_user_is_refused_by_the_manifest_already():
         if value != "mine"
     }
 
-    assert {key for key in overridden if remedy_for_owned(key) is None} == set()
+    # What the user says of managed memory is what operators get that ask for none in particular.
+    managed = {"taskmanager.memory.managed.size"}
+    assert {key for key in overridden if remedy_for_owned(key) is None} == managed
+
+
+def test_a_long_collection_of_garbage_is_no_lost_task_manager():
+    announced = high_availability(cluster="a", namespace="b", storage="file:///c")
+
+    # Flink's own 50 s, but where TaskManagers would take as long to find a new JobManager.
+    assert "heartbeat.timeout" not in job_manager(place=announced)
+    assert "heartbeat.timeout" not in task_manager(place=announced)
+    assert job_manager()["heartbeat.timeout"] == task_manager()["heartbeat.timeout"] == "20000"
 
 
 def test_the_place_wins_over_all():
@@ -192,6 +211,7 @@ def test_a_task_manager_starts_as_one_small_jvm(installation):
         installation,
         configuration_dir=Path("/state/tm/x/conf"),
         memory=MemoryArguments(jvm=("-Xmx1m",), dynamic=("-D", "a=b")),
+        processors=2,
         archive_options=("-XX:SharedArchiveFile=/c.jsa",),
         user_options=("-Dmine=1",),
     )
@@ -203,9 +223,7 @@ def test_a_task_manager_starts_as_one_small_jvm(installation):
     )
     assert {
         "-Xmx1m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:ActiveProcessorCount=1",
+        "-XX:ActiveProcessorCount=2",
         "-XX:SharedArchiveFile=/c.jsa",
         "-Dmine=1",
         "-Dlog4j.configurationFile=/state/tm/x/conf/log4j.properties",
@@ -215,7 +233,7 @@ def test_a_task_manager_starts_as_one_small_jvm(installation):
 
 def test_a_job_manager_has_a_bounded_heap(installation):
     command = job_manager_command(
-        installation, configuration_dir=Path("/state/jm/conf"), heap_mib=400
+        installation, configuration_dir=Path("/state/jm/conf"), memory=("-Xmx400m",)
     )
 
     assert "-Xmx400m" in command

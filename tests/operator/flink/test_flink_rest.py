@@ -2,16 +2,26 @@
 
 import asyncio
 import json
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from weir_operator.errors import PermanentError, TemporaryError
+from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
+from weir_operator.cluster.leader import LeaseLostError
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.flink import parsing
+from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
+from weir_operator.runtime.seam import Runtime
 
 RECORDED = Path(__file__).parent / "recorded"
 JOB = "a" * 32
@@ -24,6 +34,8 @@ class Answers:
     def __init__(self):
         self.url = ""
         self.given = {}
+        self.redirects = {}
+        self.headers = {}
         self.bodies = []
 
     def give(self, method, path, *, status=200, body=None, name=None):
@@ -36,10 +48,14 @@ class Answers:
     async def handle(self, request):
         if request.content_type == "application/json":
             self.bodies.append(await request.json())
+        if (request.method, request.path) in self.redirects:
+            status, place = self.redirects[request.method, request.path]
+            return web.Response(status=status, headers={"Location": place})
         status, text = self.given[request.method, request.path]
         if text == '"silence"':
             await asyncio.Event().wait()
-        return web.Response(status=status, text=text)
+        body = text if isinstance(text, bytes) else text.encode()
+        return web.Response(status=status, body=body, headers=self.headers)
 
 
 @pytest_asyncio.fixture
@@ -78,6 +94,114 @@ async def test_a_stranger_at_the_port_is_told_from_flink(flink, rest):
         await rest.jobs()
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff\xfe not UTF-8",
+        b"[" * 100_000,
+        b'["a list for a map"]',
+        b'{"jobs": {"a map": "for a list"}}',
+        b'{"jobs": [{"jid": "a", "state": "s3cret"}]}',
+        b'{"jobs": null}',
+        b"null",
+        b"7",
+        b"",
+        b"<html>s3cret</html>",
+    ],
+)
+async def test_an_answer_that_is_not_flinks_is_an_error_that_quotes_nothing(flink, rest, answer):
+    flink.given["GET", "/jobs/overview"] = (200, answer)
+
+    with pytest.raises(PermanentError, match="something else listening") as raised:
+        await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(403, PermanentError), (404, PermanentError), (502, TemporaryError)]
+)
+@pytest.mark.parametrize(
+    "answer", [b"s3cret", b'{"error": "s3cret"}', b'["s3cret"]', b'{"errors": {"s3cret": 1}}']
+)
+async def test_a_refusal_that_is_not_flinks_is_not_quoted(flink, rest, status, error, answer):
+    flink.given["GET", "/jobs/overview"] = (status, answer)
+
+    with pytest.raises(error, match=f"status {status}") as raised:
+        await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+async def test_that_something_else_knows_no_job_does_not_mean_that_it_is_gone(flink, rest):
+    flink.given["GET", f"/jobs/{JOB}"] = (404, b"404 page not found")
+
+    with pytest.raises(PermanentError, match="something else listening"):
+        await rest.job(JOB)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed_and_nothing_is_sent_twice(flink, rest, status):
+    flink.redirects["POST", "/jars/x.jar/run"] = (status, f"{flink.url}/elsewhere")
+
+    with pytest.raises(PermanentError, match=rf"got a redirect \({status}\)"):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+    assert len(flink.bodies) == 1
+
+
+async def test_a_connection_that_breaks_off_in_odd_words_is_told_without_them(unused_tcp_port):
+    async def speak(reader, writer):
+        await reader.readline()
+        writer.write(b"s3cret of a protocol\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", unused_tcp_port)
+    async with server, FlinkRest(f"http://127.0.0.1:{unused_tcp_port}") as rest:
+        with pytest.raises(TemporaryError, match="cannot be reached") as raised:
+            await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limit(flink, status):
+    flink.given["GET", "/jobs/overview"] = (status, gzipped(150))
+    flink.headers = {"Content-Encoding": "gzip"}
+    async with FlinkRest(flink.url, timeout=60.0) as rest:
+        peak = await peak_memory_of(
+            rest.jobs(), TemporaryError, "is not read: it has more than 8 MiB"
+        )
+
+    assert peak < 32 * 2**20
+
+
+async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(parsing, "read_jobs", noting_threads(parsing.read_jobs, threads))
+    job = {"jid": JOB, "name": "n" * 100, "state": "RUNNING", "start-time": 1, "end-time": -1}
+    text = json.dumps({"jobs": [job] * 20_000})
+    flink.given["GET", "/jobs/overview"] = (200, text.encode())
+    async with FlinkRest(flink.url, timeout=60.0) as rest:
+        found = await rest.jobs()
+
+    assert len(found) == 20_000
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+async def test_a_cause_that_is_wrapped_a_million_times_is_told_at_once(flink, rest):
+    reason = "a.Wrapped: " * 500_000 + "java.io.IOException: full"
+    flink.refuse("GET", "/taskmanagers", status=503, reason=reason)
+
+    began = time.process_time()
+    with pytest.raises(TemporaryError, match="Wrappe"):
+        await rest.task_managers()
+
+    assert time.process_time() - began < 5.0
+
+
 async def test_a_server_error_is_temporary_and_tells_the_cause(flink, rest):
     flink.refuse("GET", "/taskmanagers", status=503, reason="java.io.IOException: election")
 
@@ -97,7 +221,11 @@ async def test_an_unknown_job_is_none_and_its_subtasks_an_error(flink, rest):
 async def test_a_program_that_throws_is_refused_with_its_own_words(flink, rest):
     flink.give("POST", "/jars/x.jar/run", status=400, name="run-refused")
 
-    with pytest.raises(RefusedByFlinkError, match=r"IllegalStateException: told to fail$"):
+    with pytest.raises(
+        RefusedByFlinkError,
+        match=r"^spec\.flink\.job: expected a program that submits its job, got "
+        r"IllegalStateException: told to fail; correct the program",
+    ):
         await rest.run_jar("x.jar", job_id=JOB)
 
 
@@ -106,11 +234,29 @@ async def test_a_program_that_is_not_in_the_jar_is_refused_though_flink_blames_i
         "POST",
         "/jars/x.jar/run",
         status=500,
-        reason="a.b.ProgramInvocationException: no class\nCaused by: a.ClassNotFoundException: X",
+        reason="a.b.ProgramInvocationException: no class\n"
+        "Caused by: java.lang.ClassNotFoundException: example.Nope",
     )
 
-    with pytest.raises(RefusedByFlinkError, match="ClassNotFoundException: X"):
-        await rest.run_jar("x.jar", job_id=JOB, entry_class="X")
+    with pytest.raises(
+        RefusedByFlinkError,
+        match=r"^spec\.flink\.job\.entryClass: expected a class of the job's jar, got"
+        r" 'example\.Nope'; correct it$",
+    ):
+        await rest.run_jar("x.jar", job_id=JOB, entry_class="example.Nope")
+
+
+async def test_a_jar_that_names_no_class_is_refused_by_the_field_that_would(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=400,
+        reason="a.b.ProgramInvocationException: Neither a 'Main-Class', nor a 'program-class' entry"
+        " was found in the jar file.",
+    )
+
+    with pytest.raises(RefusedByFlinkError, match=r"entryClass: .*, got nothing.*; add it$"):
+        await rest.run_jar("x.jar", job_id=JOB)
 
 
 async def test_a_submission_that_ran_into_flinks_own_time_limit_is_temporary(flink, rest):
@@ -227,3 +373,150 @@ async def test_deleting_a_jar_that_is_gone_changes_nothing(flink, rest):
 async def test_a_jar_that_cannot_be_read_is_named(rest, tmp_path):
     with pytest.raises(PermanentError, match=r"readable jar at .*nope\.jar"):
         await rest.upload_jar(str(tmp_path / "nope.jar"))
+
+
+def a_task_manager(name, managed):
+    [answer, *_] = json.loads((RECORDED / "taskmanagers.json").read_text())["taskmanagers"]
+    return {**answer, "id": name, "totalResource": answer["totalResource"] | {
+        "managedMemory": managed
+    }}  # fmt: skip
+
+
+@pytest.fixture
+def submit(flink):
+    """Submit a job of two operators; return what Flink was sent as its configuration."""
+    flink.give("POST", "/jars/x.jar/run", body={"jobid": JOB})
+
+    async def replicas():
+        names = {"a-1": "a", "a-2": "a", "b-1": "b"}
+        return [SimpleNamespace(id=name, operator=operator) for name, operator in names.items()]
+
+    async def provide_jar():
+        return "x.jar"
+
+    async def submit(configuration):
+        runtime = SimpleNamespace(rest_url=flink.url, replicas=replicas, provide_jar=provide_jar)
+        jobs = FlinkJobs(cast(Runtime, runtime))
+        try:
+            await jobs.submit(
+                JOB, arguments=(), parallelism=None, entry_class=None, restore_path=None,
+                configuration=configuration,
+            )  # fmt: skip
+        finally:
+            await jobs.close()
+        return flink.bodies[-1].get("flinkConfiguration")
+
+    return submit
+
+
+async def test_slots_are_asked_for_the_managed_memory_that_all_task_managers_offer(flink, submit):
+    offered = [("a-1", 128), ("a-2", 200), ("b-1", 64), ("stranger", 1)]
+    flink.give("GET", "/taskmanagers", body={"taskmanagers": [a_task_manager(*o) for o in offered]})
+
+    sent = await submit({"weir.parallelism.a": "2", "weir.parallelism.b": "1"})
+
+    assert sent == {
+        "weir.parallelism.a": "2",
+        "weir.parallelism.b": "1",
+        "weir.managed-memory.a": "128m",
+        "weir.managed-memory.b": "64m",
+    }
+
+
+async def test_a_job_is_not_submitted_while_nobody_offers_memory_to_one_of_its_operators(
+    flink, submit
+):
+    flink.give("GET", "/taskmanagers", body={"taskmanagers": [a_task_manager("a-1", 128)]})
+
+    with pytest.raises(TemporaryError, match="No TaskManager of b is registered"):
+        await submit({"weir.parallelism.a": "1", "weir.parallelism.b": "1"})
+    assert flink.bodies == []
+
+
+async def test_a_job_that_is_one_operator_takes_slots_as_they_are(flink, submit):
+    assert await submit({}) is None
+
+
+async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):
+    states = {"RUNNING": "1", "RESTARTING": "2", "CANCELLING": "3", "FINISHED": "4", "FAILED": "5"}
+    [job] = json.loads((RECORDED / "jobs.json").read_text())["jobs"]
+    listed = [{**job, "state": state, "jid": digit * 32} for state, digit in states.items()]
+    flink.give("GET", "/jobs/overview", body={"jobs": listed})
+    jobs = FlinkJobs(cast(Runtime, SimpleNamespace(rest_url=flink.url)))
+
+    live = await jobs.live()
+    await jobs.close()
+
+    assert live == ("1" * 32, "2" * 32, "3" * 32)
+
+
+async def test_nothing_is_changed_that_the_guard_forbids(flink):
+    flink.give("GET", "/jobs/overview", body={"jobs": []})
+
+    async def refuse():
+        raise LeaseLostError("lost")
+
+    async with FlinkRest(flink.url, guard=refuse) as rest:
+        assert await rest.jobs() == ()
+        for change in (
+            rest.stop_with_savepoint(JOB, trigger_id=TRIGGER),
+            rest.cancel(JOB),
+            rest.run_jar("x.jar", job_id=JOB),
+            rest.dispose_savepoint("file:/savepoint"),
+        ):
+            with pytest.raises(LeaseLostError):
+                await change
+
+    assert flink.bodies == []
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.net.ConnectException: Connection refused",
+        "org.apache.flink.runtime.rpc.exceptions.RpcConnectionException: Could not connect",
+        "java.nio.channels.ClosedChannelException",
+    ],
+)
+async def test_a_part_of_a_starting_jobmanager_that_is_not_there_yet_is_temporary(
+    flink, rest, status, cause
+):
+    reason = (
+        f"org.apache.flink.util.FlinkException: failed\n\tat a.B.c(B.java:1)\nCaused by: {cause}"
+    )
+    flink.refuse("POST", "/jars/x.jar/run", status=status, reason=reason)
+
+    with pytest.raises(TemporaryError, match=r"refused the submission of job a+ \("):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+
+async def test_sentences_for_people_name_no_addresses(flink, rest, unused_tcp_port):
+    flink.refuse("PATCH", f"/jobs/{JOB}", status=503, reason="java.io.IOException: no")
+    flink.refuse("POST", f"/jobs/{JOB}/stop", status=400, reason="java.io.IOException: no")
+    flink.give("GET", "/jobs/overview", body={"hello": "world"})
+    errors = []
+    async with FlinkRest(f"http://127.0.0.1:{unused_tcp_port}") as nobody:
+        for call in (
+            rest.cancel(JOB),
+            rest.stop_with_savepoint(JOB, trigger_id=TRIGGER),
+            rest.jobs(),
+            nobody.task_managers(),
+        ):
+            with pytest.raises(WeirError) as raised:
+                await call
+            errors.append(str(raised.value))
+
+    assert errors[0] == f"Flink refused the cancellation of job {JOB} (503): IOException: no"
+    assert errors[1].startswith(f"Flink refused the stop of job {JOB} with a savepoint (400)")
+    assert "GET /jobs/overview" in errors[2]
+    assert errors[3] == "Flink cannot be reached for GET /taskmanagers: Connection refused"
+    assert not [each for each in errors if "http" in each or "127.0.0.1" in each]
+
+
+async def test_a_jobmanager_that_has_not_read_the_graph_yet_is_asked_again(flink, rest):
+    job = json.loads((RECORDED / "job.json").read_text())
+    flink.give("GET", f"/jobs/{JOB}", body={**job, "vertices": [], "state": "INITIALIZING"})
+
+    with pytest.raises(TemporaryError, match="no graph of job"):
+        await discover(rest, JOB, {})

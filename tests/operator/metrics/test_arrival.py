@@ -71,6 +71,17 @@ def test_a_backlog_that_shrinks_faster_than_it_is_read_means_no_arrivals():
     assert found["gen"] == 0
 
 
+def test_a_backlog_that_vanishes_leaves_unknown_what_arrived_and_what_reaches_the_operators():
+    found = arrivals(
+        CHAIN,
+        processed={"gen": 1000, "split": 1000, "out": 1000},
+        emitted={"gen": 1000, "split": 1000, "out": 0},
+        growth=-1500,
+    )
+
+    assert all(math.isnan(rate) for rate in found.values())
+
+
 def test_a_side_output_is_measured_where_it_arrives():
     layout = a_dataflow(gen=(), main=("gen",), alerts=("gen",))
 

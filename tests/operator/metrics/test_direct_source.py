@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import threading
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
@@ -160,6 +164,238 @@ async def test_a_target_that_hangs_is_down_after_its_time_limit(hanging, a_sourc
 
     (up,) = await seen(source, names.UP)
     assert up.values == (0.0,)
+
+
+@pytest.fixture
+async def a_target():
+    """Start targets that answer by a handler; returns their URL."""
+    runners: list[web.AppRunner] = []
+
+    async def start(handler):
+        application = web.Application()
+        application.router.add_get("/metrics", handler)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+def a_page(body, *, encoding="identity"):
+    async def answer(_):
+        return web.Response(body=body, headers={"Content-Encoding": encoding})
+
+    return answer
+
+
+async def scrape_and_look(source):
+    await source.scrape()
+    return await source.window(start=0, end=1e12)
+
+
+@pytest.mark.parametrize("line", [b"0" * 64, b"", f"{OURS} 5.0".encode()])
+async def test_a_page_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limit(
+    a_source, a_target, line
+):
+    url = await a_target(a_page(gzipped(150, line), encoding="gzip"))
+    source = a_source(Targets(url))
+
+    peak = await peak_memory_of(
+        scrape_and_look(source),
+        TemporaryError,
+        r"127\.0\.0\.1:\d+ is not read: it has more than 4 MiB",
+    )
+
+    assert peak < 16 * 2**20
+
+
+async def test_a_page_without_end_is_not_read_to_its_end(a_source, a_target):
+    async def pour(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"#" * 65536)
+        return response
+
+    source = a_source(Targets(await a_target(pour)), time_limit=60.0)
+
+    peak = await peak_memory_of(scrape_and_look(source), TemporaryError, "more than 4 MiB")
+
+    assert peak < 32 * 2**20
+
+
+async def test_a_target_with_too_large_a_page_is_left_alone_for_a_while(a_source, a_target):
+    asked = []
+
+    async def answer(request):
+        asked.append(request)
+        return web.Response(body=b"#" * (5 * 2**20))
+
+    source = a_source(Targets(await a_target(answer)))
+
+    for _ in range(3):
+        await source.scrape()
+
+    assert len(asked) == 1
+
+
+async def test_once_a_page_is_small_again_it_is_read(reporter, a_source, monkeypatch):
+    monkeypatch.setattr("weir_operator.metrics.direct.RETRY_TOO_LARGE", 0.0)
+    monkeypatch.setattr("weir_operator.metrics.direct.MOST_PAGE", 20)
+    source = a_source(Targets(reporter.url))
+    with pytest.raises(TemporaryError, match="is not read"):
+        await scrape_and_look(source)
+
+    monkeypatch.setattr("weir_operator.metrics.direct.MOST_PAGE", 20_000)
+    await scrape_and_look(source)
+
+    assert len(await seen(source)) == 1
+
+
+async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_source, a_target):
+    large = await a_target(a_page(b"#" * (5 * 2**20)))
+    dead = "http://127.0.0.1:1"
+    targets = Targets(large, dead)
+    source = a_source(targets)
+    with pytest.raises(TemporaryError, match="is not read"):
+        await scrape_and_look(source)
+
+    targets.urls = []
+    await scrape_and_look(source)
+
+    assert source.failures == {}
+
+
+async def test_an_app_of_too_many_series_is_told_the_limit(reporter, a_source, monkeypatch):
+    monkeypatch.setattr("weir_operator.metrics.direct.MOST_SERIES", 3)
+    reporter.samples = {OURS.replace("a_0", f"a_{number}"): 1.0 for number in range(3)}
+    source = a_source(Targets(reporter.url))
+
+    with pytest.raises(TemporaryError, match="at most 3 series of streams_trips"):
+        await scrape_and_look(source)
+
+
+async def test_a_page_of_too_many_series_is_told_the_limit(a_source, a_target):
+    line = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="%d",}} 1.0\n'
+    url = await a_target(a_page("".join(line % number for number in range(10_001)).encode()))
+    source = a_source(Targets(url))
+
+    with pytest.raises(TemporaryError, match="more than 10000 series"):
+        await scrape_and_look(source)
+
+
+async def test_a_line_of_too_many_bytes_is_told_the_limit(reporter, a_source):
+    reporter.samples = {OURS.replace("a_0", "a" * 9000): 1.0}
+    source = a_source(Targets(reporter.url))
+
+    with pytest.raises(TemporaryError, match="a line of more than 8192 bytes"):
+        await scrape_and_look(source)
+
+
+async def test_the_pages_of_one_app_together_are_bounded(a_source, a_target, monkeypatch):
+    monkeypatch.setattr("weir_operator.metrics.direct.MOST_HELD", 2**20)
+    large = await a_target(a_page(b"#" * (2 * 2**20)))
+    source = a_source(Targets(large))
+
+    with pytest.raises(TemporaryError, match="of other replicas have more than 1 MiB"):
+        await scrape_and_look(source)
+
+
+async def test_a_large_page_is_parsed_beside_the_event_loop(a_source, a_target):
+    line = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="%d",task="{"x" * 200}",}} 1.0\n'
+    page = "".join(line % number for number in range(9_000)).encode()
+    source = a_source(Targets(await a_target(a_page(page))), time_limit=60.0)
+
+    threads: list[threading.Thread] = []
+    source._parse = noting_threads(source._parse, threads)
+
+    await source.scrape()
+
+    assert len(await seen(source)) == 9_000
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+async def test_an_app_whose_pages_take_long_is_scraped_more_rarely(reporter, a_source, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr("weir_operator.metrics.direct.time.thread_time", lambda: 5.0 * next(ticks))
+    source = a_source(Targets(reporter.url), period=1.0)
+    pauses = []
+    second = asyncio.Event()
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) > 1:
+            second.set()
+            await asyncio.Event().wait()
+        while not reporter.scrapes or source._scraping:
+            await turn(0)
+
+    turn = asyncio.sleep
+    monkeypatch.setattr("weir_operator.metrics.direct.asyncio.sleep", sleep)
+
+    source.start()
+    await asyncio.wait_for(second.wait(), 10.0)
+
+    assert pauses[0] <= 1.0
+    assert pauses[1] > 50.0
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "nonsense"])
+async def test_a_page_compressed_in_a_way_that_was_not_asked_for_is_a_failed_scrape(
+    a_source, a_target, encoding
+):
+    source = a_source(Targets(await a_target(a_page(b"page", encoding=encoding))))
+
+    await source.scrape()
+
+    (up,) = await seen(source, names.UP)
+    assert up.values == (0.0,)
+
+
+@pytest.mark.parametrize("cut", [slice(0, 40), slice(0, 0), slice(20, None)])
+async def test_a_damaged_page_is_a_failed_scrape(a_source, a_target, cut):
+    damaged = gzipped(1)[cut]
+    source = a_source(Targets(await a_target(a_page(damaged, encoding="gzip"))))
+
+    await source.scrape()
+
+    (up,) = await seen(source, names.UP)
+    assert up.values == (0.0,)
+
+
+async def test_a_page_that_the_parser_does_not_survive_is_a_failed_scrape(
+    reporter, a_source, monkeypatch
+):
+    def parse(text):
+        raise IndexError(text)
+
+    monkeypatch.setattr("weir_operator.metrics.direct.text_string_to_metric_families", parse)
+    source = a_source(Targets(reporter.url))
+
+    await source.scrape()
+
+    (up,) = await seen(source, names.UP)
+    assert up.values == (0.0,)
+
+
+async def test_a_redirect_is_not_followed(reporter, a_source, a_target):
+    async def redirect(_):
+        raise web.HTTPTemporaryRedirect(f"{reporter.url}/metrics")
+
+    source = a_source(Targets(await a_target(redirect)))
+
+    await source.scrape()
+
+    (up,) = await seen(source, names.UP)
+    assert up.values == (0.0,)
+    assert reporter.scrapes == 0
 
 
 async def test_targets_are_asked_anew_before_every_round(reporter, a_source):

@@ -18,11 +18,11 @@ class TurningClock(FakeClock):
         await asyncio.sleep(0)
 
 
-def test_targets_are_addresses_with_the_apps_label_as_flink_writes_it():
-    text = render_targets(["http://127.0.0.1:2/metrics", "http://127.0.0.1:1"], "default.trips")
+def test_targets_are_addresses_with_the_apps_name():
+    text = render_targets(["http://127.0.0.1:2/metrics", "http://127.0.0.1:1"], "default/trips")
 
     assert json.loads(text) == [
-        {"targets": ["127.0.0.1:1", "127.0.0.1:2"], "labels": {"weir_app": "default_trips"}}
+        {"targets": ["127.0.0.1:1", "127.0.0.1:2"], "labels": {"weir_app": "default/trips"}}
     ]
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from tests.operator.bombs import gzipped, peak_memory_of
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
@@ -15,19 +16,28 @@ from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
 class Answering:
     """A server that has one sample of each of some StreamApps."""
 
-    def __init__(self, *apps, status=200):
+    def __init__(self, *apps, status=200, large="", bomb=0):
         self.apps = apps
         self.status = status
+        self.large = large
+        """The one with a thousand series."""
+        self.bomb = gzipped(bomb) if bomb else None
+        """Sent in the place of an answer."""
         self.queries = []
 
     async def answer(self, request):
-        self.queries.append(request.query["query"])
+        query = request.query["query"]
+        self.queries.append(query)
+        if self.bomb is not None:
+            return web.Response(body=self.bomb, headers={"Content-Encoding": "gzip"})
         result = [
             {
-                "metric": {"__name__": "up", "weir_app": app},
+                "metric": {"__name__": "up", "weir_app": app, "n": str(number)},
                 "values": [[time, "1"] for time in (95.0, 105.0, 155.0, 165.0)],
             }
-            for app in self.apps
+            for number, app in enumerate(self.apps)
+            if app in query
+            for _ in range(1000 if app == self.large else 1)
         ]
         answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
         return web.json_response(answer, status=self.status)
@@ -69,8 +79,8 @@ async def test_questions_of_one_moment_are_one_query_and_each_gets_its_own(conne
 
     assert len(answering.queries) == 1
     assert 'weir_app=~"one|two"' in answering.queries[0]
-    assert [dict(each.labels) for each in one.series] == [{"weir_app": "one"}]
-    assert [dict(each.labels) for each in two.series] == [{"weir_app": "two"}]
+    assert [each.labels["weir_app"] for each in one.series] == ["one"]
+    assert [each.labels["weir_app"] for each in two.series] == ["two"]
 
 
 async def test_a_joint_answer_is_cut_to_the_window_of_each(connected):
@@ -107,6 +117,38 @@ async def test_a_crowd_is_asked_about_in_several_queries(connected):
 
     assert len(answering.queries) == 2
     assert all(len(window.series) == 1 for window in windows)
+
+
+async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_with_it(
+    connected, monkeypatch
+):
+    monkeypatch.setattr("weir_operator.metrics.prometheus_server.MOST_ANSWERED", 2000)
+    apps = [f"app{number}" for number in range(8)]
+    answering = Answering(*apps, large="app5")
+    server = await connected(answering)
+
+    found = await asyncio.gather(*(ask(server, app) for app in apps), return_exceptions=True)
+
+    refused = {app for app, each in zip(apps, found, strict=True) if isinstance(each, Exception)}
+    assert refused == {"app5"}
+    assert "not read: it has more than 0.0019" in str(found[5])
+
+
+async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, monkeypatch):
+    monkeypatch.setattr("weir_operator.metrics.prometheus.MOST_SERIES", 1)
+    server = await connected(Answering("one", "one"))
+
+    with pytest.raises(TemporaryError, match="at most 1 series of one"):
+        await ask(server, "one")
+
+
+async def test_a_bomb_is_not_blown_up(connected):
+    answering = Answering("one", bomb=150)
+    server = await connected(answering)
+
+    peak = await peak_memory_of(ask(server, "one"), TemporaryError, "more than 16 MiB")
+
+    assert peak < 48 * 2**20
 
 
 async def test_letting_go_of_one_question_does_no_harm_to_the_others(connected):

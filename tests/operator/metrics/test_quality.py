@@ -218,6 +218,26 @@ def test_a_negative_backlog_is_impossible():
     assert kinds(problems) == [("gen", ProblemKind.IMPOSSIBLE)]
 
 
+@pytest.mark.parametrize("taken", [1000.0, 0.0], ids=["while it reads", "while it stands still"])
+def test_a_backlog_that_falls_faster_than_it_can_be_worked_off_is_impossible(taken):
+    layout = a_layout()
+    loads = {name: replace(load, rate=taken, busy=0.3) for name, load in STEADY.items()}
+    loads["gen"] = replace(loads["gen"], pending=200_000, pending_growth=-1500)
+
+    problems = judged(layout, a_window(layout, loads))
+
+    assert kinds(problems) == [("gen", ProblemKind.IMPOSSIBLE)]
+    assert problems[0].kind.holds
+    assert "its backlog fell by 1,500 records/s while it took in" in problems[0].sentence
+
+
+def test_a_backlog_that_falls_a_little_faster_than_it_is_read_has_no_problem():
+    layout = a_layout()
+    loads = STEADY | {"gen": replace(STEADY["gen"], pending=50_000, pending_growth=-109)}
+
+    assert judged(layout, a_window(layout, loads)) == ()
+
+
 def test_a_negative_queue_is_impossible():
     layout = a_layout()
     loads = STEADY | {"match": replace(STEADY["match"], queue=-1)}

@@ -50,3 +50,26 @@ def test_after_the_clock_was_set_back_samples_go_on():
     (series,) = ring.window(0.0, 100.0).series
 
     assert series.times == (20.0, 21.0)
+
+
+def test_a_series_that_has_ended_is_forgotten_and_leaves_its_place_to_another():
+    ring = SampleRing(keep=10, most=1)
+    ring.add(1.0, [("gone", {}, 1.0)])
+
+    assert ring.add(5.0, [("new", {}, 1.0)]) == 1
+    assert ring.add(12.0, [("new", {}, 2.0)]) == 0
+
+    assert [each.name for each in ring.window(0.0, 100.0).series] == ["new"]
+
+
+def test_a_series_too_many_takes_nothing_from_those_that_are_there():
+    ring = SampleRing(keep=100, most=2)
+    ring.add(1.0, [("a", {}, 1.0), ("b", {}, 1.0)])
+
+    left_out = ring.add(2.0, [("c", {}, 2.0), ("b", {}, 2.0), ("d", {}, 2.0)])
+
+    assert left_out == 2
+    assert {each.name: each.times for each in ring.window(0.0, 9.0).series} == {
+        "a": (1.0,),
+        "b": (1.0, 2.0),
+    }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from weir_operator.errors import TemporaryError
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
@@ -207,6 +208,7 @@ async def test_only_as_many_savepoints_stay_as_are_to_be_kept():
 
     assert len(bench.store.load().savepoints) == 2
     assert len(bench.world.disposed) == 2
+    assert bench.world.folders == set(bench.world.running())
     assert bench.store.load().restore_path == bench.store.load().savepoints[-1]
     assert bench.exact()
 
@@ -278,3 +280,34 @@ async def test_a_savepoint_that_a_person_gave_is_never_deleted():
 
     assert len(bench.world.disposed) == 2
     assert "file:/theirs/savepoint-1" not in bench.world.disposed
+
+
+class LosingWorld(FakeWorld):
+    """A world whose JobManager is lost once, right when a job is submitted."""
+
+    back_at = None
+
+    async def ensure_job_manager(self):
+        if self.back_at is not None and self.clock.time < self.back_at:
+            self.clock.time = self.back_at
+        return await super().ensure_job_manager()
+
+    async def submit(self, job_id, **arguments):
+        if self.back_at is None:
+            self.back_at = self.clock.time + 90.0
+        if self.clock.time < self.back_at:
+            raise TemporaryError("Flink refused the submission (400): ConnectException")
+        await super().submit(job_id, **arguments)
+
+
+async def test_a_jobmanager_lost_right_at_the_submission_is_waited_for_and_costs_no_roll_back():
+    bench = await Bench().started()
+    world = bench.world
+    losing = LosingWorld(bench.clock)
+    losing.__dict__.update(world.__dict__)
+    bench.world = losing
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert bench.exact()

@@ -46,6 +46,7 @@ def settings_of(
             job_jar=pinned_jar,
             cache=jvm_cache,
             speeds=SPEEDS,
+            config={"env.java.opts.all": "-XX:TieredStopAtLevel=1"},  # many short-lived JVMs
         )
 
     return settings

@@ -118,7 +118,7 @@ async def test_a_job_runs_where_it_is_pinned_and_takes_checkpoints(runtime, rest
     assert topology.operators == ("numbers", "work")
     assert topology.keyed_into("work")
     assert await misplaced(rest, FIRST, await operators_of(runtime)) is None
-    newest = await runtime.newest_checkpoint(FIRST)
+    newest = (await runtime.snapshots(FIRST))[-1]
     assert newest is not None
     assert newest.startswith(str(runtime.folder / "checkpoints" / FIRST / "chk-"))
 
@@ -131,6 +131,34 @@ async def runs(rest, job_id):
 async def completed(rest, job_id):
     checkpoints = await rest.checkpoints(job_id)
     return checkpoints is not None and checkpoints.newest
+
+
+LONG_COLLECTION = 10.0
+"""Seconds for which a JVM does nothing else; ten heartbeats are missed."""
+
+
+async def test_a_task_manager_that_collects_garbage_for_long_keeps_its_task(runtime, rest):
+    replica = next(each for each in await runtime.replicas() if each.operator == "work")
+    found = processes.find_under(runtime.folder)
+    process = psutil.Process(
+        next(each.pid for place, each in found.items() if place.parent.name == replica.id)
+    )
+
+    process.suspend()
+    try:
+        await asyncio.sleep(LONG_COLLECTION)
+    finally:
+        process.resume()
+    before = await completed(rest, FIRST)
+    await until(lambda: completed_after(rest, FIRST, before))
+
+    assert await rest.root_exception(FIRST) is None
+    assert await registered(rest, {replica.id: "work"}) == {replica.id}
+
+
+async def completed_after(rest, job_id, before):
+    newest = await completed(rest, job_id)
+    return newest != before and newest
 
 
 async def test_reporters_answer_where_the_runtime_says_with_weirs_labels(runtime):
@@ -260,7 +288,8 @@ async def test_a_lost_job_manager_is_started_again_and_found_by_the_task_manager
 
 
 async def checkpoint_in_storage(runtime, job_id):
-    return await runtime.newest_checkpoint(job_id)
+    found = await runtime.snapshots(job_id)
+    return found[-1] if found else None
 
 
 async def is_over(rest, job_id):

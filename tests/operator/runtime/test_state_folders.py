@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.runtime.snapshots import write_metadata
 from weir_operator.errors import AlreadySteeredError, PermanentError, TemporaryError
 from weir_operator.runtime.app_lock import AppLock
 from weir_operator.runtime.files import write_atomically
@@ -83,17 +84,24 @@ def test_old_folders_go_and_the_newest_stay_for_their_logs(app):
     assert all(folder.log.exists() and not folder.temporary.exists() for folder in left)
 
 
-def test_the_newest_complete_checkpoint_of_a_job_is_found(app):
-    for job, number, content in [("a", 1, "x"), ("a", 2, "x"), ("a", 3, ""), ("b", 9, "x")]:
-        metadata = app.checkpoints / job / f"chk-{number}" / "_metadata"
-        metadata.parent.mkdir(parents=True)
-        metadata.write_text(content)
-        os.utime(metadata, (number, number))
+def test_the_complete_checkpoints_and_savepoints_of_a_job_are_found_oldest_first(app):
+    job, other = "a" * 32, "b" * 32
+    chk = app.checkpoints / job
+    mine, theirs = app.savepoints / "savepoint-aaaaaa-77", app.savepoints / "savepoint-bbbbbb-77"
+    numbered = {
+        chk / "chk-10": 10, mine: 9, chk / "chk-8": 8,
+        app.checkpoints / other / "chk-19": 19, theirs: 20,
+    }  # fmt: skip
+    for when, (folder, number) in enumerate(numbered.items()):
+        write_metadata(folder, number)
+        os.utime(folder / "_metadata", (when, when))  # a clock that went back tells otherwise
+    (chk / "chk-11").mkdir()
+    (chk / "chk-11" / "_metadata").touch()  # begun, never completed
 
-    newest = app.newest_checkpoint("a")
+    found = app.snapshots(job)
 
-    assert newest == str(app.checkpoints / "a" / "chk-2")
-    assert app.newest_checkpoint("unknown") is None
+    assert found == (str(chk / "chk-8"), str(mine), str(chk / "chk-10"))
+    assert app.snapshots("c" * 32) == ()
 
 
 def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path, monkeypatch):

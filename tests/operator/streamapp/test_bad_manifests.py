@@ -25,6 +25,7 @@ def test_a_mistake_is_one_sentence_with_field_value_and_remedy(bad: Bad):
 OWNED = [
     ("jobmanager.rpc.address", "leave it out"),
     ("rest.port", "leave it out"),
+    ("security.ssl.rest.enabled", "speaks plain HTTP"),
     ("taskmanager.numberOfTaskSlots", "leave it out"),
     ("external-resource.op-match.amount", "leave it out"),
     ("jobmanager.scheduler", "leave it out"),
@@ -33,7 +34,6 @@ OWNED = [
     ("job.autoscaler.enabled", "leave it out"),
     ("pipeline.max-parallelism", "set spec.flink.maxParallelism instead"),
     ("execution.checkpointing.savepoint-dir", "set spec.flink.storage instead"),
-    ("taskmanager.memory.managed.size", "set spec.operators[].managedMemory instead"),
 ]
 
 

@@ -144,10 +144,11 @@ def test_the_rule_on_flinks_configuration_names_every_key_that_weir_owns():
     assert all(key.removesuffix("*") in rule["rule"] for key in OWNED_FLINK_KEYS)
 
 
-def test_a_price_is_above_zero():
+def test_a_price_is_above_zero_and_within_reason():
     price = ALL[".spec.nodePools[].price"]
 
     assert (price["minimum"], price["exclusiveMinimum"]) == (0, True)
+    assert price["maximum"] <= 1e6
 
 
 def test_choices_are_enumerated():

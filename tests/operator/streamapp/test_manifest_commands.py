@@ -47,6 +47,17 @@ def test_each_mistake_is_one_line_with_its_file(bad):
     ]
 
 
+def test_what_the_controller_would_refuse_is_refused(tmp_path):
+    path = tmp_path / "policy.yaml"
+    policy = "operatorManager: {policy: {name: oracle}}"
+    path.write_text(SHORT.read_text().rstrip("\n") + f"\n  {policy}\n")
+
+    result = run(validate, path)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{path}: spec.operatorManager.policy.name: expected a policy")
+
+
 def test_programs_get_json(bad):
     result = run(validate, SHORT, bad, "--json")
 

@@ -209,3 +209,60 @@ def test_null_in_a_policys_own_settings_is_a_value():
     app = a_stream_app(operatorManager={"policy": policy})
 
     assert app.spec.operator_manager.policy.settings == {"horizon": None}
+
+
+def nested(levels):
+    value: object = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [40, 5000])
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (lambda deep: {"flink": {"image": "x:1", "podTemplate": {"spec": deep}}},
+         "spec.flink.podTemplate"),
+        (lambda deep: {"operatorManager": {"policy": {"settings": {"x": deep}}}},
+         "spec.operatorManager.policy"),
+        (lambda deep: {"objective": deep}, "spec.objective.a"),
+    ],
+)  # fmt: skip
+def test_what_is_nested_too_deeply_is_refused_in_one_sentence(levels, spec, field):
+    with pytest.raises(InvalidStreamAppError) as refusal:
+        parse_manifest(a_manifest(**spec(nested(levels))))
+
+    assert refusal.value.mistakes == (
+        f"{field}: expected at most 32 levels of nesting in a manifest, got more; no field of Weir"
+        " or of a pod needs as many",
+    )
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path):
+    path = tmp_path / "deep.yaml"
+    path.write_text("[" * 5000 + "]" * 5000)
+
+    with pytest.raises(InvalidStreamAppError, match="levels of nesting"):
+        load_manifest(path)
+
+
+def test_aliases_that_stand_for_very_much_are_refused():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+
+    with pytest.raises(InvalidStreamAppError, match="an alias in YAML repeats"):
+        parse_manifest(read_document("\n".join(lines)))
+
+
+def test_the_name_of_the_controllers_own_canary_is_refused():
+    manifest = a_manifest()
+    manifest["metadata"]["name"] = "weir-canary"
+
+    with pytest.raises(InvalidStreamAppError) as refused:
+        parse_manifest(manifest)
+
+    assert refused.value.mistakes == (
+        "metadata.name: expected another name than weir-canary, which the controller's own canary"
+        " has, got 'weir-canary'; choose another",
+    )

@@ -2,10 +2,14 @@
 
 import copy
 import pickle
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
+from weir_operator.streamapp.objective import A_DURATION
 from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Percentage, Quantity
 
 
@@ -47,6 +51,25 @@ def test_a_percentage_is_a_share(text, share):
 def test_other_texts_are_refused_with_an_example(kind: type[Quantity], text: str):
     with pytest.raises(PydanticCustomError, match=r"expected a.*such as"):
         kind.read(text)
+
+
+@given(st.from_regex(rf"\A{Duration.pattern}\Z"))
+def test_the_servers_patterns_take_every_duration_that_is_long_enough(text):
+    (whole, part) = (limit["pattern"] for limit in A_DURATION)
+
+    try:
+        Duration(text)
+    except PydanticCustomError:
+        return
+    assert re.search(whole, text)
+    assert re.search(part, text)
+
+
+@pytest.mark.parametrize("text", ["0s", "0.5ms", "0.0005s", "0h0m0s", "0.9ms0.9ms"])
+def test_the_servers_patterns_refuse_what_has_no_part_of_a_millisecond(text):
+    _, part = (limit["pattern"] for limit in A_DURATION)
+
+    assert not re.search(part, text)
 
 
 def test_equal_values_are_equal_however_they_are_written():

@@ -14,6 +14,10 @@ reads one. */}}
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+# Whether a StreamApp goes with its namespace: then there are no pods left to make a savepoint.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
 # Whether another installation of Weir that looks after a StreamApp is alive.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -16,8 +16,9 @@ from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink import commands
 from weir_operator.flink.commands import Installation
-from weir_operator.flink.configuration import memory_recommendations, render_yaml
+from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.jars import build_jar, find_java, flink_home
+from weir_operator.flink.memory import split_memory
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime import processes
 from weir_operator.runtime.ports import LOOPBACK, free_ports
@@ -26,16 +27,9 @@ from weir_operator.runtime.processes import ProcessIdentity
 JOB = "5" * 32
 RECORDED = Path(__file__).parent / "recorded"
 _MEMORY = {
-    "taskmanager.memory.framework.off-heap.size": "50331648b",
-    "taskmanager.memory.network.max": "16777216b",
-    "taskmanager.memory.network.min": "16777216b",
-    "taskmanager.memory.framework.heap.size": "67108864b",
-    "taskmanager.memory.managed.size": "0b",
-    "taskmanager.cpu.cores": "2.0",
-    "taskmanager.memory.task.heap.size": "134217728b",
-    "taskmanager.memory.task.off-heap.size": "0b",
+    "taskmanager.memory.process.size": "1g",
+    "taskmanager.memory.managed.size": "0m",
 }
-"""What Flink's own scripts would work out."""
 
 
 class RecordedFlink:
@@ -87,6 +81,8 @@ class StockFlink:
     rest_port: int
     rpc_port: int
     installation: Installation
+    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further configuration, by the name of the process."""
     started: dict[Path, ProcessIdentity] = field(default_factory=dict)
 
     @property
@@ -117,9 +113,9 @@ class StockFlink:
                 return (job is not None and job.runs) or None
 
             clock = SystemClock()
-            assert await wait_until(registered, clock=clock, timeout=60)
+            assert await wait_until(registered, clock=clock, timeout=150)
             await rest.run_jar(await rest.upload_jar(str(jar)), job_id=JOB, parallelism=2)
-            assert await wait_until(running, clock=clock, timeout=60)
+            assert await wait_until(running, clock=clock, timeout=90)
 
     async def end(self) -> None:
         await processes.end(self.started, grace=5.0)
@@ -130,7 +126,7 @@ class StockFlink:
             {"web.upload.dir": str(self.folder), "metrics.fetcher.update-interval": "1000"},
         )
         command = commands.job_manager_command(
-            self.installation, configuration_dir=place, heap_mib=160
+            self.installation, configuration_dir=place, memory=("-Xmx160m",)
         )
         self._spawn(place, command)
 
@@ -139,17 +135,17 @@ class StockFlink:
             name,
             {
                 "taskmanager.numberOfTaskSlots": "2",
-                "taskmanager.memory.process.size": "512m",
-                "taskmanager.memory.managed.size": "0m",
+                **_MEMORY,
                 "taskmanager.host": LOOPBACK,
                 "taskmanager.bind-host": LOOPBACK,
                 "taskmanager.resource-id": name,
-                **memory_recommendations(),
             },
         )
-        dynamic = [word for pair in _MEMORY.items() for word in ("-D", "=".join(pair))]
+        # What Flink's own scripts would work out.
+        settings = {**split_memory(_MEMORY).settings, "taskmanager.cpu.cores": "2.0"}
+        dynamic = [word for pair in settings.items() for word in ("-D", "=".join(pair))]
         memory = commands.MemoryArguments(
-            jvm=("-Xmx200m", "-Xms64m", "-XX:MaxDirectMemorySize=128m"), dynamic=tuple(dynamic)
+            jvm=("-Xmx200m", "-Xms64m", "-XX:MaxDirectMemorySize=192m"), dynamic=tuple(dynamic)
         )
         command = commands.task_manager_command(
             self.installation, configuration_dir=place, memory=memory
@@ -170,6 +166,7 @@ class StockFlink:
             "cluster.registration.error-delay": "500 ms",
             "metrics.latency.interval": "200",
             **more,
+            **self.more.get(name, {}),
         }
         (place / "config.yaml").write_text(render_yaml(configuration))
         (place / "log4j.properties").write_text(commands.render_log4j(place / "flink.log"))

@@ -14,6 +14,7 @@ from weir_operator.cluster.adopted_testing import FakeCluster
 from weir_operator.cluster.adopted_view import Place, view_job
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller.observing import layout_of
+from weir_operator.errors import TemporaryError
 from weir_operator.flink import parsing
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
@@ -119,6 +120,39 @@ async def test_rates_are_exact_though_answers_are_up_to_ten_seconds_old(watch, c
     assert score.utilisation == pytest.approx((0.2, 0.2))
     assert score.service_mean == pytest.approx(0.010)
     assert measured.restarts == 2
+
+
+async def test_an_answer_that_is_not_as_expected_does_not_end_the_sampling(
+    watch, clock, flink, monkeypatch
+):
+    answer, odd = flink.counters, [KeyError("subtasks"), AttributeError("None")]
+
+    async def counters(job_id, vertex):
+        if odd:
+            raise odd.pop()
+        return await answer(job_id, vertex)
+
+    monkeypatch.setattr(flink, "counters", counters)
+    sampler = FlinkSampler(watch, clock=clock, period=10.0)
+    start = clock.now()
+    sampler.start()
+    try:
+        async with asyncio.timeout(10.0):
+            while not sampler.window(start=start, end=clock.now()).series:
+                await asyncio.sleep(0)
+    finally:
+        await sampler.close()
+
+    assert odd == []
+
+
+async def test_a_job_of_too_many_series_is_told_the_limit(watch, clock, monkeypatch):
+    monkeypatch.setattr("weir_operator.cluster.adopted_sampler.MOST_SERIES", 3)
+    start = clock.now()
+    sampler = await sampled(watch, clock, seconds=10, every=10)
+
+    with pytest.raises(TemporaryError, match="at most 3 series of the job"):
+        sampler.window(start=start, end=clock.now())
 
 
 async def test_one_gathering_that_is_told_twice_is_one_sample(watch, clock):
@@ -249,6 +283,20 @@ async def test_prometheus_is_asked_for_the_run_that_is_there_now(watch, clock):
     assert [each.labels["tm_id"] for each in window.series] == ["score_slow_0"]
     assert asked == [{"job_id": JOB.id}]
     assert len(closed) == 1
+
+
+async def test_a_pod_of_another_namespace_does_not_get_in_by_claiming_the_job(watch, clock):
+    task = task_labels(SCORE, "0")
+    ours = stock_series(names.RECORDS_IN, 20.0, **task, namespace=watch.namespace)
+    forged = stock_series(names.RECORDS_IN, 9000.0, **task, namespace="thieves")
+
+    metrics = AdoptedMetrics(
+        watch=watch, prometheus=lambda matchers: Prometheus((forged, ours), []), clock=clock
+    )
+    window = await metrics.window(start=0.0, end=60.0)
+    await metrics.close()
+
+    assert [each.values[-1] for each in window.series] == [60 * 20.0]
 
 
 async def test_flink_itself_is_asked_where_prometheus_has_nothing_of_the_job(watch, clock):

@@ -109,6 +109,41 @@ async def test_an_annotation_names_the_service_and_its_port():
     assert found.rest_url == "http://127.0.0.1:9000"
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        "../../kube-system/services/etcd-admin:2379",
+        "../pods/secret",
+        "a%2F..%2Fb",
+        "web?watch=true",
+        "web:9000:1",
+        "web:http",
+        "web:0",
+        "web:99999",
+        "web:",
+        "Web",
+        "",
+        "w" * 64,
+    ],
+)
+async def test_an_annotation_that_names_no_service_is_refused_and_nothing_is_asked_for(note):
+    cluster = FakeCluster({DEPLOYMENT: a_deployment({"weir.dev/rest-service": note})})
+
+    with pytest.raises(PermanentError, match="expected NAME or NAME:PORT"):
+        await find_reference(cluster, an_app("Deployment", "jobmanager"))
+
+    assert cluster.asked == [DEPLOYMENT]
+
+
+async def test_a_service_that_stands_for_a_name_elsewhere_is_refused():
+    service = {**a_service("web"), "spec": {"type": "ExternalName", "externalName": "etcd.local"}}
+    deployment = a_deployment({"weir.dev/rest-service": "web:2379"})
+    cluster = FakeCluster({DEPLOYMENT: deployment, f"{SERVICES}/web": service})
+
+    with pytest.raises(PermanentError, match="ExternalName"):
+        await find_reference(cluster, an_app("Deployment", "jobmanager"))
+
+
 async def test_a_task_manager_is_placed_by_the_name_or_the_address_of_its_pod():
     nodes = {
         "/api/v1/nodes/node-1": {"metadata": {"labels": {"weir.dev/pool": "small"}}},

@@ -1,11 +1,19 @@
 """What would touch a foreign job refuses, at every gate."""
 
+import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from weir_operator.cluster.adopted_advice import advise, cost_of_pods, share_cost
+from weir_operator.cluster.adopted_advice import (
+    advise,
+    cost_of_pods,
+    memory_of_pods,
+    pods_under_weir,
+    share_cost,
+)
 from weir_operator.cluster.adopted_flink import AdoptedFlink
 from weir_operator.cluster.adopted_seams import (
     AdoptedJobs,
@@ -18,7 +26,7 @@ from weir_operator.cluster.adopted_testing import FakeCluster, a_pod, flink_depl
 from weir_operator.cluster.adopted_view import adopted_app
 from weir_operator.cluster.adopted_watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.controller import assembly
-from weir_operator.controller.bill import cost_per_hour
+from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.hypothesis import Hypothesis, Seen
 from weir_operator.controller.observing import Sight, dataflow_of
 from weir_operator.controller.proposals import Proposal
@@ -30,6 +38,7 @@ from weir_operator.rescale.testing import MemoryStatusStore
 from weir_operator.runtime.seam import ReplicaSpec
 from weir_operator.status import AppStatus
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.streamapp.world import job_manager_price, pool_named
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.staying import stay
 from weir_policies.promise import Expectation, Observation
@@ -40,8 +49,18 @@ APP = a_stream_app(
     mode="Advise",
     flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}},
     nodePools=[
-        {"name": "small", "nodeSelector": {"weir.dev/pool": "small"}, "price": 0.04},
-        {"name": "large", "nodeSelector": {"weir.dev/pool": "large"}, "price": 0.10},
+        {
+            "name": "small",
+            "nodeSelector": {"weir.dev/pool": "small"},
+            "price": 0.04,
+            "memory": "1Gi",
+        },
+        {
+            "name": "large",
+            "nodeSelector": {"weir.dev/pool": "large"},
+            "price": 0.10,
+            "memory": "1Gi",
+        },
     ],
 )
 
@@ -168,7 +187,11 @@ async def test_what_is_saved_leaves_the_foreign_job_out(watch):
     assert inner.load() == AppStatus(restart_tokens={"left": 2})
 
 
-def a_tick(app, managers, view, targets):
+def pods_of(watch):
+    return (*watch.job.places.values(), *watch.job_managers)
+
+
+def a_tick(app, managers, view, targets, *, busy=0.2):
     """A tick in which each operator's manager decided for `targets`."""
     proposals = {}
     for name, target in targets.items():
@@ -182,7 +205,7 @@ def a_tick(app, managers, view, targets):
             rate=40.0,
             processed=40.0,
             response_time=0.01,
-            utilisation=(0.2, 0.2),
+            utilisation=(busy, busy),
             backlog=0.0,
             replica_ages=(60.0, 60.0),
             budget=0.05,
@@ -217,17 +240,19 @@ async def test_the_bill_now_is_that_of_the_pods_and_the_bill_advised_that_of_wei
         a_tick(app, managers, view, targets),
         view,
         managers,
-        cost_now=cost_of_pods(app, (*view.places.values(), *watch.job_managers)),
-        job_manager_price=0.02,
+        app=app,
+        pods=pods_of(watch),
     )
 
     assert advice is not None
     assert advice.cost_now == pytest.approx(2 * 0.04 + 1 * 0.04)
     assert advice.cost_advised == pytest.approx(0.02 + 2 * 0.04 + 2 * 0.10)
-    assert advice.saved_a_day == pytest.approx(24 * (0.12 - 0.30))
     assert advice.response_time == pytest.approx(0.03)
+    four_and_the_job_manager = 4 + app.spec.flink.job_manager.memory.bytes / 2**30
     assert advice.message == (
-        "Under Weir 0.3 per hour instead of 0.12, 4.32 a day more; response time 30 ms expected"
+        "Under Weir 0.3 per hour instead of 0.12, 0.18 more at the traffic of now; "
+        f"{four_and_the_job_manager:.3g} GiB of memory, which has no price, instead of 3 GiB; "
+        "response time 30 ms expected"
     )
     assert advice.operators["score-slow"].now == {"small/1": 2}
     assert advice.operators["score-slow"].target == {"large/1": 2}
@@ -238,7 +263,7 @@ async def test_an_operator_that_could_not_be_measured_stays_as_it_is_and_says_so
     managers = assembly.operator_managers(app)
     tick = a_tick(app, managers, view, {"score-slow": {"small/1": 1}})
 
-    advice = advise(tick, view, managers, cost_now=1.0, job_manager_price=0.0)
+    advice = advise(tick, view, managers, app=app, pods=pods_of(watch))
 
     assert advice is not None
     assert advice.operators["source-numbers"].target == {"small/1": 2}
@@ -267,9 +292,56 @@ async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
         violated=None,
     )
 
-    bill = Hypothesis(
-        managers, assembly.application_manager(app), bound=0.2, paid=lambda: 0.08
-    ).follow(hour, ())
+    bill = hypothesis(app, managers, watch).follow(hour, ())
 
-    assert bill.paid == pytest.approx(0.08)
-    assert bill.advised == pytest.approx(6 * 0.04)  # where it begins: each replica alone
+    assert bill.paid == pytest.approx(0.12)
+    assert bill.advised == bill.paid, "nothing was advised before"
+
+
+def hypothesis(app, managers, watch):
+    return Hypothesis(
+        managers,
+        assembly.application_manager(app),
+        bound=0.2,
+        cost=partial(cost_per_hour, prices=prices(app), job_manager=job_manager_price(app)),
+        paid=lambda: cost_of_pods(app, pods_of(watch)),
+    )
+
+
+async def test_the_forecast_and_the_advice_have_one_price_for_the_job_under_weir(watch):
+    app = adopted_app(APP, watch.job)
+    deployments = {"source-numbers": {"small/1": 1}, "score-slow": {"large/1": 2, "small/1": 1}}
+
+    pods = pods_under_weir(app, deployments)
+
+    assert cost_of_pods(app, pods) == pytest.approx(
+        cost_per_hour(deployments, prices(app), job_manager=job_manager_price(app))
+    )
+    assert memory_of_pods(pods) == sum(
+        [pool_named(app, "small").memory.bytes] * 2
+        + [pool_named(app, "large").memory.bytes] * 2
+        + [app.spec.flink.job_manager.memory.bytes]
+    )
+
+
+async def test_nothing_is_advised_that_the_measured_work_forbids(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+    managers = assembly.operator_managers(app)
+    tick = a_tick(app, managers, view, {"score-slow": {"small/1": 1}}, busy=0.9)
+
+    advice = advise(tick, view, managers, app=app, pods=pods_of(watch))
+
+    assert advice is not None
+    assert advice.operators["score-slow"].target == {"small/1": 2}
+    assert "90 % busy" in advice.operators["score-slow"].message
+
+
+async def test_memory_that_a_pod_does_not_say_is_left_out(watch):
+    app, view = adopted_app(APP, watch.job), watch.job
+    managers = assembly.operator_managers(app)
+    silent = tuple(replace(each, memory=math.nan) for each in pods_of(watch))
+
+    advice = advise(a_tick(app, managers, view, {}), view, managers, app=app, pods=silent)
+
+    assert advice is not None
+    assert "memory" not in advice.message

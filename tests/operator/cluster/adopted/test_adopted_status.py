@@ -70,6 +70,9 @@ class InOffice:
 class NoWorlds:
     """Makes nothing: a foreign job needs no runtime of Weir's."""
 
+    def policy_probe(self):
+        return None
+
     def prometheus(self):
         return None
 

@@ -216,3 +216,10 @@ def test_task_managers_are_found_by_where_they_listen():
     (host,) = read_hosts(recorded("taskmanagers"))
 
     assert (host.id, host.host, host.slots, host.cores) == ("tm-a", "127.0.0.1", 2, 1)
+
+
+def test_a_job_whose_graph_flink_has_not_read_yet_is_looked_at_again():
+    job = replace(a_job(), vertices=())
+
+    with pytest.raises(TemporaryError, match="no graph of job"):
+        view_job(job, {}, {}, pools=an_app().spec.node_pools, url="http://flink")

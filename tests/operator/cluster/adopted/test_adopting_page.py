@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[4] / "docs/adopting.md"
 
 @pytest.fixture(scope="module")
 def advised():
-    [shown] = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    shown, *_ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     return yaml.safe_load(shown)
 
 

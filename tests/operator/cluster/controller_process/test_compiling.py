@@ -55,7 +55,9 @@ async def test_a_controller_is_not_ready_before_its_policy_is_compiled(settings,
 
     monkeypatch.setattr(process, "compile_default_policy", compile_slowly)
     api, stop = MemoryApi(), asyncio.Event()
-    api.away = True  # it never gets the Lease: it is ready to stand by
+    lease = "/apis/coordination.k8s.io/v1/namespaces/weir/leases/weir-controller"
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    api.put(lease, {"metadata": {"name": "weir-controller"}, "spec": spec})  # so it stands by
     controller = Controller(
         api,
         None,  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from weir_operator.cluster.health import (
 )
 from weir_operator.cluster.objects import Key, Resource
 from weir_operator.cluster.testing import MemoryApi
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.loading import parse_manifest
 
@@ -106,7 +106,8 @@ def shown(api):
 async def test_the_canary_is_a_stream_app_that_is_right(api, canary):
     await canary.beat()
 
-    app = parse_manifest(shown(api).manifest)
+    manifest = shown(api).manifest  # its name is refused to everybody else
+    app = parse_manifest({**manifest, "metadata": {**manifest["metadata"], "name": "trips"}})
     assert app.spec.mode.value == "Off"
     assert shown(api).is_canary
 
@@ -159,6 +160,16 @@ async def test_an_api_server_that_is_away_is_no_fault_of_the_watch(api, clock, c
         await canary.beat()
 
     clock.time += 999.0
+    assert canary.silence == 0.0
+
+
+async def test_a_stream_app_of_somebody_else_with_the_canarys_name_is_left_alone(api, canary):
+    theirs = api.put(KEY.path, {"metadata": {"name": KEY.name}, "spec": {"mode": "Auto"}})
+
+    with pytest.raises(PermanentError, match=r"weir/weir-canary .* give it another name"):
+        await canary.beat()
+
+    assert api.objects[KEY.path] == theirs
     assert canary.silence == 0.0
 
 

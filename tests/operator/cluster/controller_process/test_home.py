@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import signature
 
 import pytest
 
-from tests.operator.cluster.controller_process.test_status_store import PATH, OpenFence
-from weir_operator.cluster.api import RefusedByKubernetesError
+from tests.operator.cluster.controller_process.two_controllers import PATH, OpenFence
+from weir_operator.cluster.api import KubernetesApi, RefusedByKubernetesError
 from weir_operator.cluster.home import ANNOTATION, ManagedElsewhereError
 from weir_operator.cluster.leader import LeaseLostError
 from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
+from weir_operator.cluster.status_store import (
+    CONFIRMED_FOR,
+    SETTLE,
+    KubernetesStatusStore,
+    StatusDoor,
+)
 from weir_operator.cluster.testing import MemoryApi
 
 FIRST, SECOND = "weir-a/weir-controller", "weir-b/weir-controller"
@@ -134,6 +140,36 @@ async def test_the_annotation_hands_it_over_and_the_one_before_leaves_off(api):
         await before.write({"observedGeneration": 7})
     with pytest.raises(ManagedElsewhereError, match="gives it to weir-b"):
         await before.open()
+
+
+async def test_who_takes_it_over_waits_until_the_one_before_must_have_noticed(api, monkeypatch):
+    await managed_by_first(api)
+    await api.patch(PATH, {"metadata": {"annotations": {ANNOTATION: SECOND}}})
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr("weir_operator.cluster.status_store.asyncio.sleep", sleep)
+    taken, own = door_of(api, SECOND), door_of(api, SECOND, term="later")
+    for door in (taken, own):
+        await door.open()
+        await door.settle()
+
+    assert SETTLE - 1.0 < slept[0] <= SETTLE
+    assert slept[1] == 0.0, "its own installation has a Lease for that"
+    assert (
+        CONFIRMED_FOR + signature(KubernetesApi.unconnected).parameters["timeout"].default <= SETTLE
+    )
+
+
+async def test_an_annotation_that_only_the_watch_has_shown_is_enough(api):
+    door = await managed_by_first(api)
+
+    door.note({ANNOTATION: SECOND})
+
+    with pytest.raises(LeaseLostError, match="given to the controller of weir-b"):
+        await door.confirm()
 
 
 async def test_of_two_installations_that_open_a_new_one_at_once_one_gets_it(api):

@@ -32,3 +32,12 @@ def test_each_line_is_json_with_app_operator_and_decision():
     )
     assert (library["event"], library["level"]) == ("told by a library", "warning")
     assert "ZeroDivisionError" in defect["exception"]
+
+
+def test_lines_for_people_have_no_colours_where_nobody_watches_a_terminal():
+    script = SCRIPT.replace("as_json=True", "as_json=False")
+
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "streams/trips" in run.stderr
+    assert "\x1b" not in run.stderr

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import MagicMock
+
 import pytest
 
+from weir_operator.cluster import reconcile
 from weir_operator.cluster.objects import CANARY_LABEL, Resource
-from weir_operator.cluster.reconcile import Move, choose_move
+from weir_operator.cluster.office import Office
+from weir_operator.cluster.reconcile import Move, Reconciler, choose_move
+from weir_operator.errors import TemporaryError
+from weir_operator.rescale.testing import FakeClock
 
 
 def a_resource(uid="u1", **meta):
@@ -40,3 +48,28 @@ GOING = {"deletionTimestamp": "2026-01-31T08:00:00Z"}
 )
 def test_what_a_pass_does(wanted, steered, move):
     assert choose_move(wanted, steered) is move
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0], ids=["ahead", "back"])
+async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkeypatch, step):
+    ages = []
+
+    async def end_app(office, resource, *, deleted_for):
+        ages.append(deleted_for)
+        raise TemporaryError("The last savepoint has not come about yet")
+
+    monkeypatch.setattr(reconcile, "end_app", end_app)
+    clock = FakeClock(1_000_000_030.0)
+    office = cast(Office, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock()))
+    boot = FakeClock(77.0)
+    reconciler = Reconciler(office, clock=boot)
+    resource = a_resource(deletionTimestamp="2001-09-09T01:46:40Z")  # 1,000,000,000
+
+    for _ in range(2):
+        with pytest.raises(TemporaryError):
+            await reconciler.end(resource, "2001-09-09T01:46:40Z", patience=5.0)
+        boot.time += 10.0
+        clock.time += 10.0
+        clock.set_by(step)
+
+    assert ages == [30.0, 40.0]

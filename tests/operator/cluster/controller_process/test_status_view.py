@@ -10,22 +10,26 @@ from dataclasses import replace
 import pytest
 
 from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.conditions import Aspect
+from weir_operator.cluster.conditions import Aspect, judge_tuning
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.status_store import StatusDoor
 from weir_operator.cluster.status_view import (
     Facts,
     first_facts,
+    job_runs,
     render_status,
     say_per_second,
     say_seconds,
     see_change,
     see_decisions,
+    see_trouble,
 )
 from weir_operator.cluster.status_writer import REFRESH, StatusWriter
 from weir_operator.cluster.testing import MemoryApi
 from weir_operator.controller.guards import Cause, Guard
+from weir_operator.controller.looping import Loop, Trouble
 from weir_operator.controller.records import DecisionRecord
+from weir_operator.controller.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
@@ -94,6 +98,99 @@ def test_a_suspended_job_says_where_its_state_is(facts):
     assert condition(status, "Ready").reason == "Suspended"
     assert "s3://states/1" in condition(status, "Ready").message
     assert status.replicas == 0
+
+
+def test_a_tick_that_fails_is_no_deciding_and_leaves_the_job_ready(facts):
+    failed = see_trouble(facts, Trouble(Loop.TICK, "Prometheus does not answer"))
+
+    status = render_status(failed, StreamAppStatus(), now=0.0)
+
+    deciding = condition(status, "Deciding")
+    assert (deciding.status, deciding.reason) == ("False", "TickFailed")
+    assert deciding.message == "Prometheus does not answer"
+    assert condition(status, "Ready").status == "True"
+
+
+def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
+    broken = see_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
+    mended = see_trouble(broken, Trouble(Loop.TICK, ""))
+
+    before, after = [
+        condition(render_status(each, StreamAppStatus(), now=0.0), "Ready")
+        for each in (broken, mended)
+    ]
+
+    assert (before.status, before.reason) == ("False", "UnexpectedError")
+    assert after.status == "True"
+    assert job_runs(broken) == 1.0
+
+
+def test_a_job_that_does_not_run_is_down_whatever_else_fails(facts):
+    ticks = see_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
+    down = see_trouble(ticks, Trouble(Loop.LOOK, "The job restarts"))
+
+    ready = condition(render_status(down, StreamAppStatus(), now=0.0), "Ready")
+
+    assert (ready.reason, ready.message) == ("JobDown", "The job restarts")
+    assert job_runs(down) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ready", "runs"),
+    [
+        (RUNS, 1.0),
+        (Aspect("Ready", "False", "ReconcileFailed", ""), 0.0),
+        (Aspect("Ready", "False", "Starting", ""), 0.0),
+        (Aspect("Ready", "False", "JobFinished", ""), math.nan),
+        (Aspect("Ready", "False", "Deleting", ""), math.nan),
+        (Aspect("Ready", "True", "Advising", ""), math.nan),
+        (Aspect("Ready", "Unknown", "Reconciling", ""), math.nan),
+    ],
+    ids=lambda each: getattr(each, "reason", None),
+)
+def test_a_job_is_down_only_where_it_is_to_run(facts, ready, runs):
+    found = job_runs(replace(facts, ready=ready))
+
+    assert (found == runs) or (math.isnan(found) and math.isnan(runs))
+    assert math.isnan(job_runs(replace(facts, ready=ready, suspended="s3://states/1")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "runs"),
+    [
+        (Kind.RECOVER, Step.START, 0.0),
+        (Kind.RECOVER, Step.DONE, 1.0),
+        (Kind.RESCALE, Step.START, 1.0),
+    ],
+)
+def test_a_job_that_is_being_recovered_is_down_until_that_has_ended(facts, kind, step, runs):
+    change = plan(kind=kind, reason="lost", now=0.0, source={}, target={}, old_job="j")
+
+    assert job_runs(see_change(facts, change.at(step, 4.0))) == runs
+
+
+def test_a_job_that_never_started_because_its_spec_is_wrong_is_down():
+    assert job_runs(replace(first_facts(1, None), mistake="no such policy")) == 0.0
+
+
+def a_view(**fields):
+    model = ModelState(fitted=None, reason="TooFewSamples", sentence="12 of 25 intervals")
+    return TuningView(model=model, tuned=UNTUNED, **fields)
+
+
+@pytest.mark.parametrize(
+    ("view", "status", "message"),
+    [
+        (a_view(failure="The Job ran out of memory"), "False", "The Job ran out of memory"),
+        (a_view(failure="It ran out of memory", answered=True), "False", "It ran out of memory"),
+        (a_view(answered=True), "True", "Nothing better was found"),
+        (a_view(), "Unknown", "Nothing is tuned yet: 12 of 25 intervals"),
+    ],
+)
+def test_whether_the_tuner_answers_is_a_condition(view, status, message):
+    aspect = judge_tuning(view)
+
+    assert (aspect.type, aspect.status, aspect.message) == ("Tuned", status, message)
 
 
 def test_an_open_window_is_named_and_pauses(facts):
@@ -259,6 +356,39 @@ async def test_a_refused_status_is_written_once_it_is_no_longer_refused(facts, m
 
     assert refusals == []
     assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
+
+
+@pytest.mark.parametrize("defect", [KeyError("small/1"), TypeError("None"), RecursionError()])
+async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
+    facts, monkeypatch, defect
+):
+    desk = await Desk(facts).open()
+    written, failures = asyncio.Event(), [defect]
+
+    def render(*given):
+        if failures:
+            raise failures.pop()
+        written.set()
+        return render_status(*given)
+
+    monkeypatch.setattr("weir_operator.cluster.status_writer.render_status", render)
+    desk.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
+    writing = asyncio.create_task(desk.writer.run())
+    try:
+        await until(lambda: not failures)
+        desk.writer.note(replace(facts, deployments={"match": {"small/1": 2}}))
+        await asyncio.wait_for(written.wait(), 10.0)
+    finally:
+        writing.cancel()
+
+    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 2}
+
+
+async def until(true):
+    """Wait until something is true: other tasks have their turns meanwhile."""
+    async with asyncio.timeout(10.0):
+        while not true():
+            await asyncio.sleep(0)
 
 
 def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):

@@ -6,7 +6,7 @@ import pytest
 
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.opening import phase_of
-from weir_operator.controller.tick import find_first_tick
+from weir_operator.controller.tick import find_first_wait
 
 
 def a_resource(number):
@@ -25,9 +25,9 @@ def test_ticks_of_many_apps_are_spread_over_the_interval():
 
 
 @pytest.mark.parametrize(
-    ("now", "phase", "due"),
-    [(1000.0, None, 1060.0), (1000.0, 0.5, 1050.0), (1055.0, 0.5, 1110.0), (1050.0, 0.5, 1050.0)],
+    ("now", "phase", "wait"),
+    [(1000.0, None, 60.0), (1000.0, 0.5, 50.0), (1055.0, 0.5, 55.0), (1050.0, 0.5, 0.0)],
     ids=["without a place, an interval from now", "its next place", "past it", "just now"],
 )
-def test_when_the_first_tick_is_due(now, phase, due):
-    assert find_first_tick(now, 60.0, phase) == due
+def test_when_the_first_tick_is_due(now, phase, wait):
+    assert find_first_wait(now, 60.0, phase) == wait

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster.events import BURST, COUNT_EVERY, REFILL, EventPoster
+from weir_operator.cluster.events import (
+    BURST,
+    BURST_OF_REASON,
+    COUNT_EVERY,
+    REFILL,
+    REFILL_OF_REASON,
+    EventPoster,
+)
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
@@ -63,13 +70,58 @@ async def test_the_same_fact_again_is_counted_and_not_told_anew(api, clock, post
     assert api.count("patch") == 1
 
 
-async def test_other_figures_make_no_other_fact(api, poster):
-    poster.post(an_app(), "Warning", "ChangeDidWorse", "The response time is 0.213 s")
-    poster.post(an_app(), "Warning", "ChangeDidWorse", "The response time is 0.349 s")
+async def test_changes_there_and_back_that_differ_in_figures_alone_are_all_told(api, poster):
+    there_and_back = ["Rescaled match 2 -> 3 in 22.5 s", "Rescaled match 3 -> 2 in 19.1 s"]
+    for message in there_and_back:
+        poster.post(an_app(), "Normal", "RescaleDone", message)
 
     await poster.flush()
 
-    assert len(told(api)) == 1
+    assert [event["message"] for event in told(api)] == there_and_back
+
+
+async def test_a_reason_whose_figures_never_rest_is_bounded_and_leaves_room_for_others(
+    api, clock, poster
+):
+    hour = 3600
+    for second in range(hour):
+        poster.post(an_app(), "Warning", "ChangeDidWorse", f"The response time is {second} ms")
+        clock.time += 1.0
+    poster.post(an_app(), "Normal", "RescaleDone", "Rescaled match 2 -> 3 in 22.5 s")
+
+    await poster.flush()
+
+    reasons = [event["reason"] for event in told(api)]
+    assert reasons.count("ChangeDidWorse") <= BURST_OF_REASON + hour / REFILL_OF_REASON
+    assert reasons.count("RescaleDone") == 1
+
+
+async def test_a_clock_that_is_set_back_silences_nobody(api, clock, poster):
+    poster.post(an_app(), "Normal", "Rescaled", "Something")
+    clock.set_by(-3600.0)
+
+    for number in range(3):
+        poster.post(an_app(), "Normal", "Rescaled", f"Something {number}")
+
+    await poster.flush()
+    assert len(told(api)) == 4
+
+
+async def test_an_event_that_cannot_be_made_holds_up_no_other(api, poster, monkeypatch):
+    create = api.create
+
+    async def create_most(path, body):
+        if body["reason"] == "Odd":
+            raise TypeError("not JSON")
+        return await create(path, body)
+
+    monkeypatch.setattr(api, "create", create_most)
+    poster.post(an_app(), "Normal", "Odd", "Something that nobody can write")
+    poster.post(an_app(), "Normal", "Rescaled", "match goes to large/1")
+
+    await poster.flush()
+
+    assert [event["reason"] for event in told(api)] == ["Rescaled"]
 
 
 async def test_an_app_that_tells_too_much_is_cut_off_and_others_are_not(api, clock, poster):

@@ -1,0 +1,174 @@
+package dev.weir;
+
+import java.io.File;
+import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.util.Arrays;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.jar.JarFile;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.execution.JobClient;
+import org.apache.flink.core.memory.ManagedMemoryUseCase;
+import org.apache.flink.runtime.state.StateBackendLoader;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.graph.StreamEdge;
+import org.apache.flink.streaming.api.graph.StreamGraph;
+import org.apache.flink.streaming.api.graph.StreamNode;
+import org.apache.flink.streaming.api.graph.StreamingJobGraphGenerator;
+
+/**
+ * Tells what a job needs of its slots' memory before it runs: which slot sharing groups use managed
+ * memory, and how many streams flow between them.
+ *
+ * <p>Weir uploads this program to the JobManager and asks for its plan. It runs the {@code main} of
+ * the job's own jar up to its first {@code execute} and submits nothing. The answer is the message
+ * of the exception that it throws: lines {@code weir-graph slot GROUP true|false} and {@code
+ * weir-graph stream GROUP GROUP COUNT}.
+ */
+public final class ReadGraph {
+    /** Marks the lines of the answer. */
+    public static final String MARK = "weir-graph";
+
+    private ReadGraph() {}
+
+    /**
+     * Read the graph of a job.
+     *
+     * @param arguments the id of the job's jar, its main class or {@code -}, its own arguments
+     */
+    public static void main(String[] arguments) throws Exception {
+        Configuration cluster = Reading.configuration();
+        File jar = new File(uploads(cluster), arguments[0]);
+        String name = arguments[1].equals("-") ? mainClass(jar) : arguments[1];
+        String[] own = Arrays.copyOfRange(arguments, 2, arguments.length);
+        ClassLoader before = Thread.currentThread().getContextClassLoader();
+        Reading reading;
+        try (URLClassLoader loader = new URLClassLoader(new URL[] {jar.toURI().toURL()}, before)) {
+            Thread.currentThread().setContextClassLoader(loader);
+            reading = new Reading(cluster, loader);
+            reading.install();
+            run(Class.forName(name, true, loader), own, reading);
+        } finally {
+            Thread.currentThread().setContextClassLoader(before);
+        }
+        throw new FindState.Answer(MARK + " begin\n" + reading.answer + MARK + " end\n");
+    }
+
+    private static void run(Class<?> program, String[] arguments, Reading reading)
+            throws Exception {
+        try {
+            program.getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException ended) {
+            if (reading.answer.length() == 0) {
+                throw ended.getCause() instanceof Exception ? (Exception) ended.getCause() : ended;
+            }
+        }
+    }
+
+    private static File uploads(Configuration cluster) {
+        return new File(cluster.getString("web.upload.dir", ""), "flink-web-upload");
+    }
+
+    private static String mainClass(File jar) throws IOException {
+        try (JarFile file = new JarFile(jar)) {
+            return file.getManifest().getMainAttributes().getValue("Main-Class");
+        }
+    }
+
+    /** The end of the program that is read. */
+    private static final class Read extends Error {
+        Read() {
+            super("The graph is read", null, false, false);
+        }
+    }
+
+    /** What the program finds as its environment. */
+    private static final class Reading extends StreamExecutionEnvironment {
+        final StringBuilder answer;
+        private final Configuration cluster;
+        private final ClassLoader loader;
+
+        Reading(Configuration cluster, ClassLoader loader) {
+            this(cluster, cluster, loader, new StringBuilder());
+        }
+
+        private Reading(
+                Configuration cluster,
+                Configuration all,
+                ClassLoader loader,
+                StringBuilder answer) {
+            super(all, loader);
+            this.cluster = cluster;
+            this.loader = loader;
+            this.answer = answer;
+        }
+
+        static Configuration configuration() {
+            return Configuration.fromMap(getExecutionEnvironment().getConfiguration().toMap());
+        }
+
+        void install() {
+            initializeContextEnvironment(
+                    given -> {
+                        Configuration all = new Configuration(cluster);
+                        all.addAll(given);
+                        return new Reading(cluster, all, loader, answer);
+                    });
+        }
+
+        @Override
+        public JobClient executeAsync(StreamGraph graph) {
+            if (answer.length() == 0) {
+                describe(graph);
+            }
+            throw new Read();
+        }
+
+        private void describe(StreamGraph graph) {
+            boolean state = stateUsesManagedMemory(graph);
+            TreeMap<String, Boolean> slots = new TreeMap<>();
+            TreeMap<String, Integer> streams = new TreeMap<>();
+            for (StreamNode node : graph.getStreamNodes()) {
+                slots.merge(node.getSlotSharingGroup(), uses(node, state), Boolean::logicalOr);
+                for (StreamEdge edge : node.getOutEdges()) {
+                    StreamNode target = graph.getStreamNode(edge.getTargetId());
+                    if (!StreamingJobGraphGenerator.isChainable(edge, graph)) {
+                        String between =
+                                node.getSlotSharingGroup() + " " + target.getSlotSharingGroup();
+                        streams.merge(between, 1, Integer::sum);
+                    }
+                }
+            }
+            slots.forEach((group, uses) -> line("slot " + group + " " + uses));
+            streams.forEach((between, count) -> line("stream " + between + " " + count));
+        }
+
+        private void line(String text) {
+            answer.append(MARK).append(' ').append(text).append('\n');
+        }
+
+        private static boolean uses(StreamNode node, boolean state) {
+            Set<ManagedMemoryUseCase> all =
+                    new TreeSet<>(node.getManagedMemoryOperatorScopeUseCaseWeights().keySet());
+            all.addAll(node.getManagedMemorySlotScopeUseCases());
+            return state ? !all.isEmpty() : all.stream().anyMatch(ReadGraph::isNotState);
+        }
+
+        private boolean stateUsesManagedMemory(StreamGraph graph) {
+            return StateBackendLoader.stateBackendFromApplicationOrConfigOrDefaultUseManagedMemory(
+                    Configuration.fromMap(getConfiguration().toMap()),
+                    Optional.ofNullable(graph.getStateBackend())
+                            .map(backend -> backend.useManagedMemory()),
+                    loader);
+        }
+    }
+
+    private static boolean isNotState(ManagedMemoryUseCase each) {
+        return each != ManagedMemoryUseCase.STATE_BACKEND;
+    }
+}

@@ -1,0 +1,81 @@
+"""Programs of Weir's own that a JobManager runs for it.
+
+Some things only Flink can do: look at its storage and clear it up, for which it has plugins and
+credentials, and say what a job's program builds. So a jar with small programs (`java/dev/weir`) is
+uploaded and asked for a plan. They build no job; the answer is the message of the exception that
+they throw.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.jars import JARS
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.transport import RefusedByFlinkError
+
+JAR = "weir-programs.jar"
+
+
+async def ask_program(
+    rest: FlinkRest,
+    main: str,
+    arguments: Sequence[str],
+    *,
+    parallelism: int | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> str:
+    """Return what a program answered: a stack trace; empty where it built a job instead.
+
+    Args:
+        rest: The JobManager that runs it.
+        main: Its class.
+        arguments: Of the program.
+        parallelism: Default parallelism; `None` takes the cluster's.
+        configuration: Keys above the cluster's.
+
+    Raises:
+        TemporaryError: The JobManager does not answer.
+        PermanentError: The programs are not installed beside Weir.
+    """
+    jar = await rest.upload_jar(str(_find_jar()))
+    try:
+        await rest.plan_jar(
+            jar,
+            entry_class=main,
+            arguments=arguments,
+            parallelism=parallelism,
+            configuration=configuration,
+        )
+    except RefusedByFlinkError as answer:
+        return answer.trace
+    finally:
+        await rest.delete_jar(jar)
+    return ""
+
+
+def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
+    """Return the lines of an answer without their mark; `None` where it is no whole answer. Pure.
+
+    Flink tells the message of an exception more than once.
+    """
+    mark = f"{mark} "
+    lines = [line.partition(mark)[2] for line in trace.splitlines() if mark in line]
+    if "begin" not in lines:
+        return None
+    first = lines.index("begin")
+    if "end" not in lines[first:]:
+        return None
+    return tuple(lines[first + 1 : lines.index("end", first)])
+
+
+def _find_jar() -> Path:
+    """Return the programs' jar: installed beside Weir, else built in a checkout."""
+    places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
+    for place in places:
+        if place.is_file():
+            return place
+    raise PermanentError(f"Expected {JAR} in {places[0].parent}, got nothing: run `make jars`")

@@ -1,0 +1,129 @@
+"""Bodies of HTTP answers, read up to a limit.
+
+What a job's processes answer is made by whoever owns the job, and the controller has the jobs of
+many. So bytes are counted after decompression too, which stops at the limit: 150 MB of zeros come
+as 150 KB. Whoever works on a large body does it in a thread, see `work_on`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import aiohttp
+
+from weir_operator.errors import TemporaryError
+
+T = TypeVar("T")
+
+INLINE = 256 * 1024
+"""Bytes of a body that is worked on in the event loop, which takes a millisecond or so."""
+_GZIP = 31  # window bits of zlib for a gzip member
+
+
+class TooLargeError(TemporaryError):
+    """An answer has more bytes than are read."""
+
+
+def open_session(*, timeout: float) -> aiohttp.ClientSession:
+    """Return a session whose answers are for `read_raw`; it keeps no cookies.
+
+    Args:
+        timeout: Seconds for one request, where it names no others.
+    """
+    return aiohttp.ClientSession(
+        auto_decompress=False,
+        headers={"Accept-Encoding": "gzip"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=timeout),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A body as it came."""
+
+    content: bytes
+    encoding: str
+    """The header `Content-Encoding`; empty where there was none."""
+
+
+async def read_raw(
+    response: aiohttp.ClientResponse, most: int, *, hold: Callable[[int], None] = lambda _: None
+) -> Raw:
+    """Return the body of an answer, still compressed.
+
+    Args:
+        response: The answer to a session of `open_session`, unread.
+        most: Bytes that it may have.
+        hold: Told of every few bytes before they are kept; may raise.
+
+    Raises:
+        TooLargeError: There are more.
+    """
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        hold(len(chunk))
+        content += chunk
+        if len(content) > most:
+            raise _too_large(most)
+    return Raw(bytes(content), response.headers.get("Content-Encoding", "").lower())
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the body of an answer, decompressed.
+
+    Args:
+        response: The answer to a session of `open_session`, unread.
+        most: Bytes that it may have, compressed or not.
+
+    Raises:
+        TooLargeError: There are more.
+        ValueError: It is compressed in a way that was not asked for, or damaged.
+    """
+    raw = await read_raw(response, most)
+    try:
+        return decompress(raw, INLINE)
+    except TooLargeError:
+        return await asyncio.to_thread(decompress, raw, most)
+
+
+def decompress(raw: Raw, most: int) -> bytes:
+    """Return a body as it was before it was compressed.
+
+    Args:
+        raw: As it came.
+        most: Bytes that it may have.
+
+    Raises:
+        TooLargeError: It has more.
+        ValueError: It is not compressed as its header says, or that is not gzip.
+    """
+    if raw.encoding in ("", "identity"):
+        if len(raw.content) > most:
+            raise _too_large(most)
+        return raw.content
+    if raw.encoding not in ("gzip", "x-gzip"):
+        raise ValueError("expected gzip or nothing as Content-Encoding")
+    member = zlib.decompressobj(_GZIP)
+    try:
+        body = member.decompress(raw.content, most + 1)
+    except zlib.error as error:
+        raise ValueError("expected gzip, got something else") from error
+    if len(body) > most:
+        raise _too_large(most)
+    if not member.eof or member.unused_data:
+        raise ValueError("expected gzip of one member, got a part or more")
+    return body
+
+
+async def work_on(body: bytes, work: Callable[[bytes], T]) -> T:
+    """Return `work(body)`, done in a thread where the body is large."""
+    return work(body) if len(body) <= INLINE else await asyncio.to_thread(work, body)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"it has more than {most / 2**20:g} MiB")

@@ -1,0 +1,105 @@
+"""What only the controller could refuse is refused before a job is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_operator.cluster.objects import Resource
+from weir_operator.cluster.preflight import find_refusals, read_app
+from weir_operator.errors import InvalidStreamAppError
+from weir_operator.streamapp.testing import a_manifest, a_stream_app
+from weir_policies import registry
+
+
+def refusals_of(**spec):
+    return find_refusals(a_stream_app(**{"flink": {"image": "trips:1"}, **spec}))
+
+
+def a_policy(name="planner", **settings):
+    return {"operatorManager": {"policy": {"name": name, "settings": settings}}}
+
+
+REFUSED = [
+    ("a policy that nobody knows", a_policy("planer"),
+     "spec.operatorManager.policy.name: expected a policy of Weir, got 'planer';",
+     "did you mean 'planner'?"),
+    ("a policy like no other", a_policy("oracle"),
+     "spec.operatorManager.policy.name: expected a policy of Weir, got 'oracle';",
+     "choose one of "),
+    ("a setting that is misspelt", a_policy(catchup=60.0),
+     "spec.operatorManager.policy.settings.catchup: expected a parameter of planner out of ",
+     "did you mean 'catch_up'?"),
+    ("a setting in words", a_policy(catch_up="long"),
+     "spec.operatorManager.policy.settings.catch_up: expected a number for catch_up of planner, got"
+     " 'long';",
+     "see what planner takes in docs/policies.md"),
+    ("memory in which no TaskManager runs", {"nodePools": [{"name": "small", "memory": "10Mi"}]},
+     'spec.nodePools["small"].memory: expected at least ', "raise it"),
+    ("more managed memory than there is",
+     {"nodePools": [{"name": "small", "memory": "1Gi"}],
+      "operators": [{"name": "match", "managedMemory": "4Gi"}]},
+     'spec.nodePools["small"].memory: expected at least ', "or ask for less managed memory"),
+    ("memory in which no JobManager runs",
+     {"flink": {"image": "trips:1", "jobManager": {"memory": "64Mi"}}},
+     "spec.flink.jobManager.memory: expected at least ", "raise it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "begin", "end"),
+    [each[1:] for each in REFUSED],
+    ids=[each[0] for each in REFUSED],
+)
+def test_a_refusal_is_a_sentence_with_field_value_and_remedy(spec, begin, end):
+    [sentence] = refusals_of(**spec)
+
+    assert sentence.startswith(begin)
+    assert end in sentence.rpartition("; ")[2]
+
+
+def test_every_mistaken_setting_is_named():
+    found = refusals_of(**a_policy(catchup=60.0, corrects="x"))
+
+    assert [each.split(":")[0] for each in found] == [
+        "spec.operatorManager.policy.settings.catchup",
+        "spec.operatorManager.policy.settings.corrects",
+    ]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_policy_passes_with_its_own_defaults(name):
+    assert refusals_of(**a_policy(name)) == ()
+
+
+def test_memory_is_judged_where_the_job_runs_on_one_machine_too():
+    [sentence] = find_refusals(a_stream_app(nodePools=[{"name": "small", "memory": "64Mi"}]))
+
+    assert sentence.startswith('spec.nodePools["small"].memory: expected at least ')
+
+
+def test_of_pods_that_somebody_else_makes_nothing_is_said():
+    advised = {"mode": "Advise", "flink": {"ref": {"kind": "FlinkDeployment", "name": "trips"}}}
+
+    assert refusals_of(**advised, nodePools=[{"name": "small", "memory": "64Mi"}]) == ()
+
+
+def a_resource(**spec):
+    manifest = a_manifest(**spec)
+    manifest["metadata"] |= {"namespace": "streams", "uid": "u1"}
+    return Resource.of(manifest)
+
+
+def test_an_object_is_read_where_it_can_be_run():
+    assert read_app(a_resource()).metadata.name == "trips"
+
+
+def test_an_object_over_which_weir_fails_is_refused_by_kind_and_place(monkeypatch):
+    def fail(app):
+        raise ZeroDivisionError("the secret 271828")
+
+    monkeypatch.setattr("weir_operator.controller.assembly.loop_settings", fail)
+
+    with pytest.raises(InvalidStreamAppError, match="An unexpected ZeroDivisionError") as refusal:
+        read_app(a_resource())
+
+    assert "271828" not in str(refusal.value)

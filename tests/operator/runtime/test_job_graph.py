@@ -1,0 +1,88 @@
+"""What a job's program builds is known before it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.graph_program import read_graph
+from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_example, build_jar
+from weir_operator.flink.job_graph import JobGraph, parse_graph
+from weir_operator.flink.programs import JAR, read_lines
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.local import LocalRuntime
+
+OPERATORS = ("source", "bid", "count", "sink")
+LINES = (
+    "slot sink false",
+    "slot source true",
+    "slot source false",
+    "slot elsewhere true",
+    "stream source sink 2",
+    "stream source elsewhere 1",
+    "stream source source 1",
+)
+
+
+def test_operators_are_read_and_what_is_none_is_left_out():
+    assert parse_graph(LINES, operators=("source", "sink"), whole_job=None) == JobGraph(
+        managed={"source": True, "sink": False},
+        streams=(("source", "sink", 2), ("source", "source", 1)),
+    )
+
+
+def test_a_job_that_is_one_operator_is_read_as_one():
+    assert parse_graph(LINES, operators=("job",), whole_job="job") == JobGraph(
+        managed={"job": True}, streams=(("job", "job", 4),)
+    )
+
+
+def test_lines_that_a_job_made_up_are_not_taken_for_a_graph():
+    lines = ("slot", "stream source sink many", "slot source", "other source sink 1", "")
+
+    assert parse_graph(lines, operators=("source", "sink"), whole_job=None) == JobGraph()
+
+
+def test_half_an_answer_is_none():
+    assert read_lines("x: weir-graph begin\nweir-graph slot a true", "weir-graph") is None
+
+
+@pytest.mark.flink
+async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothing(settings_of):
+    build_jar(PROGRAMS, JARS / JAR)
+    trace = str(REPOSITORY / "examples/hotitems/trace.txt")
+    runtime = await LocalRuntime.open(settings_of("graph"))
+
+    async def read(backend, *arguments):
+        return await read_graph(
+            rest,
+            jar,
+            entry_class=None,
+            arguments=arguments,
+            parallelism=None,
+            configuration={"state.backend.type": backend, "weir.parallelism.count": "2"},
+            operators=OPERATORS,
+            whole_job=None,
+        )
+
+    try:
+        await runtime.ensure_job_manager()
+        async with FlinkRest(runtime.rest_url) as rest:
+            jar = await rest.upload_jar(str(build_example("hotitems")))
+            rocksdb = await read("rocksdb", "--trace", trace)
+            on_heap = await read("hashmap", "--trace", trace)
+            with pytest.raises(PermanentError, match=r"build a job, got .*'trace'"):
+                await read("hashmap")
+            jobs, jars = await rest.jobs(), await rest.jars()
+    finally:
+        await runtime.close()
+
+    assert rocksdb.managed == {"source": False, "bid": False, "count": True, "sink": True}
+    assert on_heap.managed == dict.fromkeys(OPERATORS, False)
+    assert set(rocksdb.streams) == {
+        ("source", "bid", 1),
+        ("bid", "count", 1),
+        ("count", "sink", 1),
+    }
+    assert jobs == ()
+    assert jars == (jar,)
