@@ -70,6 +70,6 @@ def describe_unexpected(error: BaseException) -> str:
     own = [frame for frame in frames if "weir_" in frame.filename] or frames
     place = f" in {PurePath(own[-1].filename).name}, {own[-1].name}" if own else ""
     return (
-        f"An unexpected {type(error).__name__}{place}: the controller's log has the rest; where "
+        f"An unexpected {type(error).__name__}{place}: the log has the rest; where "
         "the manifest is right, report it as a defect of Weir"
     )

@@ -130,6 +130,11 @@ class KubernetesApi:
         other._guard = guard
         return other
 
+    @property
+    def guard(self) -> Guard | None:
+        """Who is asked before something is changed; `None` where nobody is."""
+        return self._guard
+
     async def close(self) -> None:
         """Release the connections."""
         await self._connection.close()

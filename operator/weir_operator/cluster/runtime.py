@@ -67,6 +67,7 @@ class KubernetesRuntime:
             nodes: What is known of nodes that go; one for all StreamApps.
             changes: When to look again, also for all; `None` looks every time.
         """
+        self._guard = api.guard
         self._nodes = nodes
         self._given = self._pods = pods
         self._used: Revision | None = None
@@ -267,7 +268,7 @@ class KubernetesRuntime:
             TemporaryError: The JobManager does not answer.
             PermanentError: It cannot look.
         """
-        async with FlinkRest(self.rest_url) as rest:
+        async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             return await list_snapshots(rest, job_id, self._pods.storage)
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
@@ -277,7 +278,7 @@ class KubernetesRuntime:
             TemporaryError: The JobManager does not answer.
             PermanentError: It cannot look.
         """
-        async with FlinkRest(self.rest_url) as rest:
+        async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             await remove_empty_folders(rest, job_ids, self._pods.storage)
 
     async def close(self) -> None:

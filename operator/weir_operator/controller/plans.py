@@ -217,7 +217,10 @@ def resized(
 
 
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    """Return what is to be told of a change that left the job running: reasons and sentences."""
+    """Return what is to be told of a change that was not given up: reasons and sentences."""
+    if end.step is Step.DONE and end.failure is not None:
+        stays = "it is not taken back, because only it can read the checkpoint that it wrote"
+        return ((f"{end.kind}Failed", f"{end.failure}; {stays}, and is started again from there"),)
     if end.step is Step.DONE:
         by = " by checkpoint (a plain sink sees records again)" if end.by_checkpoint else ""
         return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)

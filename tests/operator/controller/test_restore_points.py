@@ -239,6 +239,8 @@ async def test_an_upgrade_that_committed_is_not_undone_by_older_state():
     stage.world.process(20)
     stage.world.checkpoint()
 
+    assert "UpgradeFailed" in stage.reasons
+    assert "UpgradeDone" not in stage.reasons
     assert stage.world.committed_wrong() == (0, 0)
     assert stage.store.load().revision == stage.directives.revision
     assert stage.store.load().deployments == ONE
