@@ -43,7 +43,15 @@ TRANSFER_RATE = 300e3
 SCALE_UP, SCALE_DOWN = (1, 3, 12, 2), (36, 32, 24, 20)
 REDIS = 34e3
 """Records/s that the key-value store of the Yahoo benchmark bears."""
-DECISION_MS = 90.0
+PUBLISHED_MS = {
+    "Algorithm 1": 88,
+    "Algorithm 2": 73,
+    "traditional transfer": 116,
+    "Algorithm 3": 56,
+}
+"""CPU time with ten operators (Table VI)."""
+PUBLISHED_AGAINST_DRS = {"up": 36.7, "down": 66.6}
+"""Percent of the replicas that the paper saves by PLO."""
 PLANNER_SEEDS, PLANNER_TICKS = 3, 60
 
 CASES = tuple(
@@ -98,6 +106,19 @@ def list_departures() -> list[Departure]:
             why="rounding compounds, and selectivity is not known, as printed",
         ),
         Departure(
+            what="end of the latency search (Algorithm 1)",
+            paper="the latency is kept",
+            here="it is at most 5 % over the bound",
+            why="a measurement is noisy",
+        ),
+        Departure(
+            what="job, rate and bound of PLO up and down",
+            paper="several, each on its own",
+            here=f"WordCount at {WORD_COUNT_RATE / 1e3:g}k/s, {1000 * WORD_COUNT_BOUND:g} ms, from "
+            f"where TO ends and from {SCALE_DOWN}",
+            why="the truth is built at this rate",
+        ),
+        Departure(
             what="alpha and w of the benefit score",
             paper="not said",
             here=f"{SETTINGS.alpha:g} and {SETTINGS.overallocation:g}",
@@ -107,7 +128,8 @@ def list_departures() -> list[Departure]:
             what="margin of the expected improvement, runs at most",
             paper="not said",
             here=f"{SETTINGS.margin:g}, {SETTINGS.runs}, the 10 of the bootstrap not counted",
-            why="of 0 to 0.1 this margin needs the fewest runs; Algorithm 1 has no end of its own",
+            why="of 0 to 0.1 this margin needs the fewest runs, so the numbers of runs are tuned "
+            "on what they report; Algorithm 1 has no end of its own",
         ),
         Departure(
             what="parallelism from which ELO begins",
@@ -153,7 +175,7 @@ def _throughput() -> Iterator[Figure]:
     worst = max(steps, key=steps.__getitem__)
     yield Figure(
         figure=f"TO: iterations in the worst of {len(steps)} scenarios ({worst}), with a rule to "
-        "stop that the paper has not",
+        "stop that the paper has not; published 4",
         value=steps[worst],
         unit="",
     )
@@ -167,7 +189,8 @@ def _throughput() -> Iterator[Figure]:
     lean = search_throughput(limited, 60e3, (1,) * 5)
     ds2 = search_throughput(limited, 60e3, (1,) * 5, stop_early=False)
     yield at_most(
-        figure=f"TO behind an external limit: replicas, beside DS2's {sum(ds2.target)}",
+        figure=f"TO behind an external limit: replicas, beside DS2's {sum(ds2.target)}; "
+        "published 42",
         value=sum(lean.target),
         unit="",
         limit=sum(ds2.target),
@@ -193,12 +216,11 @@ def _latency() -> Iterator[Figure]:
             unit="%",
             limit=100,
         )
-        yield at_least(
+        yield Figure(
             figure=f"PLO {way}: seeds that reach the benefit score of {SETTINGS.threshold:g} too, "
             "by the pi^t measured where they began",
             value=100 * fmean(each.scored for each in runs),
             unit="%",
-            limit=100,
         )
         scores = [score(truth, rate, bound, each.parallelism, floor) for each in runs]
         yield at_least(
@@ -216,6 +238,14 @@ def _latency() -> Iterator[Figure]:
                 for seed in range(SEEDS)
             ]
             share = 100 * fmean(each.met for each in found)
+            if share == 100:
+                yield at_least(
+                    figure=f"PLO {way}: replicas saved against DRS on {kind} rates; published "
+                    f"{PUBLISHED_AGAINST_DRS[way]:g}",
+                    value=100 * (1 - _replicas(runs) / _replicas(found)),
+                    unit="%",
+                    limit=0,
+                )
             yield Figure(
                 figure=f"DRS on {kind} rates, {way}: replicas (targets kept in {share:.0f} %)",
                 value=_replicas(found),
@@ -292,13 +322,24 @@ def _overhead() -> Iterator[Figure]:
         "traditional transfer": lambda size: _time_latency(size, Transfer.TRADITIONAL),
         "Algorithm 3": _time_boost,
     }
-    for name, measure in ways.items():
-        yield at_most(
-            figure=f"{name}: longest decision, 2 to 10 operators, CPU time",
-            value=1000 * max(measure(size) for size in (2, 4, 6, 8, 10)),
+    longest = {
+        name: 1000 * max(measure(size) for size in (2, 4, 6, 8, 10))
+        for name, measure in ways.items()
+    }
+    for name, milliseconds in longest.items():
+        yield Figure(
+            figure=f"{name}: longest decision, 2 to 10 operators, CPU time; published "
+            f"{PUBLISHED_MS[name]} with 10",
+            value=milliseconds,
             unit="ms",
-            limit=DECISION_MS,
         )
+    yield at_most(
+        figure="longest decision of Algorithm 2, of that of the traditional transfer; published "
+        f"{PUBLISHED_MS['Algorithm 2'] / PUBLISHED_MS['traditional transfer']:.2g}",
+        value=longest["Algorithm 2"] / longest["traditional transfer"],
+        unit="",
+        limit=1,
+    )
 
 
 def _time_latency(size: int, transfer: Transfer) -> float:

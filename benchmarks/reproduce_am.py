@@ -272,7 +272,7 @@ def run() -> list[Figure]:
     )
     names = dict.fromkeys(each.case.figure for each in judged)
     return [
-        *count_matches(naive, "naive rows, money against the published program's"),
+        *count_matches(naive, "naive rows, money against that of a rerun by others"),
         *itertools.chain.from_iterable(
             summarise(name, [each for each in judged if each.case.figure == name]) for name in names
         ),
@@ -321,9 +321,10 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
             value=fmean(stdev(each.savings) for each in several) if several else None,
             unit="points",
         ),
-        Figure(
+        at_least(
             figure=f"{name}: settings that cost less with every seed over the whole rest",
-            value=sum(each.saves_on_rest for each in judged), unit=f"of {len(judged)}",
+            value=sum(each.saves_on_rest for each in judged),
+            unit=f"of {len(judged)}", limit=len(judged),
         ),
         Figure(
             figure=f"{name}: saving of a run over the whole rest, least", value=min(rest), unit="%"
@@ -566,7 +567,7 @@ def naive_rows() -> Iterator[Row]:
             beside=" / ".join(
                 row[name] for name in ("cost", "violations", "reconfigurations", "money")
             ),
-            beside_what="a run of the published program",
+            beside_what="a rerun by others, unpublished",
             ours=f"{result.average_cost:.4f} / {result.violations:.2f} / "
             f"{result.reconfigurations:.2f} / {money}",
             holds=None,

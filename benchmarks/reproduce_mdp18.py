@@ -103,14 +103,14 @@ def list_departures() -> list[Departure]:
             what="bound on the response time of the application",
             paper="650 ms",
             here=f"{1000 * reading.bound:g} ms, of the {reading.form}",
-            why="650 ms cannot be kept by the sum, of which 940 ms are service; this reading was "
-            "chosen because it gives the printed costs",
+            why="the paper bounds the sum over the path, which cannot keep 650 ms: 940 ms are "
+            "service alone; the mean, and 630 ms, were chosen because they give the printed costs",
         ),
         Departure(
             what="the other reading that gives them, in a table of its own",
             paper="650 ms",
             here=f"{1000 * QUEUES.bound:g} ms, of the {QUEUES.form}",
-            why="the paper does not say which it means",
+            why="this reading is not the paper's either",
         ),
         Departure(
             what="unknown cost (equation 6)",
@@ -136,7 +136,8 @@ def list_departures() -> list[Departure]:
             paper="",
             here=f"cost and instances within {100 * NEAR:g} %, violations and reconfigurations "
             f"within {100 * ROUGH:g} %, alike in all rows",
-            why="one limit for all, not chosen row by row",
+            why="one limit for all, not chosen row by row; the centralised rows' costs differ by "
+            "2.5 % in the paper, so 3 % does not tell them apart",
         ),
     ]
 
@@ -221,7 +222,9 @@ def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
             limit=len(rows),
         )
     ]
-    in_order = sum(cost[cheaper] <= cost[dearer] for cheaper, dearer in pairwise(ORDER))
+    in_order = sum(
+        round(cost[cheaper], 3) < round(cost[dearer], 3) for cheaper, dearer in pairwise(ORDER)
+    )
     month = DAYS.index(30)
     slowest = fmean(year.so_far[month] / year.cost for year in years["centralised RL"])
     others = max(
@@ -235,16 +238,16 @@ def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
     return [
         *figures,
         at_least(
-            figure="neighbours in the order of costs as published",
+            figure="neighbours in the order of costs as published, by the three digits printed",
             value=in_order,
             unit=f"of {len(ORDER) - 1}",
             limit=len(ORDER) - 1,
         ),
-        at_least(
-            figure="figure 2a: centralised RL learns slower than the slowest other by",
+        Figure(
+            figure="figure 2a: cost of the first 30 days, of the year's: centralised RL's, of the "
+            "greatest of the others (published only as a picture)",
             value=slowest / others,
-            unit="times",
-            limit=1.0,
+            unit="",
         ),
         at_least(
             figure="reconfigurations, decentralised 0.7 against centralised MDP",

@@ -142,7 +142,7 @@ def list_departures() -> list[Departure]:
         ),
         Departure(
             what="first replica",
-            paper="not said",
+            paper="of the cheapest node type, which on A and B is mostly type 2",
             here="node type 1; for the threshold rules on B with 3 and 6 types, of their own type",
             why="the printed rows come out so",
         ),
@@ -174,8 +174,9 @@ def list_departures() -> list[Departure]:
         Departure(
             what="reference beside the paper",
             paper="",
-            here="run again by others, whose program and runs are not public; their means and "
-            "deviations are in benchmarks/published/taas2023_reruns.csv",
+            here="a rerun by others, unpublished, of the program behind the paper: 24 cells of QL "
+            "and of QL+PDS+, 6 of QL+FA; means and deviations are in "
+            "benchmarks/published/taas2023_reruns.csv",
             why="one printed number does not say how far seeds scatter",
         ),
     ]
@@ -208,7 +209,7 @@ def run() -> list[Figure]:
         ),
         *_compare_reruns(ours),
         at_least(
-            figure="QL+PDS+ with Java's draws: costs equal to the reference's digits",
+            figure="QL+PDS+ with Java's draws: costs equal to the rerun's digits",
             value=exact_java, unit="of 6", limit=len(JAVA_COSTS),
         ),
         Figure(
@@ -237,11 +238,14 @@ def _compare_reruns(ours: Mapping[Cell, Numbers]) -> Iterator[Figure]:
             for cell, numbers in ours.items()
             if cell.policy == policy and (policy, cell.setting) in reruns
         ]
-        yield at_least(
-            figure=f"{policy}: cells within two deviations of a single run, or three standard "
-            "errors, of the rerun's mean",
-            value=sum(near), unit=f"of {len(near)}", limit=len(near),
-        )  # fmt: skip
+        figure = (
+            f"{policy}: of the cells that were rerun by others, those within two deviations of a "
+            "single run, or three standard errors, of the rerun's mean"
+        )
+        if policy == "ql-fa":  # its runs differ so much that hardly a mean could be outside
+            yield Figure(figure=figure, value=sum(near), unit=f"of {len(near)}")
+        else:
+            yield at_least(figure=figure, value=sum(near), unit=f"of {len(near)}", limit=len(near))
 
 
 def run_tabular(cells: Sequence[Cell]) -> list[Numbers]:
