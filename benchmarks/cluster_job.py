@@ -24,8 +24,8 @@ from weir_operator.cluster.flink_pods import FlinkPods, Owner
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.controller import assembly
+from weir_operator.controller.events import Event
 from weir_operator.controller.lifecycle import Lifecycle
-from weir_operator.controller.records import Event
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.rescale.engine import Rescaler

@@ -21,9 +21,9 @@ import yaml
 
 from weir_operator.clock import SystemClock
 from weir_operator.controller import assembly
+from weir_operator.controller.events import Event
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.recording import read_ledger
-from weir_operator.controller.records import Event
 from weir_operator.errors import PodsPendingError
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home

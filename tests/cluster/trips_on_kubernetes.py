@@ -19,8 +19,8 @@ from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.events import Event
 from weir_operator.controller.lifecycle import Lifecycle
-from weir_operator.controller.records import Event
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.rescale.engine import Rescaler

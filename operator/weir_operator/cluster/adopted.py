@@ -36,8 +36,9 @@ from weir_operator.cluster.adopted_view import (
 from weir_operator.cluster.adopted_watch import JobWatch
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives, directives_of
+from weir_operator.controller.events import Event
 from weir_operator.controller.looping import Loop, OnTrouble, Trouble
-from weir_operator.controller.records import Event, Records
+from weir_operator.controller.records import Records
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.steering import Steering, Surroundings, assemble
 from weir_operator.controller.tick import Tick

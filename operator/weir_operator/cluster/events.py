@@ -14,13 +14,13 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.cluster.api import NotFoundError
 from weir_operator.cluster.objects import Body, Key, ObjectApi, Resource
+from weir_operator.controller.events import Severity
 from weir_operator.errors import WeirError
 
 log = structlog.get_logger()
@@ -44,7 +44,6 @@ REMEMBERED = 5000
 WAITING = 1000
 """Events that wait to be written; more are dropped."""
 
-Level = Literal["Normal", "Warning"]
 _ALL = ""
 """Stands for all reasons of a StreamApp together."""
 
@@ -81,7 +80,7 @@ class _Allowance:
 @dataclass(frozen=True, slots=True)
 class _Note:
     resource: Resource
-    level: Level
+    level: Severity
     reason: str
     message: str
     told: _Told
@@ -108,7 +107,7 @@ class EventPoster:
         self.dropped = 0
         """Facts that were not told, because there were too many."""
 
-    def post(self, resource: Resource, level: Level, reason: str, message: str) -> None:
+    def post(self, resource: Resource, level: Severity, reason: str, message: str) -> None:
         """Tell a fact soon, unless it was told lately or too many were."""
         stamp, now = self._clock.now(), self._clock.monotonic()
         key = (resource.uid, reason, message)

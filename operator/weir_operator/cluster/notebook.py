@@ -12,7 +12,6 @@ import structlog
 
 from weir_operator.cluster.adopted_advice import Advice
 from weir_operator.cluster.conditions import Aspect, Truth
-from weir_operator.cluster.events import Level
 from weir_operator.cluster.objects import Resource
 from weir_operator.cluster.office import Office
 from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
@@ -27,9 +26,10 @@ from weir_operator.cluster.status_view import (
 )
 from weir_operator.cluster.status_writer import StatusWriter
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.events import Event
 from weir_operator.controller.guards import guards_at
 from weir_operator.controller.looping import Trouble
-from weir_operator.controller.records import DecisionRecord, Event
+from weir_operator.controller.records import DecisionRecord
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.tick import Tick
 from weir_operator.controller.tolerant_records import TolerantRecords
@@ -37,29 +37,6 @@ from weir_operator.errors import WeirError
 from weir_operator.rescale.journal import RescaleJournal
 
 log = structlog.get_logger()
-
-_WARNINGS = (
-    "Lost",
-    "Failed",
-    "Worse",
-    "Refused",
-    "Rolled",
-    "Abandoned",
-    "Unclaimed",
-    "Infeasible",
-    "Invalid",
-    "Unhealthy",
-    "Other",
-    "Pending",
-    "Without",
-    "Full",
-    "NotEnforced",
-    "Adopted",
-    "Down",
-    "Damaged",
-    "NotKept",
-)
-"""Words in the reason of an event that warns."""
 
 
 class Notebook:
@@ -192,11 +169,12 @@ class Notebook:
         """Take over a fact."""
         if self._records is not None:
             self._records.note(events=[event])
-        level: Level = "Warning" if any(w in event.reason for w in _WARNINGS) else "Normal"
+        severity = event.severity
         key = self._resource.key
         self._office.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
-        log.log(30 if level == "Warning" else 20, "event", reason=event.reason, fact=event.message)
-        self._office.events.post(self._resource, level, event.reason, event.message)
+        level = 30 if severity == "Warning" else 20
+        log.log(level, "event", reason=event.reason, fact=event.message)
+        self._office.events.post(self._resource, severity, event.reason, event.message)
 
     def tell(self, reason: str, message: str) -> None:
         """Tell a fact that the cluster's side has found."""

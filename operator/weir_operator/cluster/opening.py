@@ -15,8 +15,9 @@ from weir_operator.cluster.office import Office
 from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.events import Event
 from weir_operator.controller.history import Past
-from weir_operator.controller.records import RECORDS, Event
+from weir_operator.controller.records import RECORDS
 from weir_operator.controller.steering import Steering, Surroundings, assemble, state_directory
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.jobs import FlinkJobs

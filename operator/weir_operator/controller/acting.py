@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import structlog
 
 from weir_operator.clock import Clock
+from weir_operator.controller.events import Event
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.proposals import Proposal, Ruling
-from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.verdict import ChangeSoFar, Intervals, Verdict, judge_change
 from weir_operator.errors import WeirError, describe_unexpected

@@ -20,6 +20,7 @@ from weir_operator.controller.acting import Action, Actor, expect_response
 from weir_operator.controller.application_manager import ApplicationManager, say_failed
 from weir_operator.controller.binding import say_what_binds
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.events import Event
 from weir_operator.controller.fallback import Blindness, answer_outage
 from weir_operator.controller.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.controller.hypothesis import Bill, Seen
@@ -29,7 +30,6 @@ from weir_operator.controller.notices import Notices
 from weir_operator.controller.observing import describe_assumed
 from weir_operator.controller.operator_manager import OperatorManager
 from weir_operator.controller.proposals import Proposal, Ruling
-from weir_operator.controller.records import Event
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.retrying import find_failed
 from weir_operator.controller.sampling import sample_of

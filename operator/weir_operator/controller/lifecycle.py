@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from weir_operator.clock import Clock
 from weir_operator.controller import plans
 from weir_operator.controller.directives import Directives
+from weir_operator.controller.events import Event
 from weir_operator.controller.losses import Losses
-from weir_operator.controller.records import Event
 from weir_operator.controller.retrying import PATIENT, URGENT, Retries
 from weir_operator.controller.room_finder import RoomFinder
 from weir_operator.errors import JobFailedError, ResizeRefusedError

@@ -14,9 +14,10 @@ from weir_operator.clock import SystemClock
 from weir_operator.controller import assembly
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.bill import prices
+from weir_operator.controller.events import Event
 from weir_operator.controller.manifest_watch import ManifestWatch
 from weir_operator.controller.recording import Recorder
-from weir_operator.controller.records import RECORDS, Event
+from weir_operator.controller.records import RECORDS
 from weir_operator.controller.steering import Surroundings, assemble, state_directory
 from weir_operator.controller.tolerant_records import TolerantRecords
 from weir_operator.controller.tuning_store import TUNINGS

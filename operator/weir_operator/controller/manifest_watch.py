@@ -11,7 +11,7 @@ from pathlib import Path
 from weir_operator.clock import Clock
 from weir_operator.controller import assembly
 from weir_operator.controller.directives import Directives, carried_by_directives, directives_of
-from weir_operator.controller.records import Event
+from weir_operator.controller.events import Event
 from weir_operator.errors import PermanentError
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import Spec, StreamApp

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weir_operator.clock import Clock
+from weir_operator.controller.events import Event
 from weir_operator.controller.guards import Cause, Guard
-from weir_operator.controller.records import Event
 
 _BEGIN = {
     Cause.PAUSE: "ScalingPaused",

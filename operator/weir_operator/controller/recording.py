@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weir_operator.controller.bill import cost_per_hour
+from weir_operator.controller.events import Event
 from weir_operator.controller.proposals import Proposal
-from weir_operator.controller.records import Event
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.tick import Tick
 from weir_operator.faces.run_record import (
@@ -33,18 +33,6 @@ _OUTCOMES = {
     Step.ROLLED_BACK: "rolledBack",
     Step.FAILED: "failed",
 }
-_WARNINGS = (
-    "Lost",
-    "Failed",
-    "Worse",
-    "Refused",
-    "Rolled",
-    "Abandoned",
-    "Unclaimed",
-    "Infeasible",
-    "Damaged",
-    "NotKept",
-)
 
 
 class Recorder:
@@ -149,11 +137,10 @@ class Recorder:
 
     def event(self, event: Event) -> None:
         """Record a fact."""
-        warns = any(word in event.reason for word in _WARNINGS)
         self._show(
             EventRecord(
                 time=event.time,
-                level="warning" if warns else "info",
+                level="warning" if event.severity == "Warning" else "info",
                 message=f"{event.reason}: {event.message}",
             )
         )

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 
+from weir_operator.controller.events import Event
 from weir_operator.controller.record_file import (
     DamagedRecordsError,
     open_file,
@@ -70,15 +71,6 @@ class DecisionRecord:
     """What became of the proposal, one sentence; empty where the decision was to stay."""
     change: str | None
     """Id of the change that the decision is part of, if it was granted."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
-    """A fact worth telling: `reason` in CamelCase, a message for people."""
-
-    time: float
-    reason: str
-    message: str
 
 
 class Records(Protocol):

@@ -18,6 +18,7 @@ from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.application_manager import ApplicationManager
 from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.directives import Directives, directives_of
+from weir_operator.controller.events import Event
 from weir_operator.controller.fitting import Fitter
 from weir_operator.controller.history import Past
 from weir_operator.controller.hypothesis import Hypothesis
@@ -26,7 +27,7 @@ from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.looping import OnTrouble
 from weir_operator.controller.notices import Notices
 from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.records import RECORDS, Event, Records
+from weir_operator.controller.records import RECORDS, Records
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.settings import LoopSettings
 from weir_operator.controller.shared_restarts import SharedRestarts

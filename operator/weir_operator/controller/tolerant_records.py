@@ -12,8 +12,9 @@ from pathlib import Path
 
 import structlog
 
+from weir_operator.controller.events import Event
 from weir_operator.controller.record_file import DamagedRecordsError, telling
-from weir_operator.controller.records import DecisionRecord, Event, RecordStore
+from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.errors import WeirError
 from weir_operator.rescale.journal import RescaleJournal
 from weir_simulator.fitting.samples import IntervalSample

@@ -14,11 +14,12 @@ from weir_operator.controller.advising import Advisor
 from weir_operator.controller.application import ApplicationController
 from weir_operator.controller.bill import cost_per_hour, prices
 from weir_operator.controller.directives import directives_of
+from weir_operator.controller.events import Event
 from weir_operator.controller.hypothesis import Hypothesis
 from weir_operator.controller.learned import LearnedStore
 from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.controller.observing import layout_of
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.records import RecordStore
 from weir_operator.controller.remembering import Memory
 from weir_operator.controller.tolerant_records import TolerantRecords
 from weir_operator.controller.watching import Watcher

@@ -5,14 +5,9 @@ import sqlite3
 
 import pytest
 
+from weir_operator.controller.events import Event
 from weir_operator.controller.record_file import DamagedRecordsError, pack, unpack
-from weir_operator.controller.records import (
-    KEPT,
-    PRUNE_EVERY,
-    DecisionRecord,
-    Event,
-    RecordStore,
-)
+from weir_operator.controller.records import KEPT, PRUNE_EVERY, DecisionRecord, RecordStore
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import Kind, plan
 from weir_policies.model.node_types import Deployment, NodeType

@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 from tests.operator.controller.test_decision_records import a_record
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.events import Event
+from weir_operator.controller.records import RecordStore
 from weir_operator.controller.tolerant_records import AGAIN, TolerantRecords
 from weir_simulator.fitting.samples import IntervalSample
 

@@ -8,7 +8,8 @@ from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings, Adopt
 from weir_operator.cluster.adopted_advice import Advice
 from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
 from weir_operator.controller.directives import Directives
-from weir_operator.controller.records import Event, RecordStore
+from weir_operator.controller.events import Event
+from weir_operator.controller.records import RecordStore
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.testing import a_stream_app
