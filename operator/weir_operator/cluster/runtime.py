@@ -30,8 +30,6 @@ from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.streamapp.models import StreamApp
 
-UNREGISTER_LIMIT = 15.0
-"""Seconds until Flink forgets a TaskManager: 0.5 if it left politely, a heartbeat's if not."""
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
 FRESH_FOR = 0.25
@@ -223,7 +221,7 @@ class KubernetesRuntime:
                 self._seen = None
         if ids:
             async with FlinkRest(self.rest_url) as rest:
-                await wait_unregistered(rest, ids, timeout=UNREGISTER_LIMIT)
+                await wait_unregistered(rest, ids)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.

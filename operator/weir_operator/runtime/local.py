@@ -27,9 +27,6 @@ from weir_operator.runtime.seam import Replica, ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.runtime.task_managers import LocalTaskManagers
 
-UNREGISTER_LIMIT = 15.0
-"""Seconds until Flink forgets a TaskManager: 0.2 if it left politely, a heartbeat's if not."""
-
 
 class LocalRuntime:
     """The `Runtime` of one StreamApp on one machine; made by `open`."""
@@ -158,7 +155,7 @@ class LocalRuntime:
             await self._task_managers.end(ids)
         if self._job_manager.alive() is not None:
             async with FlinkRest(self.rest_url) as rest:
-                await wait_unregistered(rest, ids, timeout=UNREGISTER_LIMIT)
+                await wait_unregistered(rest, ids)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.

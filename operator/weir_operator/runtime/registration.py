@@ -9,6 +9,10 @@ from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.rest import FlinkRest
 
+FORGOTTEN_WITHIN = 60.0
+"""Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
+address refuses heartbeats. Where a pod's address answers nobody it takes `heartbeat.timeout`, at
+most Flink's 50 s; a change that gives up before would be rolled back for nothing."""
 _POLL = 0.1  # seconds between two questions
 
 
@@ -48,7 +52,9 @@ async def wait_registered(
         await clock.sleep(_POLL)
 
 
-async def wait_unregistered(rest: FlinkRest, ids: Collection[str], *, timeout: float) -> None:
+async def wait_unregistered(
+    rest: FlinkRest, ids: Collection[str], *, timeout: float = FORGOTTEN_WITHIN
+) -> None:
     """Wait until Flink has forgotten these TaskManagers.
 
     A JobManager that does not answer knows nobody: whoever starts it again begins afresh.
