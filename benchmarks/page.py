@@ -182,22 +182,14 @@ def render_table(table: Table) -> str:
 
 
 def render_rows(rows: Sequence[Row]) -> str:
-    """Return the rows of one table in Markdown."""
-    return render_table(
-        Table(
-            columns=("", rows[0].beside_what, "ours", "seeds", rows[0].claim),
-            cells=tuple(
-                (
-                    row.row,
-                    row.beside,
-                    row.ours,
-                    str(row.seeds),
-                    row.match or VERDICTS[row.holds],
-                )
-                for row in rows
-            ),
-        )
-    )
+    """Return the rows of one table in Markdown; a verdict has a column where any row has one."""
+    columns = ["", rows[0].beside_what, "ours", "seeds"]
+    cells = [[row.row, row.beside, row.ours, str(row.seeds)] for row in rows]
+    verdicts = [row.match or VERDICTS[row.holds] for row in rows]
+    if any(verdicts):
+        columns.append(rows[0].claim)
+        cells = [[*cell, verdict] for cell, verdict in zip(cells, verdicts, strict=True)]
+    return render_table(Table(columns=tuple(columns), cells=tuple(map(tuple, cells))))
 
 
 def group(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
