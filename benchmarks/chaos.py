@@ -75,6 +75,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed_mid_change": chaos_faults.ControllerKilledMidChange,
     "controller_and_job_manager_killed": chaos_pairs.ControllerAndJobManagerKilled,
     "job_manager_killed": chaos_faults.JobManagerKilled,
+    "job_result_left": chaos_faults.JobResultLeft,
     "job_manager_killed_without_weir": chaos_faults.JobManagerKilledWithoutWeir,
     "task_managers_killed": chaos_faults.TaskManagersKilled,
     "lease_lost_mid_change": chaos_faults.LeaseLostMidChange,

@@ -35,6 +35,8 @@ POOL = "weir.dev/pool"
 REVISION = "weir.dev/revision"
 SIZE = "weir.dev/size"
 PLACE = "weir.dev/place"
+RESULTS = "weir.dev/job-results"
+"""Annotation of the JobManager with `FlinkPods.results`."""
 
 STATE_MOUNT = "/flink-data"
 """Where the volume with checkpoints and savepoints is in every container."""
@@ -155,6 +157,8 @@ class FlinkPods:
     max_parallelism: int
     controller_namespace: str
     """Where the controller runs, which alone may reach Flink's REST interface."""
+    results: str = ""
+    """Folder of the results of ended jobs; empty for Flink's own. See `runtime_job_manager`."""
 
     @classmethod
     def of(cls, app: StreamApp, *, uid: str, controller_namespace: str) -> Self:

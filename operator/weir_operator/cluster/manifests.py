@@ -13,6 +13,7 @@ from weir_operator.cluster.api import Body
 from weir_operator.cluster.flink_pods import (
     APP,
     CONTROLLER_LABELS,
+    RESULTS,
     REVISION,
     SIZE,
     FlinkPods,
@@ -183,12 +184,13 @@ def job_manager(pods: FlinkPods, config_map: str) -> Body:
     """Return the JobManager's Deployment."""
     place = pods.make.job_manager
     resources = _resources(place.cpu or "1", place.memory)
+    annotations = {RESULTS: pods.results} if pods.results else {}
     template = pod_template(
         pods,
         component=JOB_MANAGER,
         place=place,
         config_map=config_map,
-        annotations={},
+        annotations=annotations,
         container={
             "command": ["sh", f"{CONFIG_MOUNT}/start.sh"],
             "resources": resources,
@@ -199,6 +201,8 @@ def job_manager(pods: FlinkPods, config_map: str) -> Body:
     )
     found = _object(pods, "apps/v1", "Deployment", pods.job_manager, component=JOB_MANAGER)
     found["metadata"]["labels"][REVISION] = pods.revision
+    if annotations:
+        found["metadata"]["annotations"] = annotations
     return found | {
         "spec": {
             "replicas": 1,

@@ -43,6 +43,8 @@ REST_PORT = 8081
 METRICS_PORT = 9249
 TASK_RPC_PORT = 6122
 TASK_DATA_PORT = 6121
+RESULTS_PATHS = ("job-result-store.storage-path", "application-result-store.storage-path")
+"""Where Flink notes which jobs have ended, until it has cleared up after them."""
 
 
 def job_manager_files(pods: FlinkPods) -> dict[str, str]:
@@ -66,6 +68,7 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             "io.tmp.dirs": "/tmp",
             "web.upload.dir": SCRATCH,
             **_recovery(pods),
+            **_results(pods),
         },
     )
     memory = split_job_manager(pods.make.config, process=pods.make.job_manager.memory)
@@ -151,6 +154,13 @@ def _address(pods: FlinkPods) -> ClusterAddress:
     return ClusterAddress(
         host=f"{pods.job_manager}.{pods.namespace}", rpc_port=RPC_PORT, rest_port=REST_PORT
     )
+
+
+def _results(pods: FlinkPods) -> dict[str, str]:
+    if not pods.results:
+        return {}
+    folder = f"{pods.recovery_folder}/{pods.results}"
+    return dict(zip(RESULTS_PATHS, (f"{folder}/jobs", f"{folder}/applications"), strict=True))
 
 
 def _recovery(pods: FlinkPods) -> dict[str, str]:

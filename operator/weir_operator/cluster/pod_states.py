@@ -87,6 +87,18 @@ def waiting_for(pod: Body) -> str:
     return f"{reason}: {told}".rstrip(": ")
 
 
+def cannot_take_up(pod: Body) -> bool:
+    """Return whether the pod's Flink ended because it cannot make sense of an ended job's result.
+
+    Flink 2.3.0 writes that a job has ended before it writes the same of the application that the
+    job is. A JobManager that is killed between the two leaves a result which every later one
+    refuses, by an `IllegalStateException` without a message (`Dispatcher.onStart`).
+    """
+    last = _main_status(pod).get("lastState", {}).get("terminated", {})
+    message = last.get("message", "")
+    return "Dispatcher.onStart" in message and "IllegalStateException" in message
+
+
 def process_of(pod: Body) -> str:
     """Return which process the pod's main container runs; empty while its node does not say."""
     container = _main_status(pod).get("containerID")

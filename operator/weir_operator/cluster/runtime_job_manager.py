@@ -1,20 +1,37 @@
-"""The JobManager of one StreamApp as a Deployment, with all that it needs around it."""
+"""The JobManager of one StreamApp as a Deployment, with all that it needs around it.
+
+Flink 2.3.0 can leave itself the result of an ended job that no JobManager can start with
+(`pod_states.cannot_take_up`). Then Flink is made to forget all jobs, those that run too: their
+graphs go from its ConfigMap, and the next JobManager keeps results in a folder of its own. The job
+goes on from its newest state, as after any loss (`rescale.restore_point`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from dataclasses import replace
+
+import structlog
 
 from weir_operator.cluster import manifests
 from weir_operator.cluster.api import Body
 from weir_operator.cluster.changes import Mark
-from weir_operator.cluster.flink_pods import REVISION, FlinkPods
+from weir_operator.cluster.flink_pods import RESULTS, REVISION, FlinkPods
 from weir_operator.cluster.manifests_flink import (
     METRICS_PORT,
     REST_PORT,
+    RESULTS_PATHS,
     config_map,
     job_manager_files,
 )
-from weir_operator.cluster.pod_states import is_alive, process_of, url, waiting_for
+from weir_operator.cluster.pod_states import (
+    cannot_take_up,
+    is_alive,
+    process_of,
+    url,
+    waiting_for,
+)
 from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.errors import PodsPendingError, TemporaryError
 from weir_operator.flink.rest import FlinkRest
@@ -28,6 +45,10 @@ ANSWER_LIMIT = 2.0
 _POLL = 0.2  # seconds between two questions while it starts
 _SLOW_POLL = 1.0  # the same, once it takes long
 _APPS = "apps/v1"
+_GRAPHS = "executionPlan-"
+"""What a job's key begins with in Flink's ConfigMap; see `KubernetesUtils` of Flink 2.3.0."""
+
+log = structlog.get_logger()
 
 
 class JobManagerPod:
@@ -40,6 +61,7 @@ class JobManagerPod:
         self.process = ""
         """Which process it was when it was last ensured; empty where nobody knows."""
         self._found: tuple[Mark, FlinkPods] | None = None
+        self._results = ""
 
     @property
     def rest_url(self) -> str:
@@ -69,6 +91,7 @@ class JobManagerPod:
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             self._objects.check_owner("Deployment", found)
+            self._results = (found["metadata"].get("annotations") or {}).get(RESULTS, "")
         # Somebody may have deleted the Deployment: its successor takes up the job all the same.
         afresh = found is None and not (pods.survives and await self._objects.recovery())
         if found is None or self._applied is not pods:
@@ -99,6 +122,7 @@ class JobManagerPod:
         self._address = made["spec"]["clusterIP"]
 
     async def _make(self, pods: FlinkPods) -> None:
+        pods = replace(pods, results=self._results)
         files = make_files(pods)
         await self._objects.apply(files, manifests.job_manager(pods, files["metadata"]["name"]))
 
@@ -124,8 +148,8 @@ class JobManagerPod:
                     return
                 except TemporaryError as error:
                     waited = _now() - began
-                    if waited >= PENDING_LIMIT:
-                        await self._check_pending(pods)
+                    if waited >= PENDING_LIMIT and await self._check_pending(pods):
+                        began, waited = _now(), 0.0
                     if waited >= START_LIMIT:
                         raise TemporaryError(
                             f"The JobManager of {pods.app} did not answer within"
@@ -133,15 +157,35 @@ class JobManagerPod:
                         ) from error
                 await asyncio.sleep(_POLL if waited < PENDING_LIMIT else _SLOW_POLL)
 
-    async def _check_pending(self, pods: FlinkPods) -> None:
-        """Return if nothing is known to keep the pod from running.
+    async def _check_pending(self, pods: FlinkPods) -> bool:
+        """Return whether what kept the pod from running was just removed.
 
         Raises:
-            PodsPendingError: Something is, and waiting on here would only delay the news.
+            PodsPendingError: Something keeps it that stays, and waiting on would only delay the
+                news.
         """
         for pod in await self._pods():
-            if reason := waiting_for(pod):
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get(RESULTS, "") != self._results:
+                continue  # one of before, that goes
+            reason = waiting_for(pod)
+            if reason and cannot_take_up(pod) and _may_forget(pods):
+                await self._forget_jobs(pods)
+                return True
+            if reason:
                 raise PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
+        return False
+
+    async def _forget_jobs(self, pods: FlinkPods) -> None:
+        """Have the next JobManager begin without any job, and make it."""
+        log.warning("an ended job's result keeps Flink from starting; left behind", app=pods.app)
+        for each in await self._objects.recovery():
+            graphs = [key for key in each.get("data") or () if key.startswith(_GRAPHS)]
+            if graphs:  # first, or a job that has ended would be recovered
+                path = self._objects.path("ConfigMap", each["metadata"]["name"])
+                await self._objects.api.patch(path, {"data": dict.fromkeys(graphs)})
+        self._results = f"results-{uuid.uuid4().hex[:8]}"
+        await self._make(pods)
 
     async def _is_another_process(self) -> bool:
         """Return whether its process is another than when it was last ensured, and note it."""
@@ -159,6 +203,11 @@ def make_files(pods: FlinkPods) -> Body:
     """Return the JobManager's ConfigMap."""
     labels = pods.labels(manifests.JOB_MANAGER)
     return config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+
+
+def _may_forget(pods: FlinkPods) -> bool:
+    """Return whether results are where Weir has put them."""
+    return pods.survives and not set(RESULTS_PATHS) & pods.make.config.keys()
 
 
 def _now() -> float:

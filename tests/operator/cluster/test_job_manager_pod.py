@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from tests.operator.cluster.test_manifests import pods_of
 from tests.operator.cluster.test_task_manager_pods import Cluster
@@ -225,3 +226,111 @@ async def test_a_silence_without_a_reason_ends(job_manager, pods, monkeypatch):
 
     with pytest.raises(TemporaryError, match="did not answer within"):
         await job_manager.ensure(pods)
+
+
+REFUSED = (
+    "org.apache.flink.util.FlinkException: Unexpected termination of DispatcherService.\n"
+    "Caused by: java.lang.IllegalStateException\n"
+    "\tat org.apache.flink.util.Preconditions.checkState(Preconditions.java:177)\n"
+    "\tat org.apache.flink.runtime.dispatcher.Dispatcher.onStart(Dispatcher.java:497)\n"
+)
+
+
+def crashing(pods, message):
+    """A pod of the JobManager whose last process ended with a message."""
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": "trips-jobmanager-1",
+            "labels": pods.labels("jobmanager") | {"weir.dev/revision": "r1"},
+        },
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [
+                {
+                    "name": "flink-main-container",
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    "lastState": {"terminated": {"exitCode": 239, "message": message}},
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture
+def crashes(cluster, pods, monkeypatch):
+    """Let the JobManager crash as it is told to, until its Deployment is another."""
+
+    def begin(message):
+        monkeypatch.setattr(Flink, "silent", True)
+        monkeypatch.setattr(runtime_job_manager, "PENDING_LIMIT", 0.0)
+        keep_recovery_data(cluster, pods)
+        cluster.objects[RECOVERY]["data"] = {"executionPlan-aa": "x", "leader": "me"}
+        cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"] = crashing(
+            pods, message
+        )
+
+        async def jobs(self):
+            if cluster.objects[DEPLOYMENT]["metadata"].get("annotations"):
+                return ()
+            raise TemporaryError("nobody is there")
+
+        monkeypatch.setattr(Flink, "jobs", jobs)
+
+    return begin
+
+
+def results_path(cluster):
+    mounted = cluster.objects[DEPLOYMENT]["spec"]["template"]["spec"]["volumes"]
+    [name] = [each["configMap"]["name"] for each in mounted if "configMap" in each]
+    files = cluster.objects[f"/api/v1/namespaces/streams/configmaps/{name}"]["data"]
+    return yaml.safe_load(files["config.yaml"]).get("job-result-store.storage-path", "")
+
+
+async def test_a_result_that_no_jobmanager_can_start_with_is_left_behind_with_all_jobs(
+    job_manager, pods, cluster, crashes
+):
+    crashes(REFUSED)
+
+    await job_manager.ensure(pods)
+
+    assert cluster.objects[RECOVERY]["data"] == {"executionPlan-aa": None, "leader": "me"}
+    assert results_path(cluster).startswith(f"{pods.recovery_folder}/results-")
+
+
+async def test_an_upgrade_keeps_away_from_the_result_that_was_left(
+    job_manager, pods, cluster, crashes
+):
+    crashes(REFUSED)
+    await job_manager.ensure(pods)
+    del cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"]
+    path = results_path(cluster)
+    upgraded = replace(pods, revision="r2", make=replace(pods.make, image="example/trips:2"))
+
+    await JobManagerPod(AppObjects(cluster, upgraded), upgraded).ensure(upgraded)
+
+    assert image(cluster) == "example/trips:2"
+    assert results_path(cluster) == path
+
+
+async def test_any_other_crash_forgets_nothing(job_manager, pods, cluster, crashes):
+    crashes("java.lang.OutOfMemoryError: Java heap space")
+
+    with pytest.raises(PodsPendingError, match="CrashLoopBackOff"):
+        await job_manager.ensure(pods)
+
+    assert "executionPlan-aa" in cluster.objects[RECOVERY]["data"]
+    assert results_path(cluster) == ""
+
+
+async def test_results_that_the_user_has_put_elsewhere_are_left_to_the_user(
+    job_manager, pods, cluster, crashes
+):
+    crashes(REFUSED)
+    config = {"job-result-store.storage-path": "s3://mine"}
+    chosen = replace(pods, make=replace(pods.make, config=config))
+
+    with pytest.raises(PodsPendingError, match="CrashLoopBackOff"):
+        await job_manager.ensure(chosen)
+
+    assert "executionPlan-aa" in cluster.objects[RECOVERY]["data"]
