@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from weir_operator.errors import TemporaryError
+from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.configuration import RECOMMENDED
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.registration import FORGOTTEN_WITHIN, wait_unregistered
@@ -23,7 +22,10 @@ class Listing(FlinkRest):
         self.answers = list(answers)
 
     async def task_managers(self):
-        return [SimpleNamespace(id=each) for each in self.answers.pop(0)]
+        listed = self.answers.pop(0)
+        return tuple(
+            TaskManager(id=each, slots=1, free_slots=0, extended_resources={}) for each in listed
+        )
 
 
 def test_one_whose_address_answers_nobody_is_waited_for_until_flink_gives_it_up():
