@@ -254,12 +254,28 @@ appender.file.strategy.max = {kept}
 """
 
 
+TERMINATION_MESSAGE = "/dev/termination-log"
+"""Where Kubernetes reads why a container ended, its last 4 KiB."""
+
+
 def render_console_log4j() -> str:
-    """Return a log4j2 file that writes to standard output, where a cluster collects it."""
+    """Return a log4j2 file that writes to standard output, where a cluster collects it.
+
+    Why a JobManager gives up goes to the container's termination message, too. The last lines of
+    the log, which Kubernetes takes otherwise, tell of what ran on meanwhile.
+    """
     return f"""\
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = Console
 {_QUIET}\
+logger.fatal.name = org.apache.flink.runtime.entrypoint.ClusterEntrypoint
+logger.fatal.appenderRef.fatal.ref = Fatal
+logger.fatal.appenderRef.fatal.level = ERROR
+appender.fatal.type = File
+appender.fatal.name = Fatal
+appender.fatal.fileName = {TERMINATION_MESSAGE}
+appender.fatal.layout.type = PatternLayout
+appender.fatal.layout.pattern = %d{{ISO8601}} %-5p %c{{1.}} - %m%n
 appender.console.type = Console
 appender.console.name = Console
 appender.console.layout.type = PatternLayout
