@@ -82,7 +82,7 @@ def waiting_for(pod: Body) -> str:
     reason = waiting.get("reason", "")
     if not reason or reason in _STARTING:
         return ""
-    last = _main_status(pod).get("lastState", {}).get("terminated", {})
+    last = _last_end(pod)
     told = _cause(last.get("message", "")) or waiting.get("message", "")
     return f"{reason}: {told}".rstrip(": ")
 
@@ -94,7 +94,7 @@ def cannot_take_up(pod: Body) -> bool:
     job is. A JobManager that is killed between the two leaves a result which every later one
     refuses, by an `IllegalStateException` without a message (`Dispatcher.onStart`).
     """
-    last = _main_status(pod).get("lastState", {}).get("terminated", {})
+    last = _last_end(pod)
     message = last.get("message", "")
     return "Dispatcher.onStart" in message and "IllegalStateException" in message
 
@@ -105,9 +105,15 @@ def process_of(pod: Body) -> str:
     return f"{pod['metadata'].get('uid', '')}/{container}" if container else ""
 
 
+def _last_end(pod: Body) -> Mapping[str, Any]:
+    """Return how the main container's process before the present one ended; empty without one."""
+    found: Mapping[str, Any] = _main_status(pod).get("lastState", {}).get("terminated", {})
+    return found
+
+
 def _end_before(pod: Body) -> str:
     """Return how the process before the present one ended; empty where there was none."""
-    last = _main_status(pod).get("lastState", {}).get("terminated", {})
+    last = _last_end(pod)
     return f"{last.get('reason', 'Ended')}, exit code {last.get('exitCode')}" if last else ""
 
 

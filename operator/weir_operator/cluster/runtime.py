@@ -15,7 +15,7 @@ from typing import Self
 from weir_operator.cluster import manifests, runtime_job_manager, runtime_task_managers
 from weir_operator.cluster.api import KubernetesApi
 from weir_operator.cluster.changes import Changes, Mark
-from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, POOL, RESULTS, FlinkPods
+from weir_operator.cluster.flink_pods import COMPONENT, OPERATOR, POOL, FlinkPods
 from weir_operator.cluster.nodes import NodeNotices
 from weir_operator.cluster.runtime_job_manager import JobManagerPod
 from weir_operator.cluster.runtime_objects import AppObjects
@@ -158,8 +158,7 @@ class KubernetesRuntime:
         for workload in await self._objects.without_files():
             labels = workload["metadata"]["labels"]
             if labels[COMPONENT] == manifests.JOB_MANAGER:
-                annotations = workload["metadata"].get("annotations") or {}
-                results = annotations.get(RESULTS, "")
+                results = runtime_job_manager.results_of(workload)
                 files = runtime_job_manager.make_files(replace(pods, results=results))
             elif labels[POOL] in pods.places:
                 files = runtime_task_managers.make_files(pods, labels[OPERATOR], labels[POOL])

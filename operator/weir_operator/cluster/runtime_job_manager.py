@@ -46,7 +46,7 @@ _POLL = 0.2  # seconds between two questions while it starts
 _SLOW_POLL = 1.0  # the same, once it takes long
 _APPS = "apps/v1"
 _GRAPHS = "executionPlan-"
-"""What a job's key begins with in Flink's ConfigMap; see `KubernetesUtils` of Flink 2.3.0."""
+"""What the keys of jobs' graphs begin with in the ConfigMap that Flink 2.3.0 writes."""
 
 log = structlog.get_logger()
 
@@ -91,7 +91,7 @@ class JobManagerPod:
         found = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
         if found is not None:
             self._objects.check_owner("Deployment", found)
-            self._results = (found["metadata"].get("annotations") or {}).get(RESULTS, "")
+            self._results = results_of(found)
         # Somebody may have deleted the Deployment: its successor takes up the job all the same.
         afresh = found is None and not (pods.survives and await self._objects.recovery())
         if found is None or self._applied is not pods:
@@ -165,8 +165,7 @@ class JobManagerPod:
                 news.
         """
         for pod in await self._pods():
-            annotations = pod["metadata"].get("annotations") or {}
-            if annotations.get(RESULTS, "") != self._results:
+            if results_of(pod) != self._results:
                 continue  # one of before, that goes
             reason = waiting_for(pod)
             if reason and cannot_take_up(pod) and _may_forget(pods):
@@ -203,6 +202,11 @@ def make_files(pods: FlinkPods) -> Body:
     """Return the JobManager's ConfigMap."""
     labels = pods.labels(manifests.JOB_MANAGER)
     return config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+
+
+def results_of(thing: Body) -> str:
+    """Return `FlinkPods.results` of a JobManager's Deployment or pod."""
+    return str((thing["metadata"].get("annotations") or {}).get(RESULTS, ""))
 
 
 def _may_forget(pods: FlinkPods) -> bool:
