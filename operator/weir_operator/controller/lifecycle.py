@@ -407,10 +407,11 @@ class Lifecycle:
         status = self._store.load()
         wanted, now = self._wanted(status), self._clock.now()
         target = self._room.fit(status.deployments)
-        journal = plans.improve(status, alive, wanted, target, now=now)
+        leave = plans.replace_doomed(status, alive, self._room.find_way_out(status, alive), now=now)
+        journal = plans.improve(status, alive, wanted, target, now=now) or leave
         if journal is not None and not self._retries.allows(journal):
             # What waits for another try must not hold up replicas that are about to be lost.
-            journal = plans.replace_doomed(status, alive, now=now)
+            journal = leave
             if journal is None or not self._retries.allows(journal):
                 return
         if journal is None and wanted != status.revision and wanted is not None:

@@ -118,7 +118,7 @@ def improve(
             status, target, wanted, now=now,
             reason=f"Their pool has changed in the manifest: {', '.join(moved)}",
         )  # fmt: skip
-    return replace_doomed(status, alive, now=now)
+    return None
 
 
 def _obey_manifest(
@@ -157,9 +157,16 @@ def replace_sizes(
 
 
 def replace_doomed(
-    status: AppStatus, alive: Sequence[Replica], *, now: float
+    status: AppStatus, alive: Sequence[Replica], target: DeploymentMap, *, now: float
 ) -> RescaleJournal | None:
-    """Return the replacement of replicas about to go; `None` where none is."""
+    """Return the replacement of replicas about to go; `None` where none is.
+
+    Args:
+        status: What is known of the job.
+        alive: Its TaskManagers.
+        target: Where it runs without them: elsewhere only where their pool is full.
+        now: Unix time.
+    """
     doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
     if not doomed:
         return None
@@ -169,7 +176,7 @@ def replace_doomed(
         reason=f"Replicas leave before they are lost: {reasons}",
         now=now,
         source=status.deployments,
-        target=status.deployments,
+        target=target,
         old_job=status.job_id,
         replace=tuple(sorted(doomed)),
     )

@@ -1,7 +1,8 @@
 """The next best deployment where pools have no room, or the manifest allows it no more. Pure.
 
 For a job that is down and cannot wait for a decision: less than wanted that runs is better than all
-of it that does not. The policies decide anew from there.
+of it that does not. And for replicas whose nodes are about to go, which must not wait for room in
+their own pool. The policies decide from there.
 """
 
 from __future__ import annotations
@@ -40,6 +41,42 @@ def fit_into_room(
         cut = _cut(found[name], pool, standing)
         if not found[name]:
             found[name] = _move(cut, name, full, models[name].node_types) or dict(wanted[name])
+    return found
+
+
+def move_leaving(
+    deployments: DeploymentMap,
+    leaving: Collection[Replica],
+    full: Collection[Group],
+    models: Mapping[str, OperatorModel],
+) -> DeploymentMap:
+    """Return the deployments with replicas that leave full pools in other pools.
+
+    Args:
+        deployments: Where the job runs.
+        leaving: Replicas that cannot stay on their nodes.
+        full: (operator, pool) that take no more replicas than stand there.
+        models: Of each operator that may change; replicas of the others wait for room.
+    """
+    found = {name: dict(counts) for name, counts in deployments.items()}
+    for each in leaving:
+        counts, model = found.get(each.operator, {}), models.get(each.operator)
+        is_full = (each.operator, each.pool) in full
+        if model is None or not is_full or not counts.get(each.node_type):
+            continue
+        room = [
+            other
+            for other in model.node_types
+            if (each.operator, other.pool) not in full
+            and (other.pool_limit is None or _count(counts, other.pool) < other.pool_limit)
+        ]
+        if not room:
+            continue
+        fastest = max(room, key=lambda other: other.speedup).name
+        counts[fastest] = counts.get(fastest, 0) + 1
+        counts[each.node_type] -= 1
+        if not counts[each.node_type]:
+            del counts[each.node_type]
     return found
 
 
@@ -84,6 +121,11 @@ def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
         if taken:
             found[each.name] -= taken
     return {node_type: count for node_type, count in found.items() if count}
+
+
+def _count(counts: Mapping[str, int], pool: str) -> int:
+    """Return the replicas in a pool."""
+    return sum(count for node_type, count in counts.items() if node_type.split("/", 1)[0] == pool)
 
 
 def _cut(counts: dict[str, int], pool: str, most: int) -> int:

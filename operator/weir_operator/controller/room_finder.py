@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from weir_operator.clock import Clock
-from weir_operator.controller.room import fit_into_room, fit_to_manifest
+from weir_operator.controller.room import Group, fit_into_room, fit_to_manifest, move_leaving
 from weir_operator.rescale.closing import add_full
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
@@ -54,10 +54,18 @@ class RoomFinder:
 
     async def find_target(self, status: AppStatus) -> DeploymentMap:
         """Return where a job that is down is to run: where it was, as far as there is room."""
-        now = self._clock.now()
-        full = [(each.operator, each.pool) for each in status.full if each.holds(now)]
         alive = await self._runtime.replicas()
-        return fit_into_room(self.fit(status.deployments), alive, full, self._models or {})
+        fitting = self.fit(status.deployments)
+        return fit_into_room(fitting, alive, self._full(status), self._models or {})
+
+    def find_way_out(self, status: AppStatus, alive: Sequence[Replica]) -> DeploymentMap:
+        """Return where a job runs on once replicas that are about to go have left."""
+        leaving = [each for each in alive if each.doomed]
+        return move_leaving(status.deployments, leaving, self._full(status), self._models or {})
+
+    def _full(self, status: AppStatus) -> list[Group]:
+        now = self._clock.now()
+        return [(each.operator, each.pool) for each in status.full if each.holds(now)]
 
     def forget_waiting(self) -> None:
         """Begin to count anew: all have their place."""

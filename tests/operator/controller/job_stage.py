@@ -34,8 +34,9 @@ TWO = {"match": {"small/250m": 2}}
 class Stage:
     """A lifecycle over a miniature world, and what it told."""
 
-    def __init__(self, settings=None):
+    def __init__(self, settings=None, node_types=TYPES):
         self.settings = settings or RescaleSettings()
+        self.node_types = node_types
         self.clock = FakeClock()
         self.world = FakeWorld(self.clock)
         self.store = MemoryStatusStore()
@@ -70,7 +71,11 @@ class Stage:
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
-            models={"match": a_model(name="match", node_types=TYPES, max_replicas=max_replicas)},
+            models={
+                "match": a_model(
+                    name="match", node_types=self.node_types, max_replicas=max_replicas
+                )
+            },
         )
 
     async def running(self):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.operator.controller.job_stage import ONE, TWO, Stage, asking_for
+from tests.operator.controller.job_stage import ONE, TWO, TYPES, Stage, asking_for
 from weir_operator.rescale.journal import Kind
 from weir_operator.rescale.replicas import deployments_of
 
@@ -28,6 +28,11 @@ async def test_a_replica_about_to_go_is_replaced_before_it_is_lost(stage):
     assert stage.exact()
 
 
+@pytest.fixture
+def stage_of_one_pool():
+    return Stage(node_types=tuple(each for each in TYPES if each.pool == "small"))
+
+
 async def drain_without_room(stage):
     """Doom the one replica of a job that runs, where its pool has no room for another."""
     lifecycle = await stage.running()
@@ -38,7 +43,8 @@ async def drain_without_room(stage):
     return lifecycle, doomed
 
 
-async def test_a_replacement_without_a_place_is_tried_again_soon(stage):
+async def test_a_replacement_without_a_place_is_tried_again_soon(stage_of_one_pool):
+    stage = stage_of_one_pool
     lifecycle, doomed = await drain_without_room(stage)
 
     await lifecycle.heal()
@@ -62,7 +68,8 @@ async def seconds_until_tried(stage, lifecycle):
             return second
 
 
-async def test_a_replacement_that_finds_no_place_for_long_is_tried_every_minute(stage):
+async def test_a_replacement_that_finds_no_place_for_long_is_tried_every_minute(stage_of_one_pool):
+    stage = stage_of_one_pool
     lifecycle, _ = await drain_without_room(stage)
 
     pauses = [await seconds_until_tried(stage, lifecycle) for _ in range(7)]
@@ -101,3 +108,14 @@ async def test_a_drain_does_not_wait_for_an_upgrade_that_came_to_nothing(stage):
     assert abandoned == 1
     assert doomed not in stage.world.alive
     assert stage.changes[-1].kind is Kind.RESCALE
+
+
+async def test_a_replica_whose_pool_stays_full_leaves_for_another_pool(stage):
+    lifecycle, doomed = await drain_without_room(stage)
+
+    await lifecycle.heal()
+
+    assert doomed not in stage.world.alive
+    [operator] = deployments_of(stage.world.alive.values()).values()
+    assert {name.split("/")[0] for name in operator} == {"large"}
+    assert stage.exact()

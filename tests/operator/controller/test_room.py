@@ -1,6 +1,6 @@
 """The next best deployment where pools have no room."""
 
-from weir_operator.controller.room import fit_into_room, fit_to_manifest
+from weir_operator.controller.room import fit_into_room, fit_to_manifest, move_leaving
 from weir_operator.runtime.seam import Replica
 from weir_policies.model.node_types import NodeType
 from weir_policies.testing import a_model
@@ -102,3 +102,23 @@ def test_fixed_and_new_operators_have_what_the_manifest_says_and_others_are_left
     found = fit_to_manifest(running, initial, MODELS)
 
     assert found == {"gen": {"small/1": 1}, "match": {"small/1": 2}, "count": {"small/1": 1}}
+
+
+def test_replicas_that_leave_a_full_pool_move_to_the_fastest_with_room():
+    found = move_leaving(
+        {"match": {"small/1": 3}, "count": {"small/1": 1}},
+        [*replicas("match", "small", stand=2), *replicas("count", "small", stand=1)],
+        [("match", "small")],
+        MODELS,
+    )
+
+    # The pool of two sizes takes one; the other has nowhere to go.
+    assert found == {"match": {"small/1": 2, "large/2": 1}, "count": {"small/1": 1}}
+
+
+def test_replicas_of_an_operator_that_never_changes_wait_for_room_in_their_pool():
+    deployed = {"gen": {"small/1": 1}}
+
+    found = move_leaving(deployed, replicas("gen", "small", stand=1), [("gen", "small")], MODELS)
+
+    assert found == deployed
