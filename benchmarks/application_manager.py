@@ -15,10 +15,10 @@ from rich.console import Console
 from benchmarks.demo_policies import demo_manifest, run_night
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.rows import RESULTS
-from weir_operator.controller.steering import state_directory
-from weir_operator.controller.tuning_store import TUNINGS, Standing, Version, read_tunings
-from weir_operator.faces.run_record import Run
-from weir_operator.faces.tunings_view import describe_standing, describe_weights
+from weir_operator.loop.run_record import Run
+from weir_operator.reporting.tunings_view import describe_standing, describe_weights
+from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
+from weir_operator.wiring.loops import state_directory
 
 ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, trial and its end"
 DURATION = "15 min"

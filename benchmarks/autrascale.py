@@ -23,7 +23,7 @@ from benchmarks.autrascale_runs import (
 )
 from benchmarks.departures import Departure
 from benchmarks.figures import Figure, at_least, at_most
-from weir_policies.application_manager.autrascale.settings import Transfer
+from weir_policies.application_manager.autrascale.values import Transfer
 from weir_simulator.contention import (
     ContendedApplication,
     nexmark_q5,

@@ -23,7 +23,7 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import least_response_time
-from weir_policies.promise import CostParts, Decision, Observation, OperatorModel, Transition
+from weir_policies.policy import CostParts, Decision, Observation, OperatorModel, Transition
 from weir_simulator.contention import BATCH, ContendedApplication
 
 ONE_TYPE = (NodeType(name="replica", pool="pool", speedup=1.0, price=1.0),)

@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weir_policies.application_manager.autrascale import event_latency, latency, throughput
-from weir_policies.application_manager.autrascale.backlog import find_target_throughput
-from weir_policies.application_manager.autrascale.baselines import double, scale_in_proportion
-from weir_policies.application_manager.autrascale.benefit import score_benefit
-from weir_policies.application_manager.autrascale.bootstrap import choose_bootstrap
-from weir_policies.application_manager.autrascale.drs_greedy import allocate
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings
-from weir_policies.application_manager.autrascale.throughput import ThroughputSearch
-from weir_policies.application_manager.autrascale.values import Parallelism, Trained
+from weir_policies.application_manager.autrascale.baselines import (
+    allocate,
+    double,
+    scale_in_proportion,
+)
+from weir_policies.application_manager.autrascale.policy import choose_bootstrap
+from weir_policies.application_manager.autrascale.throughput import (
+    ThroughputSearch,
+    find_target_throughput,
+)
+from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
+    Parallelism,
+    Trained,
+    score_benefit,
+)
 from weir_simulator.contention import ContendedApplication
 
 SETTINGS = AutrascaleSettings()

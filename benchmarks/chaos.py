@@ -64,8 +64,8 @@ from benchmarks.registry import BenchmarkError
 from benchmarks.rows import RESULTS
 from benchmarks.trips_cluster import read_arrivals, read_proof
 from weir_operator.clock import wait_until
-from weir_operator.cluster.objects import collection
 from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.objects import collection
 
 ABOUT = "records lost, doubled, and time to recover under faults on a real cluster (needs one)"
 DURATION = "15 min"

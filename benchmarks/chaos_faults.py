@@ -23,8 +23,8 @@ from typing import ClassVar
 from benchmarks.chaos_looks import find_idle_job, look_back
 from benchmarks.chaos_world import NAME, ChaosWorld, replicas_of
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import Body, ConflictError
 from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.client import Body, ConflictError
 
 CLOCK = SystemClock()
 LIMIT = 240.0

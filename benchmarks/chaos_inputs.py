@@ -29,8 +29,8 @@ from benchmarks.chaos_faults import (
 from benchmarks.chaos_surroundings import NODES, api_server_url, fill_up
 from benchmarks.chaos_world import NAME, STATE_MIB, ChaosWorld
 from benchmarks.cluster_place import IMAGE
-from weir_operator.cluster.flink_pods import APP, COMPONENT, MANAGED_BY
-from weir_operator.cluster.manifests_flink import METRICS_PORT, REST_PORT
+from weir_operator.runtime.kubernetes.configuration import METRICS_PORT, REST_PORT
+from weir_operator.runtime.kubernetes.pods import APP, COMPONENT, MANAGED_BY
 
 CHANGE_LIMIT = 90.0
 """Seconds within which a change must come about that nothing should hold up."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.chaos_world import ChaosWorld
-from weir_operator.cluster.api import Body
-from weir_operator.cluster.manifests_flink import REST_PORT
 from weir_operator.errors import WeirError
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.kubernetes.api.client import Body
+from weir_operator.runtime.kubernetes.configuration import REST_PORT
 
 
 @dataclass(frozen=True, slots=True)

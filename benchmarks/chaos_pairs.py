@@ -24,10 +24,10 @@ from benchmarks.chaos_faults import (
 )
 from benchmarks.chaos_world import ChaosWorld
 from weir_operator.clock import wait_until
-from weir_operator.cluster.home import ANNOTATION
-from weir_operator.cluster.manifests_flink import REST_PORT
 from weir_operator.flink.answers import Job, SavepointProgress
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.kubernetes.status.ownership import ANNOTATION
+from weir_operator.runtime.kubernetes.configuration import REST_PORT
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from benchmarks.chaos_faults import CLOCK, LIMIT, Fault
 from benchmarks.chaos_looks import find_missing, look_back
 from benchmarks.chaos_world import VOLUME_MIB, ChaosWorld
 from weir_operator.clock import wait_until
-from weir_operator.cluster.api import Body, NotFoundError
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.client import Body, NotFoundError
 
 AWAY = 45.0
 """Seconds for which nobody reaches the API server: longer than a Lease lasts."""

@@ -36,10 +36,10 @@ from benchmarks.cluster_place import (
 )
 from tests.cluster.prometheus_on_kubernetes import start_prometheus
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import Body, NotFoundError
-from weir_operator.cluster.objects import collection
-from weir_operator.controller.records import RECORDS
 from weir_operator.flink.jars import REPOSITORY
+from weir_operator.kubernetes.api.client import Body, NotFoundError
+from weir_operator.kubernetes.api.objects import collection
+from weir_operator.loop.records import RECORDS
 
 CONTROLLER_IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
 RELEASE = "weir"

@@ -15,7 +15,7 @@ from weir_policies.kernels.compiled import compiled_apart
 from weir_policies.model.arrays import Floats
 from weir_policies.model.cost import price_deployments
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import Aggregation, OperatorModel, Sharing
+from weir_policies.policy import Aggregation, OperatorModel, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment

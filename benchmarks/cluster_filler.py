@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from benchmarks.cluster_place import IMAGE, Place
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import Body
+from weir_operator.kubernetes.api.client import Body
 from weir_operator.streamapp.quantities import Cpu
 
 LEFT = 0.1

@@ -20,20 +20,20 @@ from typing import Any, Self
 from benchmarks.cluster_place import CLAIM, IMAGE, OWNER, Place
 from benchmarks.trips_cluster import Ledger, read_proof
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.flink_pods import FlinkPods, Owner
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.runtime import KubernetesRuntime
-from weir_operator.controller import assembly
-from weir_operator.controller.events import Event
-from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
-from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.loop.events import Event
+from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
-from weir_operator.runtime.seam import Replica
-from weir_operator.status import FileStatusStore
+from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.protocol import Replica
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring import assembly
 
 SUBMIT_DEADLINE = 300.0
 """Seconds from submission until every task runs: state is read back in between."""

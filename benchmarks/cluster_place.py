@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from weir_operator.cluster.api import Body, KubernetesApi
-from weir_operator.cluster.flink_pods import STATE_MOUNT
+from weir_operator.kubernetes.api.client import Body, KubernetesApi
+from weir_operator.runtime.kubernetes.pods import STATE_MOUNT
 
 IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
 CLAIM = "state"

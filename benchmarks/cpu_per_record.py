@@ -37,7 +37,7 @@ from benchmarks.plain_flink import run_plain_flink
 from benchmarks.rows import RESULTS
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import HELPER, JARS, REPOSITORY, build_jar
-from weir_operator.runtime import processes
+from weir_operator.runtime.local import processes
 
 ABOUT = "CPU per record of a plain job under Weir, beside a plain Flink"
 DURATION = "12 min"

@@ -20,12 +20,12 @@ from benchmarks.dying_controller import SOURCE, TARGET, run_and_die, the_job
 from benchmarks.figures import Figure, at_most
 from benchmarks.trips_cluster import Ledger, Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
-from weir_operator.controller.observing import layout_of
+from weir_operator.loop.gather import layout_of
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 from weir_operator.rescale.journal import DeploymentMap, Direction, Step
 
 ABOUT = "kill -9 of Weir and the JobManager at every step, poisoned metrics, broken deployments"

@@ -34,8 +34,8 @@ from tests.api.assets import find_or_build_assets
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
 from tests.dashboards.prometheus_server import running_prometheus
-from weir_operator.runtime import processes
-from weir_operator.runtime.ports import free_ports
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = (
     "every query of the four dashboards, asked of Prometheus after a run of controller and Flink"

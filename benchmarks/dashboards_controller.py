@@ -11,22 +11,22 @@ import math
 import sys
 from pathlib import Path
 
-from weir_operator.cluster.adopted_metrics import PrometheusFor
-from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.logs import send_logs_to_stderr
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.policy_probe import PolicyProbe
-from weir_operator.cluster.running import run_controller
-from weir_operator.cluster.settings import ControllerSettings
+from weir_operator.external.metrics import PrometheusFor
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.guard import Guard
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.policy_probe import PolicyProbe
+from weir_operator.kubernetes.process.logs import send_logs_to_stderr
+from weir_operator.kubernetes.process.running import run_controller
+from weir_operator.kubernetes.process.settings import ControllerSettings
 from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.seam import MetricsSource
-from weir_operator.runtime.local import LocalRuntime
-from weir_operator.runtime.seam import Runtime
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import find_jar, load_manifest

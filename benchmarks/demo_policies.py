@@ -17,7 +17,7 @@ from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.weir_local import run_weir_local
-from weir_operator.faces.run_record import Run
+from weir_operator.loop.run_record import Run
 
 ABOUT = "queueing, threshold, ds2 and a static deployment for the peak on the demo's trace"
 DURATION = "25 min"

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.trips_cluster import BUILD, REPOSITORY, Trips, TripsCluster, deployments
 from weir_operator.rescale.job import JobSpec
 from weir_operator.rescale.journal import Direction, Step
-from weir_operator.runtime.seam import Deployments
-from weir_operator.status import AppStatus, FileStatusStore
+from weir_operator.rescale.status import AppStatus, FileStatusStore
+from weir_operator.runtime.protocol import Deployments
 
 SOURCE = deployments({"small/500m": 1}, {"small/500m": 1})
 TARGET = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1})

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.edf_world import MOST, OPERATORS, SLOT, Seen
 from weir_policies import registry
-from weir_policies.application_manager.adaptation import AdaptationRequest, step_of
+from weir_policies.application_manager.edf import AdaptationRequest, step_of
 from weir_policies.kernels.view import (
     BUSIEST,
     MAX_REPLICAS,

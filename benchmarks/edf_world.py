@@ -19,8 +19,13 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.taas2023 import trace_file
-from weir_policies.application_manager.adaptation import AdaptationRequest, prioritise
-from weir_policies.application_manager.token_bucket import TokenRules, Tokens, grant
+from weir_policies.application_manager.edf import (
+    AdaptationRequest,
+    TokenRules,
+    Tokens,
+    grant,
+    prioritise,
+)
 from weir_policies.model.arrays import Counts, Floats
 
 OPERATORS = ("parser", "filter", "route", "count", "partialRank")

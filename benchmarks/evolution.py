@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weir_policies.application_manager.search.promise import Limits, Outcome, Trial
+from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
 from weir_policies.model.arrays import Floats
 
 STEP = 0.25

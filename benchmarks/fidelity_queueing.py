@@ -26,12 +26,12 @@ from rich.table import Table
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.trips_cluster import BUILD, Trips, TripsCluster, deployments
 from benchmarks.trips_measuring import MEASURED, Counts, measure_steady
-from weir_operator.controller.assembly import operator_managers
-from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
+from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
 DURATION = "11 min"

@@ -32,7 +32,7 @@ from benchmarks.fidelity_queueing import PARAMETERS, calibrate
 from benchmarks.figures import Figure
 from benchmarks.rows import Row, write_rows
 from benchmarks.trips_cluster import REPOSITORY
-from weir_operator.faces.run_record import Run, TickRecord
+from weir_operator.loop.run_record import Run, TickRecord
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp

@@ -26,8 +26,8 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.fit_drift import DriftFigures, watch_days
 from benchmarks.trips_cluster import Trips, TripsCluster, deployments
 from benchmarks.trips_measuring import Counts, measure_steady
-from weir_operator.controller.assembly import operator_managers
 from weir_operator.metrics.values import AppMeasurement
+from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.fit import calibrate

@@ -24,8 +24,7 @@ from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.testing import a_model, a_structure
-from weir_simulator.trace_synthesis import TraceKind, synthesise
-from weir_simulator.traces import scale_to_maximum
+from weir_simulator.traces import TraceKind, scale_to_maximum, synthesise
 
 DAY = 1440
 """Intervals of a minute."""

@@ -20,9 +20,7 @@ import yaml
 
 from benchmarks.live_quotas import CORE
 from weir_operator.flink.jars import JARS, REPOSITORY
-from weir_simulator.trace_files import read_trace
-from weir_simulator.trace_synthesis import TraceKind, synthesise
-from weir_simulator.traces import Trace, compress, cut
+from weir_simulator.traces import Trace, TraceKind, compress, cut, read_trace, synthesise
 
 SHARED = REPOSITORY.parent / "shared" / "traces"
 INTERVAL = 5

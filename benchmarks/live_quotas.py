@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from weir_operator.runtime.folders import AppFolder, TaskManagerFolder
+from weir_operator.runtime.local.folders import AppFolder, TaskManagerFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2

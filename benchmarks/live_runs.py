@@ -19,14 +19,13 @@ from benchmarks.live_quotas import Quotas
 from benchmarks.live_tuning import LEARNED, REHEARSED_BY_HAND, REHEARSED_TUNED, tune_on
 from benchmarks.rows import RESULTS
 from benchmarks.weir_local import run_weir_local
-from weir_operator.controller.tuning_store import TUNINGS, read_tunings
-from weir_operator.faces.run_record import Run, TickRecord
-from weir_operator.runtime.folders import AppFolder
+from weir_operator.loop.run_record import Run, TickRecord
+from weir_operator.runtime.local.folders import AppFolder
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import load_manifest, parse_manifest
 from weir_operator.streamapp.models import StreamApp
-from weir_simulator.trace_files import write_trace
-from weir_simulator.traces import Trace
+from weir_operator.tuning.store import TUNINGS, read_tunings
+from weir_simulator.traces import Trace, write_trace
 
 FOLDER = RESULTS / "live"
 MANIFEST = "streamapp.yaml"

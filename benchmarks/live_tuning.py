@@ -18,12 +18,12 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.registry import BenchmarkError
-from weir_operator.controller.assembly import tuning_settings
-from weir_operator.controller.fitted_files import find_fitted
-from weir_operator.controller.tuning_store import TUNINGS, TuningStore, Version
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.tuning.making import do_work
+from weir_operator.tuning.fitting import find_fitted
+from weir_operator.tuning.store import TUNINGS, TuningStore, Version
 from weir_operator.tuning.work import TuningWork
+from weir_operator.tuning.worker import do_work
+from weir_operator.wiring.assembly import tuning_settings
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.refit import with_trace

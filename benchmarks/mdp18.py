@@ -32,7 +32,7 @@ from weir_policies.kernels.backups import (
 from weir_policies.kernels.chains import begin_chain, count_transition, estimate_chain, fill_chain
 from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.model.arrays import Counts, Flags, Floats
-from weir_simulator.trace_files import read_trace
+from weir_simulator.traces import read_trace
 
 SERVICE_RATES = np.array([3.7, 3.3, 2.7, 3.3])
 """Tuples/s per replica of operators 1 to 4."""

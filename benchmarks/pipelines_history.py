@@ -14,7 +14,7 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 
-from weir_pipelines.intake import begin_of, number_of, place_day, write_day
+from weir_pipelines.ingest import begin_of, number_of, place_day, write_day
 from weir_pipelines.metrics import RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Partition, Store, arrow_schema

@@ -33,9 +33,9 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines_faults import Injected, Sample, injections, spoil
 from benchmarks.scale_stage import running, until_answers
 from benchmarks.trips_cluster import Trips, TripsCluster, deployments
-from weir_operator.metrics.file_discovery import keep_targets
+from weir_operator.metrics.prometheus_server import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.day_import import DayImport
+from weir_pipelines.ingest import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.settings import WHOLE, ArrivalSettings

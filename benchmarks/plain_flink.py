@@ -28,8 +28,8 @@ from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.memory import split_job_manager
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime import processes
-from weir_operator.runtime.ports import LOOPBACK, free_ports
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.processes import LOOPBACK, free_ports
 
 JOB_MANAGER_MEMORY = 1600
 """MiB of the process, as in Flink's own configuration file."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
-from weir_operator.controller.operator_manager import Interval, OperatorManager
-from weir_operator.controller.records import (
+from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.records import (
     MOST_BYTES,
     MOST_INTERVALS,
     DecisionRecord,
@@ -26,11 +26,11 @@ from weir_operator.controller.records import (
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window
-from weir_operator.runtime.seam import Replica
+from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 ABOUT = "Disk space of decision records, per operator and month, and their limit"

@@ -47,12 +47,11 @@ from benchmarks.registry import FOLDER
 from benchmarks.rows import RESULTS, Row, count_matches, match_numbers, write_outcomes, write_rows
 from benchmarks.taas2023 import trace_file
 from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_policies.application_manager.search.promise import Limits, Outcome, rank
+from weir_policies.application_manager.search.protocol import Limits, Outcome, rank
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment, Weights
 from weir_simulator.run import simulate
-from weir_simulator.trace_files import read_trace, write_trace
-from weir_simulator.traces import Trace
+from weir_simulator.traces import Trace, read_trace, write_trace
 from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.order import Constraints, Point, TuningOrder
 from weir_simulator.tuning.tune import naive_point, tune

@@ -40,7 +40,7 @@ from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import Result, new_outcome, run_compiled, settings_of, simulate
-from weir_simulator.trace_files import read_trace, write_trace
+from weir_simulator.traces import read_trace, write_trace
 
 ABOUT = "figures 12, 16, 18 and 23-25 of the 2023 paper, pictures of all but 18"
 DURATION = "3 min"

@@ -15,7 +15,7 @@ from benchmarks.demo_policies import (
 )
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.rows import RESULTS
-from weir_operator.faces.run_record import Run
+from weir_operator.loop.run_record import Run
 
 FOLDER = RESULTS / "resize-demo"
 ONE_SIZE = {"small": ["500m"], "large": ["1"]}

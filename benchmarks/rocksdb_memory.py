@@ -27,8 +27,8 @@ from benchmarks.rocksdb_log import read_caches
 from benchmarks.rows import RESULTS
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import REPOSITORY, build_example
-from weir_operator.runtime.folders import AppFolder, TaskManagerFolder
-from weir_operator.runtime.ports import metrics_url, reporting_port
+from weir_operator.runtime.local.folders import AppFolder, TaskManagerFolder
+from weir_operator.runtime.local.processes import metrics_url, reporting_port
 
 ABOUT = "memory of hot items' TaskManagers: asked for, given, and what RocksDB makes of it"
 DURATION = "3 min"

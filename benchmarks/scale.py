@@ -31,7 +31,7 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.scale_world import OPERATORS
 from tests.api.assets import find_or_build_assets
 from tests.api.control_plane import ControlPlane, running_control_plane
-from weir_operator.runtime.ports import free_ports
+from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
 DURATION = "25 min"

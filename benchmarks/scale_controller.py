@@ -11,10 +11,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from weir_operator.cluster import runtime_job_manager
-from weir_operator.cluster.logs import send_logs_to_stderr
-from weir_operator.cluster.running import run_on_cluster
-from weir_operator.cluster.settings import ControllerSettings, PrometheusAccess
+from weir_operator.kubernetes.process.logs import send_logs_to_stderr
+from weir_operator.kubernetes.process.running import run_on_cluster
+from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
+from weir_operator.runtime.kubernetes import job_manager
 
 
 def main(world: str, prometheus: str, state: str, port: int) -> None:
@@ -30,7 +30,7 @@ def main(world: str, prometheus: str, state: str, port: int) -> None:
     def url(address: str, port: int, path: str = "") -> str:
         return f"{world}/flink/{address}{path}"
 
-    setattr(runtime_job_manager, "url", url)  # noqa: B010  (a name that it only imports)
+    setattr(job_manager, "url", url)  # noqa: B010  (a name that it only imports)
     send_logs_to_stderr(as_json=True)
     asyncio.run(
         run_on_cluster(

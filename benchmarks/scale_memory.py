@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
-from weir_operator.controller.mapped_tables import MappedTables
+from weir_operator.kubernetes.process.mapped_tables import MappedTables
 from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.testing import a_transition, an_observation

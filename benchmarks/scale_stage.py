@@ -25,11 +25,11 @@ from benchmarks import scale_world as jobs
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster import manifests
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.controller import assembly
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.streamapp.crd import crd
 from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.wiring import assembly
 
 SCRAPED_EVERY = 15
 """Seconds between two scrapes of Flink's reporters."""

@@ -37,8 +37,8 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.rows import RESULTS
 from benchmarks.soak_verdict import QUANTITIES, Sample, figures_of, say_ends
 from benchmarks.trips_cluster import REPOSITORY, read_arrivals, read_proof
-from weir_operator.controller.records import RECORDS
-from weir_operator.runtime.folders import AppFolder
+from weir_operator.loop.records import RECORDS
+from weir_operator.runtime.local.folders import AppFolder
 
 ABOUT = "memory, files and records of a controller over 500 rescales of one job"
 DURATION = "25 min"

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import structlog
 
-from weir_operator.controller import local_run
-from weir_operator.controller.local_run import LocalRun, run_local
-from weir_operator.faces.run_record import Record, to_json_line
+from weir_operator.local import run as local_run
+from weir_operator.local.run import LocalRun, run_local
+from weir_operator.loop.run_record import Record, to_json_line
 from weir_operator.metrics.direct import DirectSource
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.staying import Memoryless
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.memoryless import Memoryless
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 POLICY = "to-and-fro"
 SCRAPE_EVERY = 0.25

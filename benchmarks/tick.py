@@ -19,22 +19,22 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
-from weir_operator.controller.application_manager import ApplicationManager
-from weir_operator.controller.learned import LearnedStore
-from weir_operator.controller.operator_manager import Interval, OperatorManager
-from weir_operator.controller.proposals import Proposal
-from weir_operator.controller.records import DecisionRecord, RecordStore
+from weir_operator.loop.app_state import LearnedStore
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.records import DecisionRecord, RecordStore
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import Load, a_window
-from weir_operator.runtime.seam import Replica
+from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 
 ABOUT = "CPU time of a decision tick: 100 operators x 3 pools"
 DURATION = "10 s"

@@ -20,24 +20,24 @@ from typing import Self
 import yaml
 
 from weir_operator.clock import SystemClock
-from weir_operator.controller import assembly
-from weir_operator.controller.events import Event
-from weir_operator.controller.lifecycle import Lifecycle
-from weir_operator.controller.recording import read_ledger
 from weir_operator.errors import PodsPendingError
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.loop.events import Event
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.recording import read_ledger
 from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
-from weir_operator.runtime.local import LocalRuntime
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.rescale.status import FileStatusStore, StatusStore
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
-from weir_operator.status import FileStatusStore, StatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring import assembly
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build" / "benchmarks"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from benchmarks.trips_cluster import TripsCluster, deployments
-from weir_operator.controller.observing import layout_of
+from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement

@@ -36,7 +36,7 @@ from benchmarks.evolution import EvolutionSearch
 from benchmarks.figures import Figure, at_most
 from benchmarks.rows import RESULTS
 from weir_policies.application_manager.search.algorithms import Algorithm, build_search
-from weir_policies.application_manager.search.promise import Limits, Search
+from weir_policies.application_manager.search.protocol import Limits, Search
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates

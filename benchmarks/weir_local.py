@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from weir_operator.faces.run_record import Run, read_run
 from weir_operator.flink.jars import REPOSITORY
+from weir_operator.loop.run_record import Run, read_run
 
 
 def run_weir_local(

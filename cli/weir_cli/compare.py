@@ -12,12 +12,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from weir_cli.reports import write_report
-from weir_operator.faces import wording
-from weir_operator.faces.comparison_page import render_comparison_page
-from weir_simulator.compare import FinishedRun, PlannedRun, plan_runs, run_all
-from weir_simulator.comparison import Interval, Row, by_cost, rank, summarise
+from weir_cli.options import write_report
+from weir_simulator.comparison import (
+    FinishedRun,
+    Interval,
+    PlannedRun,
+    Row,
+    by_cost,
+    plan_runs,
+    rank,
+    run_all,
+    summarise,
+)
 from weir_simulator.experiment_files import load_experiment
+from weir_simulator.reports import wording
+from weir_simulator.reports.comparison import render_comparison_page
 
 DEFAULT_OUT = Path(".weir/comparison")
 

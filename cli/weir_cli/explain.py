@@ -31,11 +31,11 @@ def explain(
     Where weights and latency budgets were tuned, the last tunings come first, each with why it was
     kept or taken back.
     """
-    from weir_operator.controller.explanation import explain_at, to_plain
-    from weir_operator.controller.records import RECORDS, RecordStore
-    from weir_operator.controller.steering import state_directory
-    from weir_operator.controller.tuning_store import TUNINGS, read_tunings
     from weir_operator.errors import PermanentError
+    from weir_operator.loop.records import RECORDS, RecordStore
+    from weir_operator.reporting.explanation import explain_at, to_plain
+    from weir_operator.tuning.store import TUNINGS, read_tunings
+    from weir_operator.wiring.loops import state_directory
 
     path = state_directory(state, app) / RECORDS
     if not path.exists():
@@ -53,8 +53,8 @@ def explain(
             return
         from rich.console import Console
 
-        from weir_operator.faces.explanation_view import render_explanations
-        from weir_operator.faces.tunings_view import render_tunings
+        from weir_operator.reporting.explanation import render_explanations
+        from weir_operator.reporting.tunings_view import render_tunings
 
         versions = () if tunings is None else tunings.latest(MOST_TUNINGS, until=until)
         if versions:

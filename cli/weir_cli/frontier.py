@@ -1,9 +1,14 @@
-"""`weir frontier`: what each objective costs, so that one can be chosen with its price."""
+"""`weir frontier`: what each objective costs, so that one can be chosen with its price.
+
+The what-if options of a command, read from text and applied to an experiment.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
-from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
-from weir_cli.reports import write_report
-from weir_cli.what_if import WhatIf, apply_all, read_what_ifs
-from weir_operator.faces import frontier_words, wording
-from weir_operator.faces.frontier_page import render_frontier_page
+from weir_cli.options import (
+    DEFAULT_STATE,
+    FileOrApp,
+    State,
+    find_experiment,
+    read_seconds,
+    write_report,
+)
 from weir_policies import registry
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
@@ -30,7 +38,91 @@ from weir_simulator.frontier import (
     default_bounds,
     find_frontier,
 )
+from weir_simulator.reports import frontier as frontier_page
+from weir_simulator.reports import wording
+from weir_simulator.reports.frontier import render_frontier_page
 from weir_simulator.section import MOST_SEED
+from weir_simulator.what_if import with_pool, with_price, with_traffic, without_pool
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A change to look at."""
+
+    words: str
+    """What it is, for people."""
+    apply: Callable[[Experiment], Experiment]
+
+
+def read_what_ifs(
+    *,
+    prices: Sequence[str],
+    traffic: float | None,
+    pools: Sequence[str],
+    without: Sequence[str],
+) -> list[WhatIf]:
+    """Return the changes that the options name, in the order in which they are applied.
+
+    Args:
+        prices: `POOL=FACTOR`.
+        traffic: Factor of the arrival rates; `None` leaves them.
+        pools: Pools to add, `NAME=SPEEDUP:PRICE`.
+        without: Pools to take away.
+
+    Raises:
+        ExperimentError: A text is not of its form.
+    """
+    # Pools are added before others go, so that the only one can be replaced, and priced as added.
+    changes = [_add_pool(text) for text in pools]
+    changes += [_drop_pool(pool) for pool in without]
+    changes += [_change_price(text) for text in prices]
+    if traffic is not None:
+        changes.append(_change_traffic(traffic))
+    return changes
+
+
+def apply_all(experiment: Experiment, changes: Sequence[WhatIf]) -> Experiment:
+    """Return the experiment with every change made.
+
+    Raises:
+        ExperimentError: A change cannot be made.
+    """
+    for change in changes:
+        experiment = change.apply(experiment)
+    return experiment
+
+
+def _add_pool(text: str) -> WhatIf:
+    pool, speedup, price = _match(
+        rf"(.+)=({_NUMBER}):({_NUMBER})", text, "--pool: expected NAME=SPEEDUP:PRICE", "spot=1:0.4"
+    )
+    return WhatIf(
+        f"with pool {pool} (speedup {speedup}, price {price})",
+        lambda it: with_pool(it, pool, speedup=float(speedup), price=float(price)),
+    )
+
+
+def _drop_pool(pool: str) -> WhatIf:
+    return WhatIf(f"without pool {pool}", lambda it: without_pool(it, pool))
+
+
+def _change_price(text: str) -> WhatIf:
+    pool, factor = _match(rf"(.+)=({_NUMBER})", text, "--price: expected POOL=FACTOR", "large=1.5")
+    return WhatIf(f"price of {pool} times {factor}", lambda it: with_price(it, pool, float(factor)))
+
+
+def _change_traffic(factor: float) -> WhatIf:
+    return WhatIf(f"traffic times {factor:g}", lambda it: with_traffic(it, factor))
+
+
+def _match(pattern: str, text: str, expected: str, example: str) -> tuple[str, ...]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise ExperimentError((f"{expected}, got {text!r}; write for example {example}",))
+    return found.groups()
+
 
 DEFAULT_OUT = Path(".weir/frontier")
 DEFAULT_ALLOWED = "0.5,1,2,5,10"
@@ -86,7 +178,7 @@ def frontier(
     )
     name = experiment.policy.name if policy is None else policy
     registry.neighbourhood(name)  # refuses an unknown name before anything runs
-    worlds = {frontier_words.AS_IT_IS: experiment}
+    worlds = {frontier_page.AS_IT_IS: experiment}
     if changes:
         worlds[_name(changes)] = apply_all(experiment, changes)
     orders = {
@@ -106,7 +198,7 @@ def frontier(
         return
     for world, each in found.items():
         Console().print(_table(world, each))
-        for sentence in frontier_words.explain_gaps(each):
+        for sentence in frontier_page.explain_gaps(each):
             typer.echo(sentence)
     typer.echo(report)
 
@@ -194,7 +286,7 @@ def _table(world: str, found: Frontier) -> Table:
 
 
 def _cell(point: Point) -> str:
-    words = frontier_words.price(point)
+    words = frontier_page.price(point)
     return words if point.chosen is not None else f"[yellow]{words}[/yellow]"
 
 

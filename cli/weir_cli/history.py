@@ -59,10 +59,10 @@ def fit_to_history(
     # Imported here: a file with a mistake is refused before libraries are loaded.
     need_pyarrow()
     from weir_pipelines.history import read_history
-    from weir_simulator.experiment_writing import write_experiment
+    from weir_simulator.experiment_files import write_experiment
     from weir_simulator.fitting.history import fit_history, is_traffic_alone, trace_history
     from weir_simulator.fitting.refit import refit, structure_of, with_seasons, with_trace
-    from weir_simulator.trace_files import write_trace
+    from weir_simulator.traces import write_trace
 
     structure = structure_of(experiment)
     history = read_history(

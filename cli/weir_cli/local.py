@@ -1,4 +1,7 @@
-"""`weir local`: a StreamApp on this machine, with a live view, records and a report."""
+"""`weir local`: a StreamApp on this machine, with a live view, records and a report.
+
+Where a command's log goes: a file of JSON lines, because the terminal belongs to the view.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,37 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+def send_logs_to(path: Path) -> None:
+    """Append structured log lines to `path`, those of libraries included."""
+    import logging
+
+    import structlog
+
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+            foreign_pre_chain=shared,
+        )
+    )
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
 
 
 def local(
@@ -54,12 +88,11 @@ def local(
 
     from rich.console import Console
 
-    from weir_cli.logs import send_logs_to
-    from weir_operator.controller.local_run import LocalRun, run_local
-    from weir_operator.faces.figures import write_figures
-    from weir_operator.faces.live_view import LiveView
-    from weir_operator.faces.report import render_report
-    from weir_operator.faces.run_record import Record, Run, to_json_line
+    from weir_cli.local import send_logs_to
+    from weir_operator.local.run import LocalRun, run_local
+    from weir_operator.loop.run_record import Record, Run, to_json_line
+    from weir_operator.reporting.live_view import LiveView
+    from weir_operator.reporting.report import render_report, write_figures
     from weir_operator.runtime.files import storing
     from weir_operator.streamapp.loading import load_manifest
 

@@ -1,4 +1,7 @@
-"""Options that several commands read from text."""
+"""Options that several commands read from text.
+
+Where the reports of a command go: one page in a folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Annotated
 import typer
 
 from weir_operator.streamapp.quantities import Duration
-from weir_simulator.errors import ExperimentError
+from weir_simulator.errors import ExperimentError, SimulatorError
 
 FileOrApp = Annotated[
     str,
@@ -27,8 +30,8 @@ def find_experiment(name: str, state: Path) -> Path:
     Raises:
         ExperimentError: There is neither.
     """
-    from weir_operator.controller.fitted_files import find_fitted
-    from weir_operator.controller.steering import state_directory
+    from weir_operator.tuning.fitting import find_fitted
+    from weir_operator.wiring.loops import state_directory
 
     if is_file(name):
         return Path(name)
@@ -60,3 +63,23 @@ def read_seconds(text: str, option: str) -> float:
         raise ExperimentError(
             (f"{option}: expected {Duration.expected}, got {text!r}; add its unit",)
         ) from error
+
+
+REPORT = "report.html"
+
+
+def write_report(folder: Path, page: str) -> Path:
+    """Write the page into the folder, which is made where it is missing; return its path.
+
+    Raises:
+        SimulatorError: It cannot be written.
+    """
+    report = folder / REPORT
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise SimulatorError(
+            f"Report {report} cannot be written: {error.strerror}; choose another --out"
+        ) from error
+    return report

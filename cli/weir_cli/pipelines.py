@@ -1,44 +1,196 @@
 """`weir pipelines`: from the history of metrics to arrival traces and what a fit needs.
 
 Commands that need Spark start it inside this process, or reach executors with `--master`.
+
+What the commands of `weir pipelines` have in common: their options, and how those are read.
+
+How `weir pipelines` exports: the days of one application after the other, as far as given.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weir_cli.pipeline_exports import ask_prometheus, export_apps, refuse_failed
-from weir_cli.pipeline_options import (
-    DEFAULT_TABLES,
-    Again,
-    Apps,
-    CaFile,
-    Conf,
-    Days,
-    First,
-    KeepDays,
-    Last,
-    Master,
-    Matchers,
-    Replace,
-    Tables,
-    TokenFile,
-    Url,
-    read_day,
-    read_days,
-    read_pairs,
-)
-from weir_pipelines.errors import InputError
+from weir_pipelines.errors import InputError, SourceError
 from weir_pipelines.settings import EMBEDDED
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from weir_pipelines.export import History
+    from weir_pipelines.prometheus import PrometheusHistory
     from weir_pipelines.schemas import Table
     from weir_pipelines.store import Partition, Store
+
+Tables = Annotated[Path, typer.Option("--tables", help="Folder of the tables.")]
+Apps = Annotated[
+    list[str] | None,
+    typer.Option("--app", help="Application, such as streams/trips. Default: all."),
+]
+First = Annotated[
+    str | None, typer.Option("--from", help="First day, such as 2026-03-02. Default: yesterday.")
+]
+Last = Annotated[str | None, typer.Option("--to", help="Last day. Default: the first.")]
+Days = Annotated[
+    int | None, typer.Option("--days", help="So many days up to yesterday instead.", min=1)
+]
+CaFile = Annotated[
+    Path | None, typer.Option(help="File with the certificates to check the server's against.")
+]
+Master = Annotated[str, typer.Option(help="Where Spark runs, as Spark has it.")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="KEY=VALUE of Spark's own configuration.")
+]
+Again = Annotated[bool, typer.Option("--again", help="Also days that are there already.")]
+Replace = Annotated[
+    bool, typer.Option("--again", help="Replace days that are there from other input.")
+]
+Url = Annotated[str, typer.Option("--prometheus", help="Address of the Prometheus server.")]
+Matchers = Annotated[
+    list[str] | None,
+    typer.Option("--match", help="LABEL=VALUE that all series must have, such as cluster=eu."),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with a bearer token for the Prometheus server.")
+]
+KeepDays = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-days",
+        help="First remove the samples of days before the last so many, if they are worked up; "
+        "what was made of them stays. Default: none.",
+        min=1,
+    ),
+]
+
+DEFAULT_TABLES = Path(".weir/history")
+
+
+def read_days(first: str | None, last: str | None, count: int | None) -> list[date]:
+    """Return the days from first to last, or so many up to yesterday (UTC); without any, it."""
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    if count is not None:
+        if first is not None or last is not None:
+            raise InputError("--days: expected no --from and --to beside it; leave them out")
+        return [yesterday - timedelta(days=age) for age in reversed(range(count))]
+    low = yesterday if first is None else read_day("--from", first)
+    high = low if last is None else read_day("--to", last)
+    if high < low:
+        raise InputError(f"--to: expected {low} or later, got {high}")
+    return [low + timedelta(days=n) for n in range((high - low).days + 1)]
+
+
+def read_day(option: str, text: str) -> date:
+    """Return a day as it is written; `option` is the one that gave it, for the message."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"{option}: expected a day such as 2026-03-02, got {text!r}") from error
+
+
+def read_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what KEY=VALUE says; `option` is the one that gave it, for the message."""
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise InputError(f"{option}: expected KEY=VALUE, got {text!r}")
+        pairs[key] = value
+    return pairs
+
+
+def read_token(file: Path) -> str:
+    """Return the token that a file holds."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InputError(f"--token-file: {file} cannot be read: {error.strerror}") from error
+
+
+def ask_prometheus(
+    url: str, matchers: list[str] | None, token_file: Path | None, ca_file: Path | None
+) -> PrometheusHistory:
+    """Return the history of the server that the options describe."""
+    from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
+
+    headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file)}"}
+    settings = PrometheusSettings(
+        url=url,
+        matchers=read_pairs("--match", matchers),
+        headers=headers,
+        verify=True if ca_file is None else str(ca_file),
+    )
+    return PrometheusHistory(settings)
+
+
+def export_apps(
+    history: PrometheusHistory,
+    store: Store,
+    apps: Sequence[str] | None,
+    days: Sequence[date],
+    *,
+    again: bool,
+) -> list[str]:
+    """Export the applications that are named, or all; return those whose history is not given.
+
+    One that the server refuses must not cost the others their day.
+    """
+    from weir_pipelines.ingest import begin_of
+
+    end = begin_of(days[-1] + timedelta(days=1))
+    failed = []
+    for name in apps or history.apps(begin_of(days[0]), end):
+        try:
+            _export_days(history, store, name, days, again=again)
+        except SourceError as error:
+            typer.echo(f"{name}: {error}", err=True)
+            failed.append(name)
+    return failed
+
+
+def refuse_failed(failed: Sequence[str]) -> None:
+    """End the command with an error that names the applications whose history is missing."""
+    if failed:
+        raise SourceError(
+            f"Expected the whole history, got not all of {', '.join(failed)}; what was fetched is "
+            "kept, so run it again once the reasons above are gone"
+        )
+
+
+def _export_days(
+    history: History, store: Store, name: str, days: Sequence[date], *, again: bool
+) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from weir_pipelines.export import export_day
+    from weir_pipelines.store import Partition
+
+    for day in days:
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task(f"{name} {day}", total=1.0)
+
+            done = export_day(
+                history,
+                store,
+                Partition(name, day),
+                now=time.time(),
+                again=again,
+                tell=partial(_show, progress, task),
+            )
+        typer.echo(f"{name} {day}: {done}")
+
+
+def _show(progress: Progress, task: TaskID, share: float) -> None:
+    progress.update(task, completed=share)
+
 
 app = typer.Typer(
     help="Turn the history of metrics into arrival traces, service times and profiles.",
@@ -81,8 +233,7 @@ def import_files(
     again: Replace = False,
 ) -> None:
     """Import samples from files, which together must hold each of their days whole."""
-    from weir_pipelines.day_import import DayImport
-    from weir_pipelines.import_files import read_openmetrics, read_written_parquet
+    from weir_pipelines.ingest import DayImport, read_openmetrics, read_written_parquet
     from weir_pipelines.store import Store
 
     store = Store(tables)
@@ -181,7 +332,7 @@ def events(
 ) -> None:
     """Count the events of a raw log, such as taxi trips, into arrival rates."""
     from weir_pipelines.events import count_events, read_events
-    from weir_pipelines.frames import write_table
+    from weir_pipelines.jobs import write_table
     from weir_pipelines.schemas import ARRIVALS
     from weir_pipelines.session import open_session
     from weir_pipelines.store import Store
@@ -211,7 +362,7 @@ def trace(
     from weir_pipelines.schemas import ARRIVALS
     from weir_pipelines.store import Store
     from weir_pipelines.traces import read_arrival_trace
-    from weir_simulator.trace_files import write_trace
+    from weir_simulator.traces import write_trace
 
     store = Store(tables)
     low = date.min if first is None else read_day("--from", first)
@@ -256,7 +407,7 @@ def _prune(
     store: Store, keep_days: int, wanted: Sequence[date], apps: Collection[str] | None
 ) -> None:
     """Remove samples of days before the last so many and before those that are worked up now."""
-    from weir_pipelines.retention import prune_samples
+    from weir_pipelines.store import prune_samples
 
     [yesterday] = read_days(None, None, 1)
     first = min(wanted[0], yesterday - timedelta(days=keep_days - 1))

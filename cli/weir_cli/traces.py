@@ -16,17 +16,19 @@ import typer
 
 from weir_simulator.errors import TraceError
 from weir_simulator.section import MOST_SEED, MOST_SLOTS
-from weir_simulator.trace_files import read_trace, write_trace
-from weir_simulator.trace_synthesis import TraceKind, synthesise
 from weir_simulator.traces import (
     Trace,
+    TraceKind,
     TraceStatistics,
     compress,
     cut,
     describe,
+    read_trace,
     scale,
     scale_to_maximum,
     scale_to_mean,
+    synthesise,
+    write_trace,
 )
 
 app = typer.Typer(
@@ -137,7 +139,7 @@ def plot_traces(
         raise TraceError(
             f"OUT: expected a page, which ends in .html, got {out}; name it last, such as page.html"
         )
-    from weir_operator.faces.trace_page import render_trace_page, render_traces_page
+    from weir_simulator.reports.trace import render_trace_page, render_traces_page
 
     traces = {str(file): read_trace(file) for file in files}
     if len(files) == 1:

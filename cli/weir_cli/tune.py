@@ -15,15 +15,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
-from weir_cli.options import DEFAULT_STATE, FileOrApp, State, find_experiment, read_seconds
-from weir_cli.reports import write_report
-from weir_operator.faces import tuning_words
-from weir_operator.faces.tuning_page import render_tuning_page
+from weir_cli.options import (
+    DEFAULT_STATE,
+    FileOrApp,
+    State,
+    find_experiment,
+    read_seconds,
+    write_report,
+)
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
-from weir_simulator.experiment_files import load_experiment
-from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.experiment_files import load_experiment, write_experiment
+from weir_simulator.reports import tuning
+from weir_simulator.reports.tuning import render_tuning_page
 from weir_simulator.section import MOST_SEED
 from weir_simulator.tuning.order import (
     Constraints,
@@ -121,7 +126,7 @@ def tune(
         typer.echo(write_document(result))
         return
     Console().print(_table(order, result))
-    typer.echo(tuning_words.verdict(order, result))
+    typer.echo(tuning.verdict(order, result))
     typer.echo(tuned)
     typer.echo(report)
 
@@ -162,7 +167,7 @@ def _search(order: TuningOrder, study: Path | None) -> TuningResult:
 
         def show(evaluation: Evaluation) -> None:
             seen.append(evaluation)
-            words = tuning_words.best_so_far(order, seen)
+            words = tuning.best_so_far(order, seen)
             progress.update(task, advance=evaluation.fidelity, description=words)
 
         result = find_best(order, on_evaluation=show, should_stop=stop.is_set, study=study)
@@ -191,6 +196,6 @@ def _table(order: TuningOrder, result: TuningResult) -> Table:
     table.add_column("")
     for column in ("before", "tuned", "allowed"):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in (*tuning_words.outcomes(order, result), *tuning_words.settings(result)):
+    for row in (*tuning.outcomes(order, result), *tuning.settings(result)):
         table.add_row(row.label, row.before, row.after, row.allowed)
     return table

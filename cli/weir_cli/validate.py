@@ -42,6 +42,8 @@ def _find_mistakes(file: Path) -> list[str]:
         app = load_manifest(file)
     except InvalidStreamAppError as error:
         return list(error.mistakes)
-    from weir_operator.cluster.preflight import find_refusals  # loads what policies compute with
+    from weir_operator.kubernetes.app.preflight import (
+        find_refusals,  # loads what policies compute with
+    )
 
     return list(find_refusals(app))

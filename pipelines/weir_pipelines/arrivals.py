@@ -5,6 +5,17 @@ follows from what all operators took, see `demand.py`.
 
 Rates of parallel tasks are completed by their number: where one of four was not sampled, what the
 others took stands for three quarters. `completeness` says so.
+
+What arrived at an operator, which is not what it took.
+
+Under back-pressure, in a restart and while a source catches up, the difference goes into its
+backlog or comes out of it. So what arrives at a source is what it took plus what its backlog grew
+by. Whatever blocks or delays the source scales the flow behind it alike; an operator inside the
+dataflow would have been reached by what it took in, times what arrived at the sources over what
+they took. That needs no dataflow, is exact where there is one source, and takes several sources for
+one, as if each had been blocked as much as all together.
+
+A source that is back-pressured and tells no backlog leaves all of the minute's arrivals unknown.
 """
 
 from __future__ import annotations
@@ -16,17 +27,65 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 
-from weir_pipelines.blocks import measure_blocks
-from weir_pipelines.demand import judge_demand
-from weir_pipelines.faults import Fault
-from weir_pipelines.groups import Bools, Groups, Words, divide
-from weir_pipelines.lives import Lives, know_lives
-from weir_pipelines.samples import Labels, Samples, begin_ms, sort_labels
+from weir_pipelines.quality import Fault
+from weir_pipelines.samples import (
+    Bools,
+    Groups,
+    Labels,
+    Samples,
+    Words,
+    begin_ms,
+    divide,
+    sort_labels,
+)
 from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.series_minutes import measure_blocks
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import arrow_schema
-from weir_pipelines.task_minutes import SUBTASK, TaskMinutes, measure_tasks
+from weir_pipelines.task_minutes import SUBTASK, Lives, TaskMinutes, know_lives, measure_tasks
 from weir_policies.model.arrays import Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Demand:
+    """What arrived, each of shape `(o, minutes)`."""
+
+    arrived: Floats
+    """Records/s; NaN where unknown."""
+    is_backlog: Bools
+    """At a source: it was taken from its backlog."""
+    is_blocked: Bools
+    """Unknown, because some source was blocked; the same for all operators of a minute."""
+
+
+def judge_demand(
+    *, taken: Floats, growth: Floats, blocked: Floats, is_source: Bools, blocked_from: float
+) -> Demand:
+    """Return what arrived at all operators of one application.
+
+    Args:
+        taken: Records/s that each took in, shape `(o, minutes)`; NaN where unknown, as below.
+        growth: Records/s by which its backlog grew, same shape; NaN where it tells none.
+        blocked: Share of time that it was back-pressured, same shape.
+        is_source: Whether it was a source then, same shape.
+        blocked_from: Share above which it counts as back-pressured.
+    """
+    under_pressure = is_source & (np.nan_to_num(blocked) > blocked_from)
+    silent = np.isnan(growth)
+    without = under_pressure & silent
+    # Backlog and intake are not sampled at one instant: a small negative sum is zero.
+    at_source = np.where(without, np.nan, np.maximum(taken + np.nan_to_num(growth), 0.0))
+    every = Groups(starts=np.zeros(1, dtype=np.int64), rows=taken.shape[0])
+    take = every.total(np.where(is_source, taken, np.nan))  # 1 x minutes
+    demand = every.total(np.where(is_source, at_source, np.nan))
+    unknown = np.broadcast_to(every.any(without), taken.shape)
+    plain = np.isnan(take) | (take == demand)  # no source in sight, or nothing waits before it
+    inside = np.where(plain, taken, taken * divide(demand, take))
+    return Demand(
+        arrived=np.where(is_source, at_source, np.where(unknown, np.nan, inside)),
+        is_backlog=under_pressure & ~silent,
+        is_blocked=unknown,
+    )
 
 
 def rebuild_arrivals(

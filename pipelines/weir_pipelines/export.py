@@ -18,7 +18,7 @@ from typing import Protocol
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import SourceError
-from weir_pipelines.intake import (
+from weir_pipelines.ingest import (
     Intake,
     Scraped,
     begin_of,

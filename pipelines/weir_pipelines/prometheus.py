@@ -24,7 +24,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from urllib3.util.retry import Retry
 
 from weir_pipelines.errors import SourceError
-from weir_pipelines.intake import Scraped
+from weir_pipelines.ingest import Scraped
 from weir_pipelines.metrics import ROLES
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from weir_pipelines.intervals import Z
+from weir_pipelines.service import Z
 
 WEEKS = 5
 """How far back a profile looks: what was usual longer ago is not."""

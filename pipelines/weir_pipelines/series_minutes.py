@@ -6,16 +6,33 @@ says how much came but not when, and a step down says nothing; both leave their 
 
 Each day is worked out from its own samples and a margin of its neighbours', so a day comes out the
 same alone or among others. Everything is done for all samples at once, without a loop over them.
+
+Series in blocks of whole operators, so that a block's minutes fit into a processor's cache.
+
+Sums over the series of one role, of rows in which the series of all roles are mixed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import date
 
 import numpy as np
 
-from weir_pipelines.groups import Bools, Groups, Ints, concatenate_ranges, divide, group_rows
-from weir_pipelines.samples import Samples
+from weir_pipelines.samples import (
+    Bools,
+    Groups,
+    Ints,
+    Labels,
+    Samples,
+    Stretches,
+    Words,
+    concatenate_ranges,
+    day_number,
+    divide,
+    group_rows,
+)
 from weir_pipelines.settings import DAY_MINUTES, MINUTE_MS, ArrivalSettings
 from weir_policies.model.arrays import Floats
 
@@ -261,3 +278,71 @@ def _cut(steps: _Steps, day: _Day) -> tuple[_Parts, _Parts]:
     befores = (last - first)[crossing]
     crossed = part(np.repeat(crossing, befores), concatenate_ranges(first[crossing], befores))
     return part(slice(None), last), crossed
+
+
+TOGETHER = 64
+"""Series of a block, about: an operator with more of them is a block of its own."""
+
+
+def measure_blocks(
+    samples: Samples, labels: Labels, day: date, settings: ArrivalSettings
+) -> Iterator[tuple[Labels, SeriesMinutes]]:
+    """Yield some operators' series of which anything is known, and what each did in each minute.
+
+    Args:
+        samples: Of the day and its margins.
+        labels: Of their series, sorted by operator before all else.
+        day: Which day.
+        settings: Where a gap begins.
+    """
+    stretches = Stretches(samples)
+    for block in split_operators(labels):
+        minutes = measure_series(
+            stretches.of(block.series), block.series.size, day_number(day), settings
+        )
+        known = np.logical_or.reduce(minutes.present, axis=1)
+        if known.any():
+            yield block.take(known), minutes.take(known)
+
+
+def split_operators(labels: Labels) -> Iterator[Labels]:
+    """Yield the labels of whole operators, about `TOGETHER` series at a time."""
+    begin = 0
+    for end in (*labels.group("operator").starts[1:].tolist(), labels.series.size):
+        if end - begin >= TOGETHER or end == labels.series.size:
+            yield labels.take(slice(begin, end))
+            begin = end
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Roles:
+    """What the series of some groups are for, and where anything is known of them."""
+
+    metric: Words
+    """Role of each series, shape `(s,)`."""
+    present: Bools
+    """Shape `(s, minutes)`."""
+    groups: Groups
+
+    def total(self, role: str, values: Floats) -> Floats:
+        """Sum values over the series of one role.
+
+        Args:
+            role: Which one.
+            values: Of each series, shape `(s, minutes)`.
+
+        Returns:
+            A row per group, NaN where none of its series has the role.
+        """
+        rows = np.flatnonzero(self.metric == role)
+        totals = np.full((self.groups.starts.size, values.shape[1]), np.nan)
+        if rows.size:
+            within = self.groups.numbers[rows]
+            own = group_rows(within)
+            known = np.where(self.present[rows], values[rows], np.nan)
+            totals[within[own.starts]] = own.total(known)
+        return totals
+
+    def seen(self, roles: tuple[str, ...], flags: Bools) -> Bools:
+        """Tell where a series of some roles has a flag, a row per group."""
+        return self.groups.any(flags & np.isin(self.metric, roles)[:, None])

@@ -8,6 +8,21 @@ again changes nothing. The folder must be one file system that all Spark's proce
 Footers are held against the declared schema before anything is read, and rows against what they can
 be (`row_checks`), so that a foreign file is refused with its name and its column rather than
 somewhere inside a job.
+
+Refuses rows that no job writes, before a reader comes upon them somewhere inside its sums.
+
+Types are held against a file's footer (`store.check_file`); this is about values: a null where
+none can be, a minute of another day, records that nothing can be divided by. What a reader can do
+without stays its own business: a rate that is not known, a latency that nobody noted.
+
+Which days' samples may go: those that are old, and of which everything is known that they tell.
+
+Samples are by far the most of what is stored; what was worked out of them stays. A day is worked up
+when every table that is made of samples has it, written since its samples were. It goes only with
+its neighbours worked up too, because their last or first minute is completed by its samples.
+
+The samples go first and their labels after them, each in one step: whoever dies between the two
+leaves labels that nothing refers to, and the next time they go as well.
 """
 
 from __future__ import annotations
@@ -15,9 +30,10 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -25,12 +41,72 @@ from pathlib import Path
 from stat import S_ISREG
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError, StoreError
-from weir_pipelines.row_checks import refuse_damaged
-from weir_pipelines.schemas import TABLES, Table
+from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, TABLES, WORK, Table
+from weir_policies.model.season import HOURS
+
+_EPOCH = date(1970, 1, 1)
+_DAY = 86_400
+_LARGEST = sys.float_info.max
+_COUNT = ("a finite number of at least 0", 0.0, _LARGEST)
+_RANGES: Mapping[str, tuple[str, float, float]] = {
+    "hour": (f"an hour of the week, 0 to {HOURS - 1}", 0, HOURS - 1),
+    "records": ("a finite number above 0", sys.float_info.min, _LARGEST),
+    "replicas": _COUNT,
+    "seconds": _COUNT,
+}
+"""By column, whatever the table: what is expected in words, the least and the most."""
+
+
+def refuse_damaged(file: Path, table: Table, day: date, rows: pa.Table) -> None:
+    """Refuse rows that cannot be of a table's day.
+
+    Args:
+        file: Where they were read.
+        table: Whose rows they are.
+        day: Of the partition.
+        rows: Some of its columns, of the types that are declared.
+
+    Raises:
+        InputError: A value is missing that must be there, or cannot be; names file and column.
+    """
+    for column in table.columns:
+        if column.name not in rows.column_names or column.nullable:
+            continue
+        values = rows[column.name]
+        if values.null_count:
+            raise InputError(
+                f"{file}: expected a value in each row of column {column.name}, got "
+                f"{values.null_count} without; write the table anew"
+            )
+        if column.name == "minute":
+            _refuse_other_days(file, day, values.to_numpy())
+        elif column.name in _RANGES:
+            expected, least, most = _RANGES[column.name]
+            numbers = values.to_numpy()
+            wrong = numbers[~((numbers >= least) & (numbers <= most))]  # NaN is wrong too
+            if wrong.size:
+                raise InputError(
+                    f"{file}: expected {expected} in each row of column {column.name}, got "
+                    f"{wrong[0]:g}; write the table anew"
+                )
+
+
+def _refuse_other_days(
+    file: Path, day: date, minutes: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
+    since = minutes - (day - _EPOCH).days * _DAY
+    wrong = minutes[(since < 0) | (since >= _DAY) | (since % 60 != 0)]
+    if wrong.size:
+        raise InputError(
+            f"{file}: expected beginnings of minutes of {day} in column minute, Unix seconds, got "
+            f"{wrong[0]}; move the file to its own day, or write the table anew"
+        )
+
 
 STAGING = ".staging"
 FORGOTTEN_AFTER = 86_400.0
@@ -314,3 +390,50 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+RESULTS = (ARRIVALS, WORK)
+"""What is made of samples; every other table is made of these."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """What became of days that are old enough to go."""
+
+    removed: tuple[Partition, ...]
+    kept: tuple[Partition, ...]
+    """Not worked up yet, or the neighbours of such a day."""
+
+
+def prune_samples(store: Store, *, before: date, apps: Collection[str] | None = None) -> Pruned:
+    """Remove the samples of days that are worked up.
+
+    Args:
+        store: Where they are.
+        before: The first day that is not old.
+        apps: Whose samples may go; `None` or none is everybody's.
+
+    Returns:
+        What went, and what is old and had to stay.
+
+    Raises:
+        StoreError: The file system refuses.
+    """
+    there = {*store.partitions(SAMPLES), *store.partitions(SERIES)}
+    waiting = {each for each in there if not _is_worked_up(store, each)}
+    old = [each for each in sorted(there) if each.day < before and (not apps or each.app in apps)]
+    kept = tuple(each for each in old if waiting.intersection((each, *each.neighbours)))
+    removed = tuple(each for each in old if each not in kept)
+    for each in removed:
+        store.remove(SAMPLES, each)
+        store.remove(SERIES, each)
+    return Pruned(removed=removed, kept=kept)
+
+
+def _is_worked_up(store: Store, partition: Partition) -> bool:
+    results = [store.path(table, partition) for table in RESULTS]
+    inputs = [store.path(table, partition) for table in (SERIES, SAMPLES)]
+    if not all(path.exists() for path in results):
+        return False
+    written = max(path.stat().st_mtime_ns for path in inputs if path.exists())
+    return all(path.stat().st_mtime_ns >= written for path in results)

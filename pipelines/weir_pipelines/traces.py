@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from weir_pipelines.errors import InputError
-from weir_pipelines.intake import begin_of
+from weir_pipelines.ingest import begin_of
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Partition, Tables, read_columns

@@ -13,12 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from weir_pipelines import metrics
-from weir_pipelines.blocks import measure_blocks
-from weir_pipelines.groups import Bools, share
-from weir_pipelines.roles import Roles
-from weir_pipelines.samples import Labels, Samples, begin_ms, sort_labels
+from weir_pipelines.samples import Bools, Labels, Samples, begin_ms, share, sort_labels
 from weir_pipelines.schemas import WORK
-from weir_pipelines.series_minutes import SeriesMinutes
+from weir_pipelines.series_minutes import Roles, SeriesMinutes, measure_blocks
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import arrow_schema
 from weir_policies.model.arrays import Floats

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weir_policies.errors import MissingExtraError, UnknownPolicyError
-from weir_policies.promise import Neighbourhood, OperatorPolicy
+from weir_policies.policy import Neighbourhood, OperatorPolicy
 
 if TYPE_CHECKING:
     from weir_policies.deep.policy import DeepAlgorithm
@@ -108,7 +108,7 @@ class Joint:
         Raises:
             ParameterError: A parameter is unknown, of another kind, or out of its range.
         """
-        from weir_policies.application_manager.seats import take_seats
+        from weir_policies.application_manager.joint_adapter import take_seats
 
         module = importlib.import_module(f"weir_policies.application_manager.{self.module}")
         return take_seats(module.define(values, name=self.name, rng=rng), operators)

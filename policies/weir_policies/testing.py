@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import (
+from weir_policies.policy import (
     CostParts,
     Decision,
     Expectation,

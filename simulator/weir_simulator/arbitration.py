@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from weir_policies.application_manager.adaptation import AdaptationRequest
-from weir_policies.application_manager.token_bucket import TokenRules, Tokens, grant
+from weir_policies.application_manager.edf import AdaptationRequest, TokenRules, Tokens, grant
 from weir_simulator.experiment import Experiment
 
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from weir_policies.errors import ParameterError
 from weir_simulator.experiment import Experiment, TraceSource
-from weir_simulator.trace_files import read_trace
-from weir_simulator.trace_synthesis import synthesise
-from weir_simulator.traces import Trace, cut
+from weir_simulator.traces import Trace, cut, read_trace, synthesise
 
 MADE_UP_SLOTS = 10_080
 """Length of a made-up trace that names none: a week of minutes."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from weir_policies.model import node_types
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.experiment import Experiment, NodeType, Operator
 
 

@@ -34,11 +34,11 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
+from weir_simulator.compile import Scene, set_scene
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment, World
-from weir_simulator.minds import policy_generator
+from weir_simulator.policies import policy_generator
 from weir_simulator.run import Result, new_outcome, settings_of, summarise
-from weir_simulator.scene import Scene, set_scene
 from weir_simulator.state import (
     AT_CHANGE,
     AT_PRICE,

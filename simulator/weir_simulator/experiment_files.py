@@ -1,20 +1,162 @@
-"""Experiment files: YAML in, an `Experiment` out, or a sentence with its line for each mistake."""
+"""Experiment files: YAML in, an `Experiment` out, or a sentence with its line for each mistake.
+
+What is wrong with an experiment, in sentences: field as the user writes it, value, remedy.
+
+Experiment files: an `Experiment` in, YAML out, which `experiment_files` reads again.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from weir_simulator.arrivals import arrival_rates, whole_trace
 from weir_simulator.errors import ExperimentError, TraceError
-from weir_simulator.experiment import Experiment, TraceSource
-from weir_simulator.experiment_rules import judge
-from weir_simulator.experiment_sentences import describe_all, join, written_path
+from weir_simulator.experiment import Experiment, TraceSource, judge, suggest
+
+_LONGEST_VALUE = 80
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "{le:g} or less",
+    "model_type": "a mapping of fields",
+    "path_type": "a path",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+    "string_type": "text",
+    "too_long": "a list of at most {max_length}",
+    "too_short": "a list of at least {min_length}",
+    "tuple_type": "a list",
+}
+"""What was expected, by pydantic's type of error and its context."""
+
+Schema = Mapping[str, Any]  # Any: JSON schemas nest as they like
+
+
+def describe_all(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return each mistake that pydantic found: the path of the field, and a sentence."""
+    found = error.errors(include_url=False)
+    return [(each["loc"], _describe(each)) for each in found if not _is_echo(each, found)]
+
+
+def join(path: Sequence[str | int], expected: str, got: object, remedy: str) -> str:
+    """Return the sentence of a mistake, its path counted from the file's top."""
+    return f"{written_path(path)}: expected {expected}, got {_written(got)}; {remedy}"
+
+
+def written_path(path: Sequence[str | int]) -> str:
+    """Return a field's path as people write it, such as `nodeTypes[1].price`."""
+    steps = []
+    for step in path:
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif re.fullmatch(r"[A-Za-z_][\w-]*", step):
+            steps.append(f".{step}")
+        else:
+            steps.append(f'["{step}"]')
+    return "".join(steps).removeprefix(".") or "the experiment"
+
+
+def _is_echo(error: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
+    """Return whether a list is called too short only because its items have mistakes."""
+    path = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found
+    )
+
+
+def _describe(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    path, got = error["loc"], error["input"]
+    schema = _schema_at(path)
+    match error["type"]:
+        case "missing":
+            return join(path, "a value", None, f"add it{_example(schema, ', such as ')}")
+        case "extra_forbidden":
+            known = sorted(_schema_at(path[:-1]).get("properties", {}))
+            remedy = suggest(
+                str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}"
+            )
+            return join(path, "a known field", got, remedy)
+        case "enum" | "literal_error":
+            return join(path, context["expected"], got, "choose one of those")
+    if "remedy" in context:
+        return join(path, context["expected"], got, context["remedy"])
+    expected = _EXPECTED.get(error["type"])
+    remedy = "write it in quotes" if error["type"] == "string_type" else "correct it"
+    return join(
+        path,
+        error["msg"] if expected is None else expected.format(**context),
+        got,
+        _example(schema, "write for example ") or remedy,
+    )
+
+
+def _written(value: object) -> str:
+    """Return a value as the user wrote it, shortened where it is long."""
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _example(schema: Schema, lead: str) -> str:
+    """Return an example of what the field takes with `lead` before it, empty if none is known."""
+    examples = schema.get("examples")
+    if not examples:
+        return ""
+    # A text without its quotes, because it is a name, a path or a duration: YAML needs none.
+    shown = examples[0] if isinstance(examples[0], str) else json.dumps(examples[0])
+    return f"{lead}{shown}"
+
+
+def _schema_at(path: Sequence[str | int]) -> Schema:
+    """Return the JSON schema of the field at a path, empty where the path leads out of it."""
+    schema: Schema = _schema()
+    for step in path:
+        whole = _resolve(schema)
+        if isinstance(step, int):
+            schema = whole.get("items", {})
+        else:
+            schema = whole.get("properties", {}).get(step, whole.get("additionalProperties") or {})
+        if not isinstance(schema, dict):
+            return {}
+    # An example stands beside a reference, the properties behind it.
+    return {**_resolve(schema), **schema}
+
+
+def _resolve(schema: Schema) -> Schema:
+    """Return the schema behind references, that of the value where nothing is allowed as well."""
+    while True:
+        if "$ref" in schema:
+            schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
+        elif "anyOf" in schema:
+            schema = next(each for each in schema["anyOf"] if each.get("type") != "null")
+        else:
+            return schema
+
+
+@cache
+def _schema() -> Schema:
+    return Experiment.model_json_schema(by_alias=True)
+
 
 Place = tuple[str | int, ...]
 """Keys and indices that lead to a field."""
@@ -202,3 +344,42 @@ def _line_of(place: Place, lines: Mapping[Place, int]) -> int:
 
 def _wrong(mistake: str) -> ExperimentError:
     return ExperimentError((mistake,))
+
+
+def write_experiment(experiment: Experiment, path: Path, *, remarks: tuple[str, ...] = ()) -> None:
+    """Write the file that describes an experiment; what has its default is left out.
+
+    Args:
+        experiment: What to describe.
+        path: The file; the traces are named relative to it, as `load_experiment` wants them.
+        remarks: Lines to write above, as comments.
+
+    Raises:
+        ExperimentError: The file cannot be written.
+    """
+    here = experiment.model_copy(
+        update={
+            "trace": _seen_from(experiment.trace, path),
+            "training": None
+            if experiment.training is None
+            else _seen_from(experiment.training, path),
+        }
+    )
+    plain = here.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    head = "".join(f"# {line}\n" for line in remarks)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(head + text, encoding="utf-8")
+    except OSError as error:
+        raise ExperimentError(
+            (f"{path}: expected to write an experiment, got an error ({error.strerror}); "
+             "choose another place",)
+        ) from error  # fmt: skip
+
+
+def _seen_from(source: TraceSource, path: Path) -> TraceSource:
+    if source.file is None:
+        return source
+    file = Path(os.path.relpath(source.file, path.parent))
+    return source.model_copy(update={"file": file})

@@ -15,10 +15,10 @@ from weir_policies.kernels.view import Memory, compile_kernel
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
 from weir_simulator.arrivals import arrival_rates, training_rates
+from weir_simulator.compile import set_scene
 from weir_simulator.experiment import Experiment
-from weir_simulator.minds import policy_generator, tell_seasons
-from weir_simulator.plain import run_plainly
-from weir_simulator.scene import set_scene
+from weir_simulator.policies import policy_generator, tell_seasons
+from weir_simulator.reference import run_plainly
 from weir_simulator.state import (
     COST,
     HISTORY,

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weir_simulator.compare import FinishedRun, PlannedRun
-from weir_simulator.comparison import estimate
+from weir_simulator.comparison import FinishedRun, PlannedRun, estimate
 from weir_simulator.experiment import (
     Experiment,
     NodeType,
@@ -18,7 +17,7 @@ from weir_simulator.experiment import (
 )
 from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
 from weir_simulator.run import Result
-from weir_simulator.trace_synthesis import TraceKind
+from weir_simulator.traces import TraceKind
 from weir_simulator.tuning.order import (
     Estimate,
     Evaluation,

@@ -13,7 +13,7 @@ import numpy as np
 
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain import run_plainly
+from weir_simulator.reference import run_plainly
 from weir_simulator.run import new_outcome, settings_of
 
 

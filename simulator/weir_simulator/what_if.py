@@ -12,10 +12,16 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from weir_simulator.beginning import initial_counts
 from weir_simulator.errors import ExperimentError
-from weir_simulator.experiment import Change, Experiment, NodeType, Operator, Weights
-from weir_simulator.experiment_sentences import describe_all
+from weir_simulator.experiment import (
+    Change,
+    Experiment,
+    NodeType,
+    Operator,
+    Weights,
+    initial_counts,
+)
+from weir_simulator.experiment_files import describe_all
 
 
 def with_price(experiment: Experiment, pool: str, factor: float) -> Experiment:

@@ -8,15 +8,15 @@ import pytest
 
 from tests.api.control_plane import ADMIN, GUEST
 from tests.api.fault_proxy import Cut, Drop, Fault, Hang, LoseAnswer, Refuse, Say
-from weir_operator.cluster import api as door
-from weir_operator.cluster.api import (
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api import client as door
+from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
     LONGEST_PAUSE,
     ConflictError,
     NotFoundError,
     RefusedByKubernetesError,
 )
-from weir_operator.errors import PermanentError, TemporaryError
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -12,7 +12,7 @@ import pytest
 from tests.operator.streamapp.bad_manifests import TABLE, Bad, a_flink
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.owned_keys import OWNED_FLINK_KEYS
+from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api

@@ -14,14 +14,14 @@ from tests.operator.cluster.controller_process.two_controllers import (
     WallClock,
 )
 from weir_operator.clock import SystemClock
-from weir_operator.cluster import opening
-from weir_operator.cluster.events import EventPoster
-from weir_operator.cluster.listing import Listing
-from weir_operator.cluster.office import Office
-from weir_operator.cluster.reconcile import Reconciler
-from weir_operator.cluster.rivals import Rivals
-from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.controller import lifecycle
+from weir_operator.kubernetes.app import opening
+from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.process.listing import Listing
+from weir_operator.kubernetes.process.reconcile import Reconciler
+from weir_operator.kubernetes.status.events import EventPoster
+from weir_operator.kubernetes.status.telemetry import Telemetry
+from weir_operator.loop import lifecycle
 from weir_operator.rescale.testing import FakeWorld
 from weir_operator.streamapp.testing import a_manifest
 

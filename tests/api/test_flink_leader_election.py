@@ -9,14 +9,14 @@ import pytest
 
 from tests.api.client import Kube, session_for
 from tests.operator.cluster.adopted.conftest import JOB, StockFlink
-from weir_operator.cluster import manifests
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import high_availability
 from weir_operator.flink.jars import build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.ports import free_ports
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.local.processes import free_ports
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from tests.api.control_plane import GUEST
-from weir_operator.cluster import manifests
-from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
-from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.configuration import (
+    config_map,
+    job_manager_files,
+    task_manager_files,
+)
+from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.api.fault_proxy import Drop, LoseAnswer, Refuse
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.leader import Leader, LeaseLostError, LeaseSettings
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import FakeClock
-from weir_operator.status import AppStatus
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api

@@ -18,9 +18,9 @@ from tests.helm.program import find_or_build_helm
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError
 from weir_operator.tuning import job as tuning_job
-from weir_operator.tuning.frames import write_frames
 from weir_operator.tuning.job import JobTuner
 from weir_operator.tuning.testing import a_work, an_answer
+from weir_operator.tuning.worker import write_frames
 
 pytestmark = pytest.mark.kubernetes_api
 

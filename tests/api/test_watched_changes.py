@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.api.fault_proxy import Drop
-from weir_operator.cluster import changes
-from weir_operator.cluster.changes import Changes
-from weir_operator.cluster.objects import Key
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes import changes
+from weir_operator.runtime.kubernetes.changes import Changes
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import rescale_state
 from benchmarks.cluster_place import Place
 from benchmarks.rescale_cluster import PodWatch
-from weir_operator.cluster.api import KubernetesApi
+from weir_operator.kubernetes.api.client import KubernetesApi
 
 
 def a_place(pods=()):

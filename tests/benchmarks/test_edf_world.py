@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.edf_managers import RESOURCES, QLearningManagers, use_thresholds
 from benchmarks.edf_world import MOST, OPERATORS, Seen, respond, run_world, work_off
-from weir_policies.application_manager.adaptation import step_of
+from weir_policies.application_manager.edf import step_of
 
 CALM = np.full(200, 150.0)
 

@@ -16,14 +16,13 @@ from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
 from benchmarks.live_tuning import LEARNED, rehearse, tune_on
 from benchmarks.live_verdict import figures_of, interval_of
 from benchmarks.registry import BenchmarkError
-from weir_operator.controller.assembly import tuning_settings
-from weir_operator.faces.run_record import Objective, OperatorTick, ResponseTime, TickRecord
+from weir_operator.loop.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.wiring.assembly import tuning_settings
 from weir_policies import registry
 from weir_simulator.experiment import TraceSource
 from weir_simulator.testing import an_experiment
-from weir_simulator.trace_files import write_trace
-from weir_simulator.traces import as_trace
+from weir_simulator.traces import as_trace, write_trace
 
 OUTCOME = Outcome(
     app="trips", trace="taxi", repeat=1, arm=Arm.TUNED, violations=0.05, judged=34, cost=0.2,

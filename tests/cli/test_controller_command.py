@@ -9,17 +9,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from weir_cli.controller_history import open_history
+from weir_cli.controller import open_history
 from weir_cli.main import app
 from weir_operator.errors import TemporaryError
 from weir_pipelines.store import Partition
-from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_pipelines.testing import KnownJob, write_day
 
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """Leave the logging of the tests' process as it is."""
-    monkeypatch.setattr("weir_operator.cluster.logs.send_logs_to_stderr", lambda **_: None)
+    monkeypatch.setattr(
+        "weir_operator.kubernetes.process.logs.send_logs_to_stderr", lambda **_: None
+    )
 
 
 def test_a_prometheus_label_without_a_value_is_refused_with_an_example(tmp_path):
@@ -55,7 +57,7 @@ def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_st
 COUNT_FILES = """
 import resource, sys
 from weir_cli.main import app
-from weir_operator.cluster import running
+from weir_operator.kubernetes.process import running
 
 async def count(settings):
     files = [open("/dev/null") for _ in range(300)]
@@ -86,7 +88,7 @@ def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp
     async def note(settings):
         told.append(settings)
 
-    monkeypatch.setattr("weir_operator.cluster.running.run_on_cluster", note)
+    monkeypatch.setattr("weir_operator.kubernetes.process.running.run_on_cluster", note)
 
     CliRunner().invoke(
         app, ["controller", "--state", str(tmp_path), "--history", str(tmp_path / "tables")]
@@ -111,6 +113,6 @@ def test_history_that_cannot_be_read_is_not_used_and_a_mistake_of_weirs_own_is_n
     with pytest.raises(TemporaryError, match="day=yesterday: expected a folder of a day"):
         history.seasons("streams/trips")
 
-    monkeypatch.setattr("weir_pipelines.seasons.read_seasons", lambda *_, **__: int("a mistake"))
+    monkeypatch.setattr("weir_pipelines.history.read_seasons", lambda *_, **__: int("a mistake"))
     with pytest.raises(ValueError, match="a mistake"):
         history.seasons("streams/trips")

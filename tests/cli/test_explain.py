@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from weir_cli import main
-from weir_operator.controller.records import DecisionRecord, RecordStore
-from weir_operator.controller.tuning_store import Standing, TuningState, TuningStore, Version
+from weir_operator.loop.records import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
 from weir_operator.tuning.testing import a_prediction
 from weir_operator.tuning.work import Forecast
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Candidate, Expectation
+from weir_policies.policy import Candidate, Expectation
 from weir_policies.testing import a_decision, an_observation
 from weir_simulator.experiment import Weights
 from weir_simulator.tuning.order import Point

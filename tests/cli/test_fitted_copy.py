@@ -11,15 +11,14 @@ import pytest
 import yaml
 
 from weir_cli.history import fit_to_history
-from weir_operator.controller.tuning_orders import begin_with
+from weir_operator.tuning.requests import begin_with
 from weir_pipelines.store import Partition
-from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_pipelines.testing import KnownJob, write_day
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.experiment_files import load_experiment
-from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.fitting.refit import with_trace
 from weir_simulator.testing import an_experiment
-from weir_simulator.trace_files import write_trace
+from weir_simulator.traces import write_trace
 
 APP = "streams/trips"
 

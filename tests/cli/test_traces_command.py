@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weir_cli.main import app
-from weir_simulator.trace_files import read_trace
+from weir_simulator.traces import read_trace
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from weir_cli.main import app
 from weir_pipelines.store import Partition
-from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_pipelines.testing import KnownJob, write_day
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import KubernetesApi, NotFoundError
-from weir_operator.cluster.flink_pods import STATE_MOUNT
+from weir_operator.kubernetes.api.client import KubernetesApi, NotFoundError
+from weir_operator.runtime.kubernetes.pods import STATE_MOUNT
 
 IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
 CLAIM = "state"

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import yaml
 
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import KubernetesApi
+from weir_operator.kubernetes.api.client import KubernetesApi
 
 IMAGE = os.environ.get("WEIR_TEST_PROMETHEUS_IMAGE", "prometheus:dev")
 NAME = "prometheus"

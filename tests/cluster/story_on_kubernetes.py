@@ -10,8 +10,8 @@ from typing import Any
 from tests.cluster.conftest import Place, is_gone
 from tests.cluster.trips_on_kubernetes import NAME
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.api import NotFoundError
-from weir_operator.cluster.objects import collection
+from weir_operator.kubernetes.api.client import NotFoundError
+from weir_operator.kubernetes.api.objects import collection
 
 Status = Mapping[str, Any]
 

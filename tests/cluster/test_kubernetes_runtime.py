@@ -9,11 +9,11 @@ import pytest
 from benchmarks.trips_cluster import read_proof
 from tests.cluster.trips_on_kubernetes import TripsOnKubernetes, trips_app
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.cluster.pod_states import cpu_of
 from weir_operator.errors import PodsPendingError, ResizeRefusedError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.runtime.kubernetes.pod_states import cpu_of
+from weir_operator.runtime.protocol import ReplicaSpec
 
 pytestmark = pytest.mark.cluster
 

@@ -14,21 +14,21 @@ import yaml
 
 from tests.cluster.conftest import CLAIM, IMAGE, Place
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.flink_pods import FlinkPods, Owner
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.runtime import KubernetesRuntime
-from weir_operator.controller import assembly
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.events import Event
-from weir_operator.controller.lifecycle import Lifecycle
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.revision import Revision
-from weir_operator.status import FileStatusStore
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring import assembly
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAME = "trips"

@@ -1,4 +1,4 @@
-"""What `weir_policies.promise` promises, for every policy that is registered."""
+"""What `weir_policies.policy` promises, for every policy that is registered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weir_policies import registry
 from weir_policies.errors import ParameterError, UnknownPolicyError
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import Neighbourhood, OperatorPolicy, Sharing
+from weir_policies.policy import Neighbourhood, OperatorPolicy, Sharing
 from weir_policies.testing import a_model, a_transition, an_observation
 
 CLOCKS = [name for name in dir(time) if name.removesuffix("_ns") in {

@@ -16,9 +16,9 @@ from tests.api.controller.conftest import (  # noqa: F401
 )
 from tests.dashboards.prometheus_server import NoPrometheusError, running_prometheus
 from tests.operator.controller.conftest import ONE, POOLS, TOPOLOGY, steady_loads
-from weir_operator.controller.observing import layout_of
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics.seam import Window
+from weir_operator.loop.gather import layout_of
+from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import a_window
 from weir_operator.rescale.testing import FakeWorld
 

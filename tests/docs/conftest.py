@@ -21,13 +21,13 @@ from tests.api.control_plane import running_control_plane
 from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
 from tests.helm.program import find_or_build_helm
-from weir_operator.controller.fitted_files import find_fitted
-from weir_operator.controller.records import DecisionRecord, RecordStore
 from weir_operator.flink.jars import JARS, build_example, build_jar
+from weir_operator.loop.records import DecisionRecord, RecordStore
+from weir_operator.tuning.fitting import find_fitted
 from weir_pipelines.store import Partition
-from weir_pipelines.testing_tables import KnownJob, KnownOperator, write_day
+from weir_pipelines.testing import KnownJob, KnownOperator, write_day
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Expectation
+from weir_policies.policy import Expectation
 from weir_policies.testing import a_decision, an_observation
 
 Shell = Callable[[str], "subprocess.CompletedProcess[str]"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from weir_operator.faces.run_record import Run, read_run
+from weir_operator.loop.run_record import Run, read_run
 
 QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}
 """The first compiler alone: JVMs that live for a minute, on few cores."""

@@ -14,10 +14,10 @@ from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
 from weir_cli.main import load_command
-from weir_operator.cluster import manifests
-from weir_operator.cluster.flink_pods import CONTROLLER_LABELS
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.pods import CONTROLLER_LABELS
 from weir_operator.streamapp.crd import crd
-from weir_operator.tuning.job_template import read_job
+from weir_operator.tuning.job import read_job
 
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 

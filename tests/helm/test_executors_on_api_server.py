@@ -11,8 +11,7 @@ import pytest
 
 from tests.helm.one_node import ADDRESS, OneNode
 from tests.helm.samples import of_kind
-from weir_pipelines.day_import import DayImport
-from weir_pipelines.intake import Scraped, begin_of
+from weir_pipelines.ingest import DayImport, Scraped, begin_of
 from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.store import Partition, Store

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import Observation, OperatorModel, OperatorPolicy
+from weir_policies.policy import Observation, OperatorModel, OperatorPolicy
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_registered_by_its_line_it_passes_the_contract_suite(block, run, root, t
         "from single import Single, SingleParameters\n"
         "from weir_policies import registry\n"
         "from weir_policies.parameters import read_parameters\n"
-        "from weir_policies.promise import Neighbourhood\n"
+        "from weir_policies.policy import Neighbourhood\n"
         "from weir_policies.registry import Registered\n"
         f"registry.POLICIES = {{**registry.POLICIES, {line}}}\n"
     )

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir_pipelines.errors import InputError
-from weir_pipelines.intake import begin_of
+from weir_pipelines.ingest import begin_of
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.store import Partition, Store, arrow_schema
 from weir_pipelines.traces import read_arrival_trace

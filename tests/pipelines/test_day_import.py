@@ -7,8 +7,7 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from weir_pipelines.day_import import DayImport, merge_rows
-from weir_pipelines.intake import Scraped
+from weir_pipelines.ingest import DayImport, Scraped, merge_rows
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Store
@@ -99,7 +98,7 @@ def test_rows_are_merged_by_series_and_time_and_equal_ones_by_run():
 def test_a_day_is_written_in_groups_of_rows_that_readers_can_take_one_by_one(
     tmp_path, scraped, monkeypatch
 ):
-    monkeypatch.setattr("weir_pipelines.day_import.ROW_GROUP", MOST)
+    monkeypatch.setattr("weir_pipelines.ingest.ROW_GROUP", MOST)
     store = Store(tmp_path)
 
     with store.staging() as folder:

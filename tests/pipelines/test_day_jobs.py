@@ -10,8 +10,8 @@ import pytest
 
 from weir_pipelines import metrics
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.day_jobs import DayJob, split_runs, work_out_days
 from weir_pipelines.errors import InputError
+from weir_pipelines.jobs import DayJob, split_runs, work_out_days
 from weir_pipelines.samples import EPOCH
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES
 from weir_pipelines.settings import DAY_MS, ArrivalSettings

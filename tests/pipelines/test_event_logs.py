@@ -10,7 +10,7 @@ import pytest
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.events import count_events, read_events
-from weir_pipelines.frames import write_table
+from weir_pipelines.jobs import write_table
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.store import Partition, Store
 from weir_pipelines.traces import read_arrival_trace

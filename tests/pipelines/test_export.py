@@ -9,7 +9,7 @@ import pytest
 
 from weir_pipelines.errors import SourceError
 from weir_pipelines.export import Export, export_day
-from weir_pipelines.intake import Scraped, begin_of
+from weir_pipelines.ingest import Scraped, begin_of
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Partition, Store

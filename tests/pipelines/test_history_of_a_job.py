@@ -13,7 +13,7 @@ from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history
 from weir_pipelines.schemas import QUALITY
 from weir_pipelines.store import Partition, Store
-from weir_pipelines.testing_tables import KnownJob, write_day, write_rows
+from weir_pipelines.testing import KnownJob, write_day, write_rows
 
 APP = "streams/trips"
 OPERATOR = "match"

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir_pipelines.errors import InputError
-from weir_pipelines.import_files import read_openmetrics, read_written_parquet
-from weir_pipelines.intake import UNKNOWN, Intake
+from weir_pipelines.ingest import UNKNOWN, Intake, read_openmetrics, read_written_parquet
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 
 NAME = METRICS[RECORDS_IN]

@@ -11,9 +11,9 @@ from weir_cli import main
 from weir_pipelines import prometheus
 from weir_pipelines import session as session_module
 from weir_pipelines.errors import SourceError
-from weir_pipelines.intake import Scraped
+from weir_pipelines.ingest import Scraped
 from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
-from weir_simulator.trace_files import read_trace
+from weir_simulator.traces import read_trace
 
 DAY = "2026-03-02"
 START = datetime.datetime(2026, 3, 2, 10, tzinfo=datetime.UTC).timestamp()

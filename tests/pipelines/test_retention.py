@@ -8,9 +8,8 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from weir_pipelines.retention import RESULTS, prune_samples
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK
-from weir_pipelines.store import STAGING, Partition, Store, arrow_schema
+from weir_pipelines.store import RESULTS, STAGING, Partition, Store, arrow_schema, prune_samples
 
 DAYS = [Partition("shop/trips", datetime.date(2026, 3, day)) for day in range(1, 7)]
 OLD, YOUNG = DAYS[:4], DAYS[4:]

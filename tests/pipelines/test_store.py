@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir_pipelines.errors import InputError, StoreError
-from weir_pipelines.frames import read_table, write_table
-from weir_pipelines.jobs import Work
+from weir_pipelines.jobs import Work, read_table, write_table
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, TABLES
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import FORGOTTEN_AFTER, STAGING, Partition, Store, Tables, arrow_schema

@@ -9,11 +9,10 @@ from datetime import date
 import pytest
 
 from weir_pipelines.errors import InputError
-from weir_pipelines.history import read_history
+from weir_pipelines.history import read_history, read_seasons
 from weir_pipelines.schemas import PROFILES, TABLES
-from weir_pipelines.seasons import read_seasons
 from weir_pipelines.store import Partition, Tables
-from weir_pipelines.testing_tables import KnownJob, write_day
+from weir_pipelines.testing import KnownJob, write_day
 
 DAY = Partition("trips", date(2026, 3, 2))
 NOBODY = 65534

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weir_policies.application_manager.adaptation import (
+from weir_policies.application_manager.edf import (
     Adaptation,
     AdaptationRequest,
     prioritise,

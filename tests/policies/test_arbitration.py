@@ -6,7 +6,7 @@ import pytest
 
 from weir_policies.application_manager.arbitration import OperatorState, Request, arbitrate
 from weir_policies.application_manager.restart_budget import RestartBudget
-from weir_policies.promise import ChangeKind
+from weir_policies.policy import ChangeKind
 
 BUDGET = RestartBudget(size=3, refill_every=3600.0)
 FULL = BUDGET.fill(0.0)

@@ -16,7 +16,7 @@ from weir_policies.model.cost import (
 )
 from weir_policies.model.deployments import enumerate_deployments
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import ChangeKind, CostParts, CostWeights
+from weir_policies.policy import ChangeKind, CostParts, CostWeights
 from weir_policies.testing import NODE_TYPES
 
 

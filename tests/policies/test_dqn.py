@@ -17,7 +17,7 @@ from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager import dqn, dqn_pds
-from weir_policies.promise import CostParts, CostWeights, Transition
+from weir_policies.policy import CostParts, CostWeights, Transition
 from weir_policies.testing import a_model, an_observation
 
 SLOW = NodeType(name="slow", pool="slow", speedup=1.0, price=1.0)

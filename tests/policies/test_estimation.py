@@ -18,7 +18,7 @@ from weir_policies.model.estimation import (
 )
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
-from weir_policies.promise import Aggregation
+from weir_policies.policy import Aggregation
 from weir_policies.testing import a_model
 
 SPECIFIED = a_model(service_mean=math.nan, service_scv=1.0)

@@ -22,7 +22,7 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.full_backup import MOST_GAIN, find_score
-from weir_policies.promise import NEEDED, CostParts, CostWeights, Transition
+from weir_policies.policy import NEEDED, CostParts, CostWeights, Transition
 from weir_policies.testing import a_model, an_observation
 
 ONE = (NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.kernels.menus import (
+from weir_policies.kernels.enumeration import (
     count_near,
     list_rows,
     near_row,
@@ -16,7 +16,7 @@ from weir_policies.kernels.view import empty_view
 from weir_policies.model.cost import kind_of_change
 from weir_policies.model.deployments import enumerate_deployments
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import ChangeKind
+from weir_policies.policy import ChangeKind
 from weir_policies.testing import a_model, an_observation
 
 

@@ -14,7 +14,7 @@ from weir_policies.kernels.percentiles import (
 from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.queueing import find_quantile, predict
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model
 
 DEPLOYMENTS = np.array([(1, 0, 0), (0, 3, 0), (2, 1, 0), (1, 2, 3), (0, 0, 7)])

@@ -12,7 +12,7 @@ from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model
 
 

@@ -12,7 +12,7 @@ from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.model_based import present_level
-from weir_policies.promise import CostParts
+from weir_policies.policy import CostParts
 from weir_policies.testing import a_model, a_transition, an_observation
 
 SINGLE = a_model(node_types=(a_model().node_types[1],), max_replicas=4)

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.adaptation import Adaptation
-from weir_policies.application_manager.node_manager import (
+from weir_policies.application_manager.edf import (
+    Adaptation,
     HostedReplica,
     MigrationRules,
     Node,

@@ -13,7 +13,7 @@ from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import CostParts, Observation, OperatorModel, Sharing, Transition
+from weir_policies.policy import CostParts, Observation, OperatorModel, Sharing, Transition
 from weir_policies.testing import a_model, an_observation
 
 BUDGET = 0.05

@@ -12,7 +12,16 @@ from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import INTERVAL, NO_LIMIT, STEP, TIME, TIME_OF_WEEK, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.operator_manager.planner_memory import (
+from weir_policies.operator_manager.planner.candidates import build_menu, find_capacity, find_rung
+from weir_policies.operator_manager.planner.rate import (
+    foresee,
+    note_block,
+    note_height,
+    place_gap,
+    smooth,
+    span_levels,
+)
+from weir_policies.operator_manager.planner.state import (
     BLOCK,
     BLOCKS,
     CHAIN,
@@ -31,15 +40,7 @@ from weir_policies.operator_manager.planner_memory import (
     seen_steps,
     tails,
 )
-from weir_policies.operator_manager.planner_menu import build_menu, find_capacity, find_rung
-from weir_policies.operator_manager.planner_rate import (
-    note_height,
-    place_gap,
-    smooth,
-    span_levels,
-)
-from weir_policies.operator_manager.planner_season import foresee, note_block
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 from weir_policies.testing import a_model, an_observation
 
 TYPES = tuple(

@@ -12,7 +12,8 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.view import Memory
 from weir_policies.model.season import HOURS, Season
-from weir_policies.operator_manager.planner_memory import (
+from weir_policies.operator_manager.planner.rate import take_season
+from weir_policies.operator_manager.planner.state import (
     DAY,
     DAY_CHANGE,
     DAY_DAY,
@@ -23,7 +24,6 @@ from weir_policies.operator_manager.planner_memory import (
     WEEK,
     WEEKS_SEEN,
 )
-from weir_policies.operator_manager.planner_prior import take_season
 from weir_policies.testing import a_transition, an_observation
 
 DAILY = tuple(100 * math.exp(math.sin(2 * math.pi * hour / 24)) for hour in range(HOURS))

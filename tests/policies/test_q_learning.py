@@ -14,7 +14,7 @@ from weir_policies.kernels.tables import encode, read
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.q_learning_linear import find_tile, value_of
-from weir_policies.promise import CostParts
+from weir_policies.policy import CostParts
 from weir_policies.testing import a_model, a_transition, an_observation
 
 SINGLE = a_model(node_types=(a_model().node_types[1],), max_replicas=4)

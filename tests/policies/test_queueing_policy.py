@@ -13,7 +13,7 @@ from weir_policies.model.cost import kind_of_change, price_per_hour
 from weir_policies.model.deployments import enumerate_deployments
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import find_quantile, predict
-from weir_policies.promise import NEEDED, ChangeKind
+from weir_policies.policy import NEEDED, ChangeKind
 from weir_policies.testing import LARGE, SMALL, WIDE, a_model, a_transition, an_observation
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weir_policies.errors import ParameterError, ShapeError
 from weir_policies.model.deployments import enumerate_deployments
 from weir_policies.model.queueing import find_quantile, least_response_time, predict
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model
 
 

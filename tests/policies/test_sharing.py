@@ -15,7 +15,7 @@ from weir_policies.model.sharing import (
     predict_utilisation,
     thin_arrivals,
 )
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model
 
 MIX = np.array([[1, 2, 1]])  # speeds 0.5, 1, 1 and 1.6: together 4.1 times 100 records/s

@@ -6,7 +6,7 @@ import pytest
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import NEEDED
+from weir_policies.policy import NEEDED
 from weir_policies.testing import a_model, an_observation
 
 

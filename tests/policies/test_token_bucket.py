@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from weir_policies.application_manager.adaptation import (
+from weir_policies.application_manager.edf import (
     Adaptation,
     AdaptationRequest,
+    Token,
+    TokenRules,
+    Tokens,
+    grant,
     step_of,
 )
-from weir_policies.application_manager.token_bucket import Token, TokenRules, Tokens, grant
 from weir_policies.errors import ParameterError
 
 RULES = TokenRules(low=0.125, high=0.225, every=60, size=2)

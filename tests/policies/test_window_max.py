@@ -9,7 +9,7 @@ from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 from weir_policies.testing import a_model, a_transition, an_observation
 
 COSTLY = (

@@ -1,7 +1,7 @@
 import pytest
 
-from weir_simulator.attainable import unavoidable_violations
 from weir_simulator.experiment import Change, World
+from weir_simulator.frontier import unavoidable_violations
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 

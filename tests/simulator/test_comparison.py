@@ -3,8 +3,15 @@ import math
 import pytest
 
 from weir_policies.errors import UnknownPolicyError
-from weir_simulator.compare import FinishedRun, plan_runs, run_all, run_one
-from weir_simulator.comparison import by_cost, rank, summarise
+from weir_simulator.comparison import (
+    FinishedRun,
+    by_cost,
+    plan_runs,
+    rank,
+    run_all,
+    run_one,
+    summarise,
+)
 from weir_simulator.run import simulate
 from weir_simulator.testing import a_finished_run, an_experiment
 
@@ -54,7 +61,7 @@ def test_a_policy_that_cannot_take_an_experiment_says_why(monkeypatch):
     def refuse(*_arguments, **_options):
         raise UnknownPolicyError("The table would have 9 states; give fewer")
 
-    monkeypatch.setattr("weir_simulator.compare.simulate", refuse)
+    monkeypatch.setattr("weir_simulator.comparison.simulate", refuse)
 
     [finished] = [run_one(run) for run in plan_runs({"a": an_experiment()})]
 

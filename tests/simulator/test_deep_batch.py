@@ -11,7 +11,7 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.deep import can_batch, simulate_deep
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain import run_plainly
+from weir_simulator.reference import run_plainly
 from weir_simulator.run import new_outcome, settings_of, summarise
 from weir_simulator.state import AT_CHANGE
 

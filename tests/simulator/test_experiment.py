@@ -6,12 +6,12 @@ from pydantic import ValidationError
 
 from weir_policies import registry
 from weir_policies.model.queueing import least_response_time
-from weir_policies.promise import Aggregation, Neighbourhood, Sharing
+from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
 from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
 from weir_simulator.testing import an_experiment
-from weir_simulator.trace_synthesis import TraceKind
+from weir_simulator.traces import TraceKind
 
 
 def test_the_step_is_the_policys_own_unless_the_experiment_says_otherwise():

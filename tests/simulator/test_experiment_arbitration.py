@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
+from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain import run_plainly
+from weir_simulator.reference import run_plainly
 from weir_simulator.run import new_outcome, settings_of, simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from weir_policies import registry
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import true_models
 from weir_simulator.errors import ExperimentError

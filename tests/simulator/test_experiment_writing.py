@@ -2,8 +2,7 @@ import pytest
 
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Believed, Change, Weights, World
-from weir_simulator.experiment_files import load_experiment
-from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.testing import an_experiment
 
 EVERYTHING = an_experiment(

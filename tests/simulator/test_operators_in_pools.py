@@ -8,9 +8,8 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
-from weir_simulator.minds import build_policies
-from weir_simulator.plain import run_plainly
-from weir_simulator.plain_operator import PlainOperator
+from weir_simulator.policies import build_policies
+from weir_simulator.reference import PlainOperator, run_plainly
 from weir_simulator.run import new_outcome, settings_of
 from weir_simulator.testing import an_experiment
 
@@ -93,7 +92,7 @@ def narrowed(monkeypatch):
             for policy, operator in zip(policies, experiment.operators, strict=True)
         ]
 
-    return lambda: monkeypatch.setattr("weir_simulator.plain.build_policies", build_narrow)
+    return lambda: monkeypatch.setattr("weir_simulator.reference.build_policies", build_narrow)
 
 
 def run(experiment, policy):

@@ -9,7 +9,7 @@ import pytest
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
-from weir_simulator.plain import run_plainly
+from weir_simulator.reference import run_plainly
 from weir_simulator.run import new_outcome, run_compiled, settings_of
 
 SLOTS = 250

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from weir_simulator.errors import TraceError
-from weir_simulator.trace_synthesis import TraceKind, synthesise
-from weir_simulator.traces import describe
+from weir_simulator.traces import TraceKind, describe, synthesise
 
 SEEDS = (1, 2, 3)
 

@@ -6,16 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_simulator.errors import TraceError
-from weir_simulator.trace_files import read_trace, write_trace
 from weir_simulator.traces import (
     as_trace,
     autocorrelation,
     compress,
     cut,
     describe,
+    read_trace,
     scale,
     scale_to_maximum,
     scale_to_mean,
+    write_trace,
 )
 
 rates = st.floats(min_value=0, max_value=1e6)

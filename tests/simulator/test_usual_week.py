@@ -10,11 +10,9 @@ from pydantic import ValidationError
 
 from weir_policies.model.season import HOURS, Season
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.experiment import Experiment
-from weir_simulator.experiment_files import load_experiment
-from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.experiment import Experiment, UsualWeek
+from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.run import simulate
-from weir_simulator.usual_week import UsualWeek
 
 WEEK = 7 * 1440
 

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import aiohttp
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink import parsing
+from weir_operator.flink import answers
 from weir_operator.flink.answers import (
     Checkpoints,
     Job,
@@ -91,31 +91,31 @@ class FlinkRest:
 
     async def task_managers(self) -> tuple[TaskManager, ...]:
         """Return the TaskManagers that are registered now."""
-        return await self._transport.ask("GET", "/taskmanagers", parsing.read_task_managers)
+        return await self._transport.ask("GET", "/taskmanagers", answers.read_task_managers)
 
     # -- jobs -------------------------------------------------------------------------------------
 
     async def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs that the JobManager remembers, ended ones included."""
-        return await self._transport.ask("GET", "/jobs/overview", parsing.read_jobs)
+        return await self._transport.ask("GET", "/jobs/overview", answers.read_jobs)
 
     async def job(self, job_id: str) -> Job | None:
         """Return a job with its vertices and edges, `None` where Flink does not know it."""
         try:
-            return await self._transport.ask("GET", f"/jobs/{job_id}", parsing.read_job)
+            return await self._transport.ask("GET", f"/jobs/{job_id}", answers.read_job)
         except NotKnownToFlinkError:
             return None
 
     async def subtasks(self, job_id: str, vertex_id: str) -> tuple[Subtask, ...]:
         """Return where the subtasks of a vertex run."""
         return await self._transport.ask(
-            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", parsing.read_subtasks
+            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", answers.read_subtasks
         )
 
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""
         return await self._transport.ask(
-            "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", parsing.read_root_exception
+            "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", answers.read_root_exception
         )
 
     async def cancel(self, job_id: str) -> None:
@@ -288,7 +288,7 @@ class FlinkRest:
         """Return where a savepoint stands, `None` where Flink does not know the trigger."""
         try:
             return await self._transport.ask(
-                "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", parsing.read_savepoint
+                "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", answers.read_savepoint
             )
         except NotKnownToFlinkError:
             return None
@@ -297,7 +297,7 @@ class FlinkRest:
         """Return the job's checkpoints, `None` where Flink does not know the job."""
         try:
             return await self._transport.ask(
-                "GET", f"/jobs/{job_id}/checkpoints", parsing.read_checkpoints
+                "GET", f"/jobs/{job_id}/checkpoints", answers.read_checkpoints
             )
         except NotKnownToFlinkError:
             return None
@@ -329,7 +329,7 @@ class FlinkRest:
 
     async def _disposal(self, trigger: str) -> SavepointProgress:
         return await self._transport.ask(
-            "GET", f"/savepoint-disposal/{trigger}", parsing.read_disposal
+            "GET", f"/savepoint-disposal/{trigger}", answers.read_disposal
         )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.names import APP_LABEL, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
-from weir_operator.metrics.seam import MOST_SERIES, Series, Window
+from weir_operator.metrics.source import MOST_SERIES, Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weir_operator.metrics.arrival import source_demand
 from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.rates import source_demand
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, ServiceFrom
-from weir_policies.operator_manager.wording import say_rate
+from weir_policies.kernels.wording import say_rate
 
 BUSY_TIME_LAG = 6.0
 """Seconds by which Flink's busy time may run ahead of the truth: it books idle time every 5 s

@@ -4,17 +4,75 @@ Rates come from accumulated counters, never from Flink's per-second gauges, whic
 Flink's own minute. Each series is judged over its own samples, so TaskManagers that are scraped at
 different moments, or that began inside the window, need no common clock. Fewer than two samples
 give NaN: nothing is known about a rise from one point.
+
+Quantiles of the end-to-end latency from cumulative bucket counters.
+
+Inside a bucket records are taken to be spread evenly, as Prometheus' `histogram_quantile` does. A
+quantile beyond the last finite bound is `inf`: that bound says only that it is larger, and a
+number would look like a bound that is kept.
+
+How many records would reach each operator if nothing upstream were blocked.
+
+Under back-pressure an operator takes in what it can, not what there is, and Flink throttles
+everything upstream of it, so no processed rate tells the demand. The demand shows only at the
+sources: what they took in plus what their backlog grew by. It is passed down the dataflow with the
+selectivities measured in the same window.
+
+Along an edge from an operator that feeds several others, the share is measured at the receiver
+where that is its only feeder (it may get a side output); a receiver with several feeders is taken
+to get everything that each of them gives out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import le
 
-from weir_operator.metrics.seam import Series
+from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.source import Series
+
+
+def quantile(share: float, counts: Mapping[float, float]) -> float:
+    """Return the value below which `share` of the records lie.
+
+    Args:
+        share: In (0, 1), 0.95 for p95.
+        counts: Records at or below each upper bound, in the unit of the bounds; `inf` holds all.
+            Without `inf` the largest bound is taken to hold all.
+
+    Returns:
+        In the unit of the bounds; NaN where no record was counted, `inf` where the quantile lies
+        beyond the last finite bound.
+    """
+    bounds = sorted(counts)
+    if not bounds or not counts[bounds[-1]] > 0:
+        return math.nan
+    wanted = share * counts[bounds[-1]]
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        # Buckets of different replicas are scraped at different moments: never let them fall.
+        up_to = max(counts[bound], below)
+        if up_to >= wanted:
+            if math.isinf(bound):
+                return math.inf
+            return lower + (bound - lower) * (wanted - below) / (up_to - below)
+        lower, below = bound, up_to
+    return math.inf
+
+
+def bound_of(label: str) -> float:
+    """Return the bound that a label `le` means, NaN where it means none.
+
+    Flink mangles label values, so `+Inf` arrives as `_Inf` and `2.5` as `2_5`.
+    """
+    plain = label.strip("+_")
+    try:
+        return float(plain.replace("_", "."))
+    except ValueError:
+        return math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +173,69 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
         if math.isfinite(value)
     ]
     return [time for time, _ in kept], [value for _, value in kept]
+
+
+MOST_NEGATIVE = 0.1
+"""Part of what a source took in by which its demand may come out below zero: samples of backlog
+and intake are not of one instant."""
+
+
+def arrival_rates(
+    layout: JobLayout,
+    *,
+    processed: Mapping[str, float],
+    emitted: Mapping[str, float],
+    backlog_growth: Mapping[str, float],
+) -> dict[str, float]:
+    """Return records/s that arrive at each operator, NaN where that cannot be told.
+
+    Args:
+        layout: The dataflow.
+        processed: Records/s that each operator took in.
+        emitted: Records/s that each operator gave out.
+        backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
+            reports no backlog, which takes what it took in for what there was.
+    """
+    downstream = layout.downstream()
+    arrivals: dict[str, float] = {}
+    for name in layout.downstream_order():
+        upstream = layout.operators[name].upstream
+        if not upstream:
+            arrivals[name] = source_demand(processed[name], backlog_growth[name])
+            continue
+        arrivals[name] = sum(
+            _along(
+                arrivals[feeder],
+                processed[feeder],
+                received=processed[name]
+                if len(upstream) == 1 and len(downstream[feeder]) > 1
+                else emitted[feeder],
+            )
+            for feeder in upstream
+        )
+    return arrivals
+
+
+def source_demand(processed: float, backlog_growth: float) -> float:
+    """Return records/s that arrive at a source, NaN where that cannot be told.
+
+    A backlog that falls by much more than the source takes in was not worked off: records were
+    deleted, offsets reset, or the gauge is stale. What arrived meanwhile is unknown then, not zero.
+
+    Args:
+        processed: Records/s that it took in.
+        backlog_growth: Records/s by which its backlog grew; NaN where it reports none.
+    """
+    if math.isnan(backlog_growth):
+        return processed
+    demand = processed + backlog_growth
+    if demand < -MOST_NEGATIVE * processed:
+        return math.nan
+    return 0.0 if demand < 0 else demand
+
+
+def _along(arriving: float, processed: float, *, received: float) -> float:
+    """Scale what passed an edge from what the feeder processed up to what arrives at it."""
+    if arriving == 0 and received == 0:
+        return 0.0
+    return arriving * ratio(received, processed)

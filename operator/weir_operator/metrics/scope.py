@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 
 Scope = Mapping[str, tuple[Series, ...]]
 """Series by name."""

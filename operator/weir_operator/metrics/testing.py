@@ -10,7 +10,7 @@ from aiohttp import web
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 
 BUCKETS_MS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_operator.status import AppStatus, FullPool, add_failed
+from weir_operator.rescale.status import AppStatus, FullPool, add_failed
 
 
 def close_change(

@@ -25,12 +25,10 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.rescale.closing import close_change
-from weir_operator.rescale.graph_reading import with_graph
 from weir_operator.rescale.job import JobSpec, RescaleSettings
-from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress, with_graph
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
 from weir_operator.rescale.live_jobs import may_submit
-from weir_operator.rescale.patience import Patience
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
@@ -38,8 +36,12 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
-from weir_operator.rescale.restore_point import (
+from weir_operator.rescale.retry import Patience
+from weir_operator.rescale.rollback import Setback, WithdrawnError, never_stopped, turn_round
+from weir_operator.rescale.status import StatusStore
+from weir_operator.rescale.stopping import (
     StateMissingError,
+    Stop,
     came_to_its_end,
     find_newest,
     find_restore_point,
@@ -47,10 +49,7 @@ from weir_operator.rescale.restore_point import (
     is_of,
     is_savepoint,
 )
-from weir_operator.rescale.stopping import Stop
-from weir_operator.rescale.turning import Setback, WithdrawnError, never_stopped, turn_round
-from weir_operator.runtime.seam import Replica, Runtime
-from weir_operator.status import StatusStore
+from weir_operator.runtime.protocol import Replica, Runtime
 
 log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weir_operator.rescale.replicas import parallelism
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.seam import Deployments
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from weir_operator.errors import UnexpectedJobError
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
-from weir_operator.status import AppStatus
+from weir_operator.rescale.status import AppStatus
 
 
 def may_submit(journal: RescaleJournal, live: Collection[str]) -> bool:

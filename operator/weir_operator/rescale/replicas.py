@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from weir_operator.errors import PodsPendingError, TemporaryError
+from weir_operator.runtime.protocol import Deployments, Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.seam import Deployments, Replica, ReplicaSpec
 
 
 def missing_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[ReplicaSpec, ...]:

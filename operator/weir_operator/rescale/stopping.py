@@ -3,6 +3,18 @@
 The trigger's id was chosen before, so a request whose answer was lost is found again. Flink forgets
 triggers: with a JobManager that was lost, and after a time. Then the job itself says whether the
 stop got through, and the storage whether its savepoint is complete.
+
+The state that a job which has ended goes on from: the newest there is, never an older one.
+
+What knows it, in this order:
+
+1. Flink's statistics of the job, where this JobManager saw a snapshot complete.
+2. The storage. A new JobManager does not know what the old one completed: a stop with savepoint is
+   not among the checkpoints that it recovers a job from (Flink 2.3, `CheckpointCoordinator`).
+3. What the job was started from, but only where it never completed a snapshot of its own.
+
+A job that had snapshots and has none any more is not started from older state: its sinks would emit
+records a second time. Then a person decides.
 """
 
 from __future__ import annotations
@@ -10,9 +22,111 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weir_operator.errors import PermanentError
-from weir_operator.rescale.jobs import LIVE_STATES, Jobs
-from weir_operator.rescale.restore_point import is_savepoint
-from weir_operator.runtime.seam import Runtime
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs
+from weir_operator.rescale.status import AppStatus
+from weir_operator.runtime.protocol import Runtime
+
+REMEDY = (
+    "to start it from a savepoint or checkpoint of your choice, set "
+    "spec.flink.job.initialSavepoint to its path, or to null for empty state, and change "
+    "spec.flink.job.restoreNonce"
+)
+
+
+class StateMissingError(PermanentError):
+    """The newest state of a job is not where it should be; older state is not used instead."""
+
+
+def is_savepoint(path: str) -> bool:
+    """Return whether Flink named this folder as a savepoint's."""
+    return path.rstrip("/").rpartition("/")[2].startswith("savepoint-")
+
+
+def is_of(path: str, job: str) -> bool:
+    """Return whether `job` wrote it, by its name; another's may start it."""
+    return f"/{job}/chk-" in path or f"/savepoint-{job[:6]}-" in path
+
+
+async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked: bool) -> bool:
+    """Return whether the job finished without being stopped.
+
+    A JobManager that was started after a job's end may still list it as finished, from the results
+    that Flink keeps for high availability, but knows none of its snapshots. Then the storage says
+    whether a stop got through.
+
+    Args:
+        job: The job.
+        jobs: Flink.
+        runtime: Knows the storage.
+        stop_asked: Weir asked for a stop of it.
+
+    Raises:
+        TemporaryError: Flink or the storage does not answer.
+        PermanentError: The storage cannot be looked at.
+    """
+    progress = await jobs.progress(job)
+    if progress is None or progress.state != FINISHED:
+        return False
+    newest = await jobs.newest(job)
+    if newest is not None and newest.seen_complete:
+        return not newest.stopped
+    stored = await runtime.snapshots(job) if stop_asked else ()
+    return not (stored and is_savepoint(stored[-1]))
+
+
+async def find_newest(job: str, *, jobs: Jobs, runtime: Runtime) -> str | None:
+    """Return the newest complete savepoint or checkpoint that the job wrote.
+
+    Returns:
+        Its path; `None` where it wrote none, or Flink deleted them because the job came to its end.
+
+    Raises:
+        TemporaryError: Flink or the storage does not answer; what there is, is unknown.
+        PermanentError: The storage cannot be looked at.
+    """
+    known = await jobs.newest(job)
+    if known is not None and known.seen_complete:
+        return known.path
+    stored = await runtime.snapshots(job)
+    if stored:
+        return stored[-1]
+    return known.path if known is not None and is_of(known.path, job) else None
+
+
+async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str, ...]:
+    """Return the checkpoints that Flink leaves behind of a job that has ended, oldest first.
+
+    Raises:
+        TemporaryError: Flink or the storage does not answer.
+        PermanentError: The storage cannot be looked at.
+    """
+    known = await jobs.retained(job)
+    if known:
+        return known
+    return tuple(path for path in await runtime.snapshots(job) if not is_savepoint(path))
+
+
+async def find_restore_point(
+    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime
+) -> str | None:
+    """Return where the ended `job` is to go on; `None` starts it with empty state.
+
+    Raises:
+        StateMissingError: It had state of its own, which is not in the storage.
+        TemporaryError: Flink or the storage does not answer.
+        PermanentError: The storage cannot be looked at.
+    """
+    newest = await find_newest(job, jobs=jobs, runtime=runtime)
+    if newest is not None:
+        return newest
+    if status.checkpointed is not None and status.checkpointed.job == job:
+        older = f"; the state before it is in {status.restore_path}" if status.restore_path else ""
+        raise StateMissingError(
+            f"Job {job} is down and its state is not in the storage any more (last seen: "
+            f"{status.checkpointed.path}): it came to its own end, or the state was removed"
+            f"{older}; {REMEDY}"
+        )
+    return status.restore_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,9 +15,9 @@ from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryEr
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.rescale.jobs import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.status import AppStatus
+from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.seam import Replica, ReplicaSpec
-from weir_operator.status import AppStatus
 
 
 class FakeClock:

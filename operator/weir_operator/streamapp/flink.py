@@ -10,11 +10,11 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from weir_operator.streamapp.owned_keys import (
+from weir_operator.streamapp.pod_template import (
+    PodTemplate,
     owned_key_cel,
     remedy_for_owned,
 )
-from weir_operator.streamapp.pod_template import PodTemplate
 from weir_operator.streamapp.quantities import Cpu, Memory
 from weir_operator.streamapp.section import (
     Mistake,

@@ -11,9 +11,9 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from weir_operator.errors import InvalidStreamAppError
+from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
 from weir_operator.streamapp.rules import judge
-from weir_operator.streamapp.schema import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.section import Mistake
 from weir_operator.streamapp.sentences import sentence, sentences, written_path
 

@@ -17,7 +17,7 @@ from weir_operator.streamapp.section import (
     refuse,
     validations,
 )
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 
 WHOLE_JOB = "job"
 """Name of the operator that stands for a job whose manifest lists none."""

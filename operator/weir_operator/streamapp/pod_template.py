@@ -4,25 +4,177 @@ The rest is judged by Kubernetes when it makes pods, but for what widens their r
 refused here (`pod_security`). Weir merges its own containers, volumes,
 variables and ports into the user's, and tells items of these lists apart by a key, so each must
 have it. Values are never repeated in a refusal, they may be secret.
+
+The keys of Flink's configuration that Weir sets itself, each with what to do instead.
+
+Weir pins operators, scales them, takes savepoints and reads metrics through these; a value of the
+user's would be overwritten in the best case and break the pins in silence in the worst. All other
+keys pass through untouched, Weir's own good defaults (`heartbeat.*`, `web.refresh-interval`,
+`taskmanager.network.adaptive-partitioner.enabled`) included.
+
+What a pod template may not ask for: more than the profile `restricted` grants a pod.
+
+Whoever may write a StreamApp need not be allowed to make pods that take over their node, and Weir
+makes the pods in their place. So a template that widens a pod's rights is refused, wherever the
+namespace does not refuse it by itself. What narrows them, or merely repeats what Weir sets, passes.
+
+Source: Kubernetes, Pod Security Standards, profile Restricted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.pod_security import (
-    CONTAINER_FLAGS,
-    EXPECTED,
-    HOST_FLAGS,
-    REMEDY,
-    find_widened_rights,
-)
 from weir_operator.streamapp.section import Mistake, Rule, refuse, validations
+
+_ADDRESS = "leave it out, Weir chooses addresses and ports"
+_PIN = "leave it out, Weir pins operators to their TaskManagers by it"
+_SCHEDULER = "leave it out, only the default scheduler keeps operators on their TaskManagers"
+_METRICS = "leave it out, Weir reads the job's metrics through it"
+_STORAGE = "set spec.flink.storage instead"
+_SCALER = "leave it out, Weir sets the parallelism of every operator"
+_ANSWERS = "leave it out, Weir asks long afterwards what became of a savepoint"
+_PLAIN = "leave it out, Weir speaks plain HTTP to Flink's REST interface"
+_SESSION = "leave it out, Weir starts a lost JobManager and its job again itself"
+
+OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "jobmanager.rpc.*": _ADDRESS,
+        "rest.address": _ADDRESS,
+        "rest.bind-address": _ADDRESS,
+        "rest.bind-port": _ADDRESS,
+        "rest.port": _ADDRESS,
+        "taskmanager.data.port": _ADDRESS,
+        "taskmanager.host": _ADDRESS,
+        "taskmanager.rpc.port": _ADDRESS,
+        "security.ssl.rest.*": _PLAIN,
+        "external-resource.*": _PIN,
+        "external-resources": _PIN,
+        "taskmanager.numberOfTaskSlots": _PIN,
+        "taskmanager.resource-id": _PIN,
+        "jobmanager.scheduler": _SCHEDULER,
+        "scheduler-mode": _SCHEDULER,
+        "metrics.latency.granularity": _METRICS,
+        "metrics.reporter.prom.*": _METRICS,
+        "metrics.reporters": _METRICS,
+        "execution.checkpointing.dir": _STORAGE,
+        "execution.checkpointing.savepoint-dir": _STORAGE,
+        "state.checkpoints.dir": _STORAGE,
+        "state.savepoints.dir": _STORAGE,
+        "execution.checkpointing.externalized-checkpoint-retention": (
+            "leave it out, Weir retains checkpoints, and deletes them once the next job has its own"
+        ),
+        "rest.async.store-duration": _ANSWERS,
+        "jobstore.expiration-time": _ANSWERS,
+        "jobstore.max-capacity": _ANSWERS,
+        "high-availability": _SESSION,
+        "high-availability.*": _SESSION,
+        "resourcemanager.standalone.start-up-time": (
+            "leave it out, Weir lets a job wait for its TaskManagers"
+        ),
+        "job.autoscaler.*": _SCALER,
+        "parallelism.default": _SCALER,
+        "pipeline.jobvertex-parallelism-overrides": _SCALER,
+        "pipeline.max-parallelism": "set spec.flink.maxParallelism instead",
+        "jobmanager.memory.process.size": "set spec.flink.jobManager.memory instead",
+        "taskmanager.memory.process.size": "set spec.nodePools[].memory instead",
+    }
+)
+"""What to do instead of setting a key; a key that ends in `*` stands for all that begin so."""
+
+
+def remedy_for_owned(key: str) -> str | None:
+    """Return what to do instead of setting `key`, `None` where the key is the user's."""
+    for owned, remedy in OWNED_FLINK_KEYS.items():
+        if key == owned or (owned.endswith("*") and key.startswith(owned.removesuffix("*"))):
+            return remedy
+    return None
+
+
+def owned_key_cel() -> str:
+    """Return the CEL expression that holds where the key `k` is owned."""
+    exact = ", ".join(f"'{key}'" for key in OWNED_FLINK_KEYS if not key.endswith("*"))
+    prefixes = [key.removesuffix("*") for key in OWNED_FLINK_KEYS if key.endswith("*")]
+    starts = " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
+    return f"k in [{exact}] || {starts}"
+
+
+Path = tuple[str | int, ...]
+
+HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
+"""Fields of a pod that share something of its node's."""
+CONTAINER_FLAGS = ("privileged", "allowPrivilegeEscalation")
+"""Fields of a container's security context that must not be true."""
+EXPECTED = "nothing beyond the pod security profile restricted"
+REMEDY = "leave it out, Weir's pods take no rights on their node"
+
+_VOLUMES = frozenset(
+    {
+        *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image"),
+        *("persistentVolumeClaim", "projected", "secret"),
+    }
+)
+_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+
+
+def find_widened_rights(spec: Mapping[str, JsonValue], here: Path) -> Iterator[Mistake]:
+    """Return what the `spec` of a template asks for beyond the profile; `here` is its path."""
+    for flag in HOST_FLAGS:
+        if spec.get(flag) is True:
+            yield _refused((*here, flag), True)
+    yield from _of_context(spec.get("securityContext"), (*here, "securityContext"))
+    for path, volume in _items(spec, "volumes", here):
+        for kind in volume.keys() - _VOLUMES - {"name"}:
+            yield _refused((*path, kind), kind)
+    for name in ("containers", "initContainers"):
+        for path, container in _items(spec, name, here):
+            yield from _of_context(container.get("securityContext"), (*path, "securityContext"))
+            for place, port in _items(container, "ports", path):
+                if port.get("hostPort"):
+                    yield _refused((*place, "hostPort"), port["hostPort"])
+
+
+def _of_context(context: JsonValue, here: Path) -> Iterator[Mistake]:
+    if not isinstance(context, dict):
+        return
+    for flag in CONTAINER_FLAGS:
+        if context.get(flag) is True:
+            yield _refused((*here, flag), True)
+    if context.get("runAsNonRoot") is False:
+        yield _refused((*here, "runAsNonRoot"), False)
+    if context.get("runAsUser") == 0 and context.get("runAsUser") is not False:
+        yield _refused((*here, "runAsUser"), 0)
+    if context.get("procMount") not in (None, "Default"):
+        yield _refused((*here, "procMount"), context["procMount"])
+    for name in ("seccompProfile", "appArmorProfile"):
+        profile = context.get(name)
+        if isinstance(profile, dict) and profile.get("type") == "Unconfined":
+            yield _refused((*here, name, "type"), "Unconfined")
+    capabilities = context.get("capabilities")
+    added = capabilities.get("add") if isinstance(capabilities, dict) else None
+    for index, each in enumerate(added if isinstance(added, list) else ()):
+        if each not in _CAPABILITIES:
+            yield _refused((*here, "capabilities", "add", index), each)
+
+
+def _items(
+    fields: Mapping[str, JsonValue], name: str, here: Path
+) -> Iterable[tuple[Path, Mapping[str, JsonValue]]]:
+    """Return the mappings in a list, each with its path; others are refused elsewhere."""
+    items = fields.get(name)
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict):
+            yield (*here, name, index), item
+
+
+def _refused(path: Path, got: JsonValue) -> Mistake:
+    return Mistake(path, got, EXPECTED, REMEDY)
+
 
 ITEM_KEYS: Mapping[str, str] = MappingProxyType(
     {

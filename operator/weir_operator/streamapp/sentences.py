@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.schema import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.section import Mistake, nearest, suggest
 
 _LONGEST_VALUE = 80

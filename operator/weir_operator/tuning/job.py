@@ -6,6 +6,8 @@ The work goes in by a ConfigMap and the answer comes out by the log, so the pod 
 it shares with the controller, no right at all, and no way to the API server. The Job is named after
 the tuning: a controller that finds it there, made by the one before, waits for its answer. What is
 left in the end goes with the Job, which Kubernetes removes by itself a while after it has ended.
+
+The Job that tunings are made from, as a file that whoever installs Weir has written.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import copy
 import hashlib
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
+
 from weir_operator.clock import Clock
-from weir_operator.cluster.api import ConflictError, NotFoundError
-from weir_operator.errors import TemporaryError
-from weir_operator.tuning.frames import LARGEST, read_frames
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.tuning.work import (
     REFUSED,
     TuningAnswer,
@@ -31,6 +35,7 @@ from weir_operator.tuning.work import (
     pack_work,
     read_answer,
 )
+from weir_operator.tuning.worker import LARGEST, read_frames
 
 Body = dict[str, Any]
 """An object of the API server as plain JSON values."""
@@ -250,3 +255,25 @@ class JobTuner:
             {"name": "weir-work", "mountPath": WORK_FOLDER, "readOnly": True},
         ]
         return job
+
+
+def read_job(path: Path) -> dict[str, Any]:
+    """Return a Job without a name.
+
+    Raises:
+        PermanentError: The file cannot be read, or holds no Job with a container `tuner`.
+    """
+    try:
+        template = yaml.safe_load(path.read_text(encoding="utf-8"))
+        containers = template["spec"]["template"]["spec"]["containers"]
+        names = [container["name"] for container in containers]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise PermanentError(
+            f"--tuner-job: expected a Job in {path}, got {type(error).__name__} ({error}); mount "
+            "the one that the chart makes"
+        ) from error
+    if CONTAINER not in names:
+        raise PermanentError(
+            f"--tuner-job: expected a container {CONTAINER!r} in {path}, got {names}; name it so"
+        )
+    return dict(template)

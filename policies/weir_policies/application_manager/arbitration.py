@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
-from weir_policies.promise import NEEDED, ChangeKind
+from weir_policies.policy import NEEDED, ChangeKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

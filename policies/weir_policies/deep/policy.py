@@ -19,10 +19,10 @@ from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.state import pack_memory, unpack_memory
 from weir_policies.errors import StateError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
+from weir_policies.kernels.staying import find_unknown, hold
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.staying import find_unknown, hold
-from weir_policies.promise import Decision, Neighbourhood, Observation, Transition
+from weir_policies.policy import Decision, Neighbourhood, Observation, Transition
 
 VERSION = 1
 NEEDED = ("budget",)

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from weir_policies.kernels.wording import say_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
-from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
-from weir_policies.operator_manager.wording import say_deployment
-from weir_policies.promise import Candidate, Decision, Expectation, Observation
+from weir_policies.policy import Candidate, Decision, Expectation, Observation
 
 AT_MOST = 12
 """Candidates that a decision names."""

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
-from weir_policies.kernels.rooms import PAGE, Berth, Room, move_in
+from weir_policies.kernels.staying import find_unknown, hold
+from weir_policies.kernels.table_storage import PAGE, Berth, Room, move_in
 from weir_policies.kernels.tables import grow
 from weir_policies.kernels.view import (
     AGGREGATION,
@@ -47,8 +48,7 @@ from weir_policies.kernels.view import (
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
-from weir_policies.operator_manager.staying import find_unknown, hold
-from weir_policies.promise import Decision, Neighbourhood, Observation, OperatorModel, Transition
+from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
 VERSION = 3
 TICKS_AHEAD = 1024

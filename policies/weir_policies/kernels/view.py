@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 from weir_policies.model.arrays import Counts, Floats
-from weir_policies.promise import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Sharing
 
 # Columns of `seen` and `before`, as in `Observation`.
 RATE, PROCESSED, RESPONSE_TIME, BACKLOG, BUDGET, BUSIEST, TIME, TIME_OF_WEEK, INTERVAL = range(9)

@@ -14,7 +14,7 @@ import numpy as np
 from weir_policies.errors import DeploymentError, ShapeError
 from weir_policies.model.arrays import Counts, Flags, Floats
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import ChangeKind, CostParts, CostWeights
+from weir_policies.policy import ChangeKind, CostParts, CostWeights
 
 
 def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> float:

@@ -29,7 +29,7 @@ import numpy as np
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, OperatorModel
 
 MEMORY = 20_000.0
 """Records of a node type that count beside those of a new interval."""

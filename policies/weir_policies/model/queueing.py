@@ -34,7 +34,7 @@ from weir_policies.model.sharing import (
     thin_arrivals,
     worst_in_use,
 )
-from weir_policies.promise import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, OperatorModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ import numpy as np
 
 from weir_policies.errors import ShapeError
 from weir_policies.model.arrays import Counts, Floats
-from weir_policies.promise import Aggregation, OperatorModel, Sharing
+from weir_policies.policy import Aggregation, OperatorModel, Sharing
 
 FILL_LEVEL = 0.9
 """Utilisation at which the adaptive partitioner begins to spare a replica; to be calibrated."""

@@ -46,7 +46,7 @@ from weir_policies.kernels.view import WEIGHT_RECONFIGURATION, WEIGHT_VIOLATION,
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,7 +49,7 @@ from weir_policies.kernels.view import VIOLATION, WEIGHT_VIOLATION, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 
 def define(values: Mapping[str, Any], *, name: str) -> DeepAlgorithm:

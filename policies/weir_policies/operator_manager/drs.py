@@ -25,7 +25,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.paths import flatten_paths, list_paths
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.seniority import CHEAPEST, FASTEST, FIRST, scale_to
+from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.view import (
     ARRIVAL_SCV,
     BUDGET,
@@ -37,10 +37,10 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import say_rate, say_time
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_rate, say_time
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
 CHOICE, PUBLISHED, PATHS = range(3)  # columns of `Memory.ints`; the paths begin at the third

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.mixes import scale_mix
+from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.staying import stay
 from weir_policies.kernels.steps import take
 from weir_policies.kernels.view import (
     BACKLOG,
@@ -38,14 +39,17 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import (
+    say_deployment,
+    say_rate,
+    urgency_of_need,
+    urgency_of_saving,
+)
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.hold import learn_nothing
-from weir_policies.operator_manager.staying import stay
-from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
-from weir_policies.operator_manager.wording import say_deployment, say_rate
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Candidate, Decision, Expectation, Neighbourhood, Observation
+from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
 
 ROUNDING = 1e-9
 """A capacity that is short by less than this part is enough: 3.0000000001 replicas are 3."""

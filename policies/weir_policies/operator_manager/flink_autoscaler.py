@@ -34,8 +34,8 @@ import numpy as np
 
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
-from weir_policies.kernels.mixes import scale_mix
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import find_action, take, total
 from weir_policies.kernels.view import (
@@ -52,10 +52,10 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import say_rate
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_rate
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 # Columns of `Memory.floats`: parameters, then seconds since the last restart and since a smaller
 # parallelism was first recommended (-1 where none is).

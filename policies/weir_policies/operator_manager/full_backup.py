@@ -29,8 +29,7 @@ from typing import Any
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
-from weir_policies.kernels.levels import LevelParameters
-from weir_policies.kernels.one_type import (
+from weir_policies.kernels.homogeneous import (
     ALPHA,
     DEPLOYMENTS,
     GAIN,
@@ -46,6 +45,7 @@ from weir_policies.kernels.one_type import (
     take_best,
     was_violated,
 )
+from weir_policies.kernels.levels import LevelParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import can_move, total
 from weir_policies.kernels.unknown_costs import learn_cost, repair
@@ -56,11 +56,11 @@ from weir_policies.kernels.view import (
     Memory,
     View,
 )
+from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.mdp_scores import score_actions
-from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 MOST_GAIN = GAIN + 1  # column of `Memory.floats`
 UPDATES = OWN  # column of `Memory.ints`

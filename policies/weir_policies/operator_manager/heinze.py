@@ -26,13 +26,13 @@ from typing import Any
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.seniority import CHEAPEST, FASTEST, find_joining, scale_to
+from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, find_joining, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, TIME, Memory, View, empty_memory
+from weir_policies.kernels.wording import say_share
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_share
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 BINS_PER_UNIT = 20
 MOST = 10.0

@@ -16,7 +16,7 @@ from weir_policies.kernels.steps import take
 from weir_policies.kernels.view import Memory, View, empty_memory
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 STAY = 0
 """The action that changes nothing."""

@@ -31,7 +31,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.paths import flatten_paths, list_paths
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.seniority import CHEAPEST, FASTEST, FIRST, scale_to
+from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import (
     ARRIVAL_SCV,
@@ -45,10 +45,10 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import say_rate, say_time
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_rate, say_time
 from weir_policies.parameters import read_parameters
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 CHOICES = {
     "lohrmann-cheapest": CHEAPEST,

@@ -37,8 +37,7 @@ import numpy as np
 from weir_policies.kernels.chains import estimate_chain, fill_chain
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
-from weir_policies.kernels.levels import LevelParameters
-from weir_policies.kernels.one_type import (
+from weir_policies.kernels.homogeneous import (
     ALPHA,
     DEPLOYMENTS,
     GAIN,
@@ -58,6 +57,7 @@ from weir_policies.kernels.one_type import (
     take_best,
     was_violated,
 )
+from weir_policies.kernels.levels import LevelParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.kernels.view import RATE, WEIGHT_VIOLATION, Memory, View
@@ -65,7 +65,7 @@ from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.mdp_scores import score_actions
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 LEARNED, NEXT, KNOWN = OWN, OWN + 1, OWN + 2  # columns of `Memory.ints`
 CLOSE = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weir_policies.kernels.one_type import ACTIONS, level_at, number_at, score_of
+from weir_policies.kernels.homogeneous import ACTIONS, level_at, number_at, score_of
 from weir_policies.kernels.view import RATE, Memory, View
 from weir_policies.model.node_types import Deployment
 

@@ -45,7 +45,7 @@ from weir_policies.kernels.steps import take
 from weir_policies.kernels.view import MAX_REPLICAS, RATE, TIME, VIOLATION, Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 # Columns of `Memory.floats` and `Memory.ints`.
 LEAST_ALPHA, PERIOD, GROWTH, NEXT, MOVED_AT = range(OWN, OWN + 5)

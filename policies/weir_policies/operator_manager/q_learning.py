@@ -45,7 +45,7 @@ from weir_policies.kernels.tables import count_keys, encode, find_place, read, s
 from weir_policies.kernels.view import MAX_REPLICAS, RATE, Memory, View, empty_memory
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 GAMMA, LEAST_ALPHA, LEAST_EPSILON, QUANTUM = range(4)  # columns of `Memory.floats`
 LEVELS, UPDATES = range(2)  # columns of `Memory.ints`

@@ -52,7 +52,7 @@ from weir_policies.operator_manager.q_learning import (
     say_why,
 )
 from weir_policies.parameters import read_parameters
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 ADDS, REMOVES, FIRST_TILE = range(3)  # keys of the features 1 and 2, and where the tiles begin
 FEATURES = 4

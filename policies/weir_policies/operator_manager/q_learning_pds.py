@@ -62,7 +62,7 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 # Columns of `Memory.floats`, of `Memory.ints`: WEIGHED is the state that BEST is the action for.
 GAMMA, LEAST_ALPHA, QUANTUM, WEIGHED_AT = range(4)

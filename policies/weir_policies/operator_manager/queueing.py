@@ -18,39 +18,685 @@ the planned rate, the saving at a larger one.
 What is learned are the rates and the backlog of the last intervals; no random number is drawn.
 The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
 `queueing_weighing`, put into words by `queueing_table` and `queueing_reasons`.
+
+The arithmetic of `queueing`: what deployments are judged by, their score, and which one wins.
+
+Deployments are gone through one by one (`kernels.menus`) and judged only as far as they could still
+win: what is too dear, or has less speed than the load needs on any sharing, is never predicted.
+
+What `queueing` found out of every deployment, in one table to explain a decision from.
+
+The kernel that decides stops at what cannot win; here the same functions judge all deployments.
+
+What `queueing` says about its choice: the reason, and the candidates with a verdict each.
+
+Words only; every figure comes from the weighing, but for the expectation, which is predicted at the
+measured rate and not at the one planned for, so that it can be compared with what happens.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.percentiles import normal_quantile
+from weir_policies.kernels.compiled import compiled, compiled_apart, pasted
+from weir_policies.kernels.enumeration import (
+    END,
+    FIRST,
+    count_near,
+    go_on,
+    is_allowed,
+    list_rows,
+    most_kinds,
+    needs_restart,
+    price_evenly,
+)
+from weir_policies.kernels.percentiles import normal_quantile, predict_percentile
 from weir_policies.kernels.policy import Algorithm
+from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.view import (
     BACKLOG,
     BUDGET,
     BUSIEST,
+    EQUAL,
     INTERVAL,
+    MAX_REPLICAS,
     RATE,
     RESPONSE_TIME,
+    SERVICE_MEAN,
+    SHARING,
     Memory,
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import (
+    say_deployment,
+    say_rate,
+    say_share,
+    say_time,
+    urgency_of_need,
+    urgency_of_saving,
+)
+from weir_policies.model.arrays import Counts, Flags, Floats
+from weir_policies.model.cost import price_per_hour
+from weir_policies.model.deployments import COMPLETE_UP_TO, find_pareto_optimal
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.queueing_reasons import explain
-from weir_policies.operator_manager.queueing_table import Words, tabulate
-from weir_policies.operator_manager.queueing_weighing import MEAN, Plan, choose
-from weir_policies.operator_manager.wording import say_rate, say_share
+from weir_policies.model.queueing import least_response_time, predict_means
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
+
+AS_GOOD = 0.05
+"""Where nothing fits: what is within this part of the best scores the same; the cheapest wins."""
+MEAN = 0.0
+"""Stands for a percentile where the mean is judged."""
+
+# Which of the policy's rules decided. KEEP: the present deployment fits and nothing is worth a
+# change. SAVE: something cheaper fits too. NEED: it does not fit, something else does; LASTING:
+# with a margin of growth where it takes a restart. Nothing: keeps the budget (TOO_SLOW), has the
+# capacity, though it keeps the budget (TOO_BUSY) or does not (TOO_SMALL).
+KEEP, SAVE, NEED, LASTING, TOO_SLOW, TOO_BUSY, TOO_SMALL = range(7)
+
+# Columns of what is found out of each deployment for the explanation.
+PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS = range(7)
+FOUND = 7
+
+
+class Plan(NamedTuple):
+    """What the deployments are judged by."""
+
+    rate: float
+    """Records/s planned for."""
+    catching_up: float
+    """Records/s that must be carried while the backlog is worked off."""
+    peak: float
+    """Records/s that a cheaper deployment must carry."""
+    lasting: float
+    """Records/s that a deployment must carry to be worth a restart that is needed."""
+    budget: float
+    quantile: float
+    """Percentile that must keep the budget; `MEAN`."""
+    normal: float
+    """The same percentile of a standard normal law."""
+    cap: float
+    """Busy share that no replica may exceed."""
+    saving: float
+    """Part of the cost that a restart must save over the best that needs none."""
+    strained: bool
+    """The operator must not get less capacity, whatever the model says."""
+    obstructed: bool
+    """Nothing cheaper is considered while the present deployment fits."""
+
+
+@compiled_apart
+def judge(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> tuple[float, float]:
+    """Return the response time that must keep the budget, and the busiest replica's utilisation."""
+    if plan.quantile == MEAN:
+        return predict_one(o, view, counts, rate)
+    return predict_percentile(o, view, counts, rate, plan.quantile, plan.normal)
+
+
+@compiled
+def judge_now(o: int, view: View, plan: Plan, counts: Counts) -> tuple[float, float]:
+    """Return the response time at the planned rate, and utilisation while catching up."""
+    time, busy = judge(o, view, plan, counts, plan.rate)
+    if plan.catching_up > plan.rate:
+        _, busy = judge(o, view, plan, counts, plan.catching_up)
+    return time, busy
+
+
+@compiled
+def fits_at(o: int, view: View, plan: Plan, counts: Counts, rate: float) -> bool:
+    """Return whether a deployment keeps the budget and the cap at a rate."""
+    time, busy = judge(o, view, plan, counts, rate)
+    return time <= plan.budget and busy <= plan.cap
+
+
+@compiled
+def least_busy(o: int, view: View, counts: Counts, rate: float) -> float:
+    """Return what the busiest replica's utilisation cannot be below, without a prediction."""
+    size, speed, slowest = 0, 0.0, np.inf
+    for place in range(counts.size):
+        if counts[place] > 0:
+            size += counts[place]
+            speed += counts[place] * view.speedup[o, place]
+            slowest = min(slowest, view.speedup[o, place])
+    if view.rules[o, SHARING] == EQUAL:
+        speed = size * slowest
+    return rate * view.traits[o, SERVICE_MEAN] / speed * (1 - 1e-12)
+
+
+@compiled
+def most_speed(o: int, view: View) -> float:
+    """Return the sum of speedups that no deployment exceeds."""
+    fastest = 0.0
+    for place in range(view.counts.shape[1]):
+        fastest = max(fastest, view.speedup[o, place])
+    return fastest * view.rules[o, MAX_REPLICAS]
+
+
+@compiled
+def least_price(o: int, view: View, plan: Plan, rate: float) -> float:
+    """Return a price below which nothing has the speed for a rate within the cap."""
+    cheapest = np.inf
+    for place in range(view.counts.shape[1]):
+        cheapest = min(cheapest, view.price[o, place] / view.speedup[o, place])
+    speed = rate * view.traits[o, SERVICE_MEAN] / plan.cap * (1 - 1e-9)
+    return np.inf if speed > most_speed(o, view) else speed * cheapest
+
+
+@compiled
+def can_resize(o: int, view: View) -> bool:
+    """Return whether there is a replica that could have another size without a restart."""
+    for place in range(view.counts.shape[1]):
+        for other in range(view.counts.shape[1]):
+            shared = other != place and view.pool[o, other] == view.pool[o, place]
+            if shared and view.counts[o, place] > 0:
+                return True
+    return False
+
+
+@compiled
+def is_too_little(o: int, view: View, plan: Plan, counts: Counts) -> bool:
+    """Return whether a deployment has less capacity than the present one of a strained operator.
+
+    A present deployment that breaks a limit must go, even if what is allowed is less.
+    """
+    if not plan.strained or not is_allowed(o, view, view.counts[o]):
+        return False
+    more = 1e-9
+    for place in range(counts.size):
+        more += (counts[place] - view.counts[o, place]) * view.speedup[o, place]
+    return more < 0
+
+
+@compiled_apart
+def score_price(
+    o: int, view: View, plan: Plan, case: int, counts: Counts, least: float
+) -> tuple[float, float]:
+    """Return the score of a deployment where some fit, and its response time; `inf` if ruled out.
+
+    The score is the price; with a restart raised, so that it must save `Plan.saving`.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        plan: What deployments are judged by.
+        case: Rule to judge by: `SAVE`, `KEEP`, `NEED` or `LASTING`.
+        counts: The deployment, `(t,)`.
+        least: A score to beat or to equal; what cannot counts as ruled out.
+    """
+    price, restarts = price_evenly(o, view, counts), needs_restart(o, view, counts)
+    score = price / (1 - plan.saving) if restarts else price
+    if score > least:
+        return np.inf, np.inf
+    saves = case <= SAVE and price < price_evenly(o, view, view.counts[o])
+    rate = max(plan.rate, plan.catching_up)
+    if saves:
+        rate = max(rate, plan.peak)
+    if (saves and plan.obstructed) or least_busy(o, view, counts, rate) > plan.cap:
+        return np.inf, np.inf
+    if case > SAVE and is_too_little(o, view, plan, counts):
+        return np.inf, np.inf
+    time, busy = judge_now(o, view, plan, counts)
+    if time > plan.budget or busy > plan.cap:
+        return np.inf, np.inf
+    if saves and not fits_at(o, view, plan, counts, plan.peak):
+        return np.inf, np.inf
+    if case == LASTING and restarts and not fits_at(o, view, plan, counts, plan.lasting):
+        return np.inf, np.inf
+    return score, time
+
+
+@compiled_apart
+def search_price(
+    o: int, view: View, plan: Plan, case: int, row: Counts, least: float, time: float
+) -> float:
+    """Write the deployment of the least score where some fit; return that score.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it; its target is left alone where nothing is better.
+        plan: What deployments are judged by.
+        case: Rule to judge by.
+        row: Zeros, and zeros again in the end, `(t,)`.
+        least: The score to beat.
+        time: The response time with which it was reached; of equals the faster wins.
+    """
+    kinds = most_kinds(o, view)
+    rate = max(plan.rate, plan.catching_up)
+    floor = least_price(o, view, plan, max(rate, plan.peak) if case == SAVE else rate)
+    if not can_resize(o, view):
+        floor /= 1 - plan.saving
+    most, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
+    while floor <= least and floor < np.inf:
+        skip = number == FIRST and price_evenly(o, view, row) > least
+        number = go_on(o, view, row, most, number, skip)
+        if number == END and most == kinds:
+            return least
+        if number == END:
+            most, number = kinds, FIRST
+            continue
+        if price_evenly(o, view, row) > least:
+            continue
+        score, takes = score_price(o, view, plan, case, row, least)
+        if score < least or (score == least and takes < time):
+            least, time = score, takes
+            for place in range(row.size):
+                view.target[o, place] = row[place]
+    for place in range(row.size):
+        row[place] = 0
+    return least
+
+
+@compiled_apart
+def score_shortage(
+    o: int, view: View, plan: Plan, case: int, counts: Counts, worst: float
+) -> float:
+    """Return the score of a deployment where none fits; `inf` where ruled out.
+
+    It is the response time, or utilisation where capacity is what is lacking. What scores above
+    `worst` for certain counts as ruled out.
+    """
+    bound = least_busy(o, view, counts, max(plan.rate, plan.catching_up))
+    if case != TOO_SLOW and bound > worst:
+        return np.inf
+    if case != TOO_SMALL and least_busy(o, view, counts, plan.rate) >= 1:
+        return np.inf  # it cannot keep up
+    if is_too_little(o, view, plan, counts):
+        return np.inf
+    time, busy = judge_now(o, view, plan, counts)
+    if case == TOO_SLOW:
+        return time
+    return np.inf if case == TOO_BUSY and time > plan.budget else busy
+
+
+@compiled_apart
+def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> float:
+    """Write the cheapest of those that are nearly the best where none fits; return the best score.
+
+    The score is `inf`, and nothing written, where the case rules all out.
+    """
+    kinds, best = most_kinds(o, view), np.inf
+    needed = plan.rate * view.traits[o, SERVICE_MEAN]
+    if case != TOO_SMALL and needed >= most_speed(o, view):
+        return best  # nothing keeps up
+    enough, price, stays = np.inf, np.inf, False
+    for is_first in (True, False):  # what is the best, then the cheapest of those near it
+        number, skip = FIRST, False
+        while not stays:
+            number = go_on(o, view, row, kinds, number, skip)
+            if number == END:
+                break
+            skip = number == FIRST and price_evenly(o, view, row) >= price
+            if skip:
+                continue
+            score = score_shortage(o, view, plan, case, row, enough)
+            if is_first:
+                best = min(best, score)
+                enough = best
+            elif score <= enough and price_evenly(o, view, row) < price:
+                price = price_evenly(o, view, row)
+                for place in range(row.size):
+                    view.target[o, place] = row[place]
+        enough = best * (1 + AS_GOOD)
+        if best == np.inf:
+            return best
+        if is_first and is_allowed(o, view, view.counts[o]):
+            stays = score_shortage(o, view, plan, case, view.counts[o], enough) <= enough
+    return best
+
+
+@pasted
+def choose(o: int, view: View, plan: Plan, row: Counts) -> None:
+    """Write the target; pasted into the one kernel that calls it, to be compiled once.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        plan: What deployments are judged by.
+        row: Zeros, and zeros again in the end, `(t,)`.
+    """
+    here = view.counts[o]
+    for place in range(here.size):
+        view.target[o, place] = here[place]
+    fits = fits_here(o, view, plan)
+    if fits and plan.obstructed:
+        return
+    price = price_evenly(o, view, here)
+    for case in (SAVE, LASTING, NEED):
+        if fits == (case == SAVE):
+            least, time = (price, -np.inf) if fits else (np.inf, np.inf)
+            score = search_price(o, view, plan, case, row, least, time)
+            if fits or score < np.inf:
+                return
+    for case in (TOO_BUSY, TOO_SLOW, TOO_SMALL):
+        if search_shortage(o, view, plan, case, row) < np.inf:
+            return
+
+
+@compiled
+def fits_here(o: int, view: View, plan: Plan) -> bool:
+    """Return whether the present deployment keeps all limits, the budget and the cap."""
+    if not is_allowed(o, view, view.counts[o]):
+        return False
+    time, busy = judge_now(o, view, plan, view.counts[o])
+    return time <= plan.budget and busy <= plan.cap
+
+
+@compiled_apart
+def find_case(o: int, view: View, plan: Plan, target: Counts) -> int:
+    """Return by which rule a target was chosen: the first by which it has a score."""
+    if fits_here(o, view, plan):
+        for place in range(target.size):
+            if target[place] != view.counts[o, place]:
+                return SAVE
+        return KEEP
+    for case in (LASTING, NEED):
+        score, _ = score_price(o, view, plan, case, target, np.inf)
+        if score < np.inf:
+            return case
+    for case in (TOO_BUSY, TOO_SLOW):
+        if score_shortage(o, view, plan, case, target, np.inf) < np.inf:
+            return case
+    return TOO_SMALL
+
+
+@compiled_apart
+def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Floats) -> None:
+    """Write what is to be said of deployments `(d, t)` into `found`, `(d, FOUND)`."""
+    here_price = price_evenly(o, view, view.counts[o])
+    best = np.inf
+    for index in range(rows.shape[0]):
+        row, about = rows[index], found[index]
+        time, busy = judge_now(o, view, plan, row)
+        about[PRICE], about[TIME], about[BUSY] = price_evenly(o, view, row), time, busy
+        about[RESTARTS] = needs_restart(o, view, row)
+        about[TOO_LITTLE] = is_too_little(o, view, plan, row)
+        saves = case <= SAVE and about[PRICE] < here_price and not plan.obstructed
+        if saves and time <= plan.budget and busy <= plan.cap:
+            about[FAILS_AT_PEAK] = not fits_at(o, view, plan, row, plan.peak)
+        if case <= LASTING:
+            about[SCORE], _ = score_price(o, view, plan, case, row, np.inf)
+        else:
+            about[SCORE] = score_shortage(o, view, plan, case, row, np.inf)
+            best = min(best, about[SCORE])
+    for index in range(rows.shape[0] if case > LASTING else 0):
+        if found[index, SCORE] <= best * (1 + AS_GOOD):
+            found[index, SCORE] = best
+
+
+class Words(NamedTuple):
+    """What stands in the way of a change, for people; `None` where nothing does."""
+
+    strain: str | None
+    """Why the operator must not get less capacity."""
+    obstacle: str | None
+    """Why nothing cheaper is considered while the present deployment fits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weighed:
+    """All deployments, judged: arrays of shape `(d,)`."""
+
+    plan: Plan
+    words: Words
+    case: int
+    """Which rule decided, of those in `queueing_weighing`."""
+    counts: Counts
+    """The deployments, `(d, t)`."""
+    chosen: int
+    """Row of the winner."""
+    present: int | None
+    """Row of the present deployment; `None` where it is out of bounds."""
+    price: Floats
+    """Currency per hour."""
+    response_time: Floats
+    """Mean or percentile at the planned rate, s."""
+    utilisation: Floats
+    """Of the worst replica while catching up."""
+    score: Floats
+    """What was minimised; `inf` is ruled out."""
+    fails_at_peak: Flags
+    """Cheaper, fits now, and would not at the peak rate."""
+    too_little: Flags
+    """Less capacity than now, in an operator under strain."""
+    restarts: Flags
+    """Only a restart goes there."""
+
+    @property
+    def quantile(self) -> float | None:
+        """Percentile that must keep the budget; `None` is the mean."""
+        return None if self.plan.quantile == MEAN else self.plan.quantile
+
+
+def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Counts) -> Weighed:
+    """Judge all deployments of the only operator of a view.
+
+    Args:
+        plan: What they are judged by.
+        words: The same for people.
+        target: Where the decision goes.
+        view: What is known of the operator.
+        row: Room for one deployment, `(t,)`, zeros.
+    """
+    there = np.array(target.counts, dtype=np.int64)
+    case = find_case(0, view, plan, there)
+    room = 2 * COMPLETE_UP_TO + count_near(view)
+    rows = np.zeros((room, row.size), dtype=np.int64)
+    counts = np.unique(rows[: list_rows(0, view, row, rows)], axis=0)
+    found = np.zeros((len(counts), FOUND))
+    judge_all(0, view, plan, case, counts, found)
+    here = np.flatnonzero((counts == view.counts[0]).all(axis=1))
+    chosen = np.flatnonzero((counts == there).all(axis=1))
+    return Weighed(
+        plan=plan,
+        words=words,
+        case=case,
+        counts=counts,
+        chosen=int(chosen[0]),
+        present=int(here[0]) if here.size else None,
+        price=found[:, PRICE],
+        response_time=found[:, TIME],
+        utilisation=found[:, BUSY],
+        score=found[:, SCORE],
+        fails_at_peak=found[:, FAILS_AT_PEAK] > 0,
+        too_little=found[:, TOO_LITTLE] > 0,
+        restarts=found[:, RESTARTS] > 0,
+    )
+
+
+NEXT_BEST = 4
+"""Candidates shown that fit, but cost more than the chosen one."""
+CHEAPER = 4
+"""Candidates shown that are cheaper and were ruled out, the fastest for their price."""
+
+_CHOSEN = {
+    KEEP: "it fits, and nothing else is worth a change",
+    SAVE: "the cheapest that fits, now and at the largest rate of late",
+    NEED: "the cheapest that fits",
+    LASTING: "the cheapest that fits",
+    TOO_SLOW: "the cheapest of those that are as fast as can be",
+    TOO_BUSY: "the cheapest of those with the most capacity",
+    TOO_SMALL: "the cheapest of those with the most capacity",
+}
+
+
+def explain(observation: Observation, weighed: Weighed) -> Decision:
+    """Return the decision in words."""
+    rows = _select(weighed)
+    expectations = _expect(observation, weighed, rows)
+    candidates = tuple(
+        Candidate(
+            deployment=_deployment(weighed, row),
+            score=float(weighed.score[row]),
+            expectation=expectation,
+            verdict=_judge(weighed, row),
+        )
+        for row, expectation in zip(rows, expectations, strict=True)
+    )
+    return Decision(
+        target=candidates[0].deployment,
+        reason=_say_reason(observation, weighed, candidates[0].expectation),
+        candidates=candidates,
+        expectation=candidates[0].expectation,
+        urgency=_rate_urgency(observation, weighed),
+    )
+
+
+def _select(weighed: Weighed) -> list[int]:
+    """Return the rows to show: the chosen, the next best, the present, and cheaper ones."""
+    score, price = weighed.score, weighed.price
+    ranked = np.argsort(score, kind="stable")[: NEXT_BEST + 1]
+    best = [int(row) for row in ranked if math.isfinite(score[row])]
+    cheaper = np.flatnonzero(np.isinf(score) & (price < price[weighed.chosen]))
+    hopeful = cheaper[find_pareto_optimal(price[cheaper], weighed.response_time[cheaper])]
+    dearest_first = hopeful[np.argsort(-price[hopeful], kind="stable")][:CHEAPER]
+    present = [] if weighed.present is None else [weighed.present]
+    shown = dict.fromkeys([weighed.chosen, *best, *present, *dearest_first.tolist()])
+    first, *others = shown
+    return [first, *sorted(others, key=lambda row: (score[row], price[row]))]
+
+
+def _expect(observation: Observation, weighed: Weighed, rows: list[int]) -> list[Expectation]:
+    """Return what is expected of each row at the measured rate."""
+    means = predict_means(observation.model, weighed.counts[rows], observation.rate)
+    return [
+        Expectation(response_time=response_time, utilisation=utilisation, cost_per_hour=price)
+        for response_time, utilisation, price in zip(
+            *(array.tolist() for array in means), weighed.price[rows].tolist(), strict=True
+        )
+    ]
+
+
+def _judge(weighed: Weighed, row: int) -> str:
+    """Return why the row was chosen or rejected."""
+    plan = weighed.plan
+    present, chosen = weighed.present, weighed.chosen
+    if row == chosen:
+        return f"Chosen: {_CHOSEN[weighed.case]}"
+    if weighed.response_time[row] == math.inf:
+        return f"Rejected: it cannot keep up with {say_rate(plan.rate)}"
+    if weighed.response_time[row] > plan.budget:
+        time = say_time(float(weighed.response_time[row]))
+        return f"Rejected: {time} would exceed the budget of {say_time(plan.budget)}"
+    if weighed.utilisation[row] > plan.cap:
+        busy = say_share(float(weighed.utilisation[row]))
+        return f"Rejected: {busy} busy would exceed the cap of {say_share(plan.cap)}"
+    if weighed.too_little[row]:
+        return f"Rejected: less capacity, while {weighed.words.strain}"
+    if weighed.fails_at_peak[row]:
+        return f"Rejected: it would not do at {say_rate(plan.peak)}, the largest rate of late"
+    price = weighed.price
+    if math.isinf(weighed.score[row]):
+        if weighed.words.obstacle is None:
+            return f"Rejected: it would not last: too little at {say_rate(plan.lasting)}"
+        return f"Rejected: {weighed.words.obstacle}"
+    more = float(price[row] - price[chosen])
+    if more > 0:
+        return f"Rejected: costs {more:.4g} per hour more"
+    if more < 0 or (chosen == present and weighed.restarts[row]):
+        return "Rejected: saves too little for a restart"
+    return "Rejected: costs the same and is no better"
+
+
+def _say_reason(observation: Observation, weighed: Weighed, expected: Expectation) -> str:
+    """Return the sentence that a person reads first."""
+    plan, row, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
+    target = _deployment(weighed, row)
+    named = say_deployment(target, observation.model.node_types)
+    budget = f"the budget of {_say_budget(weighed)}"
+    at_rate = f"at {say_rate(plan.rate)}"
+    takes = say_time(float(weighed.response_time[row]))
+    if weighed.case == KEEP:
+        kept = f"Stays: {named} keeps {budget} {at_rate} ({takes})"
+        if obstacle is not None:
+            return f"{kept}, and nothing is taken away: {obstacle}"
+        if weighed.fails_at_peak.any():
+            return f"{kept}, and nothing cheaper would at {say_rate(plan.peak)}"
+        return f"{kept}, and nothing cheaper is worth a change"
+    if row == weighed.present:
+        go = f"Stays with {named}"
+    else:
+        go = f"Goes to {named} ({'one restart' if weighed.restarts[row] else 'in place'})"
+    if weighed.case == SAVE:
+        saved = price_per_hour(observation.deployment, observation.model.node_types) - float(
+            weighed.price[row]
+        )
+        return (
+            f"{go}: it keeps {budget} {at_rate} ({takes}), would do at {say_rate(plan.peak)} too, "
+            f"and saves {saved:.4g} per hour"
+        )
+    if weighed.case in (NEED, LASTING):
+        return (
+            f"{go}: {_say_shortage(weighed)}; the cheapest that does is expected to take "
+            f"{say_time(expected.response_time)} for {expected.cost_per_hour:.4g} per hour"
+        )
+    if weighed.case in (TOO_BUSY, TOO_SMALL):
+        busy = say_share(float(weighed.utilisation[row]))
+        return (
+            f"{go}: nothing carries {say_rate(plan.catching_up)} within the cap of "
+            f"{say_share(plan.cap)}; this has the most capacity and is {busy} busy"
+        )
+    least = least_response_time(observation.model)
+    if least > plan.budget:
+        return (
+            f"{go}: nothing can keep {budget}, because even without load a record takes "
+            f"{say_time(least)}; {at_rate} this is as fast as can be ({takes})"
+        )
+    return f"{go}: nothing keeps {budget} {at_rate}; the least possible is {takes}"
+
+
+def _say_shortage(weighed: Weighed) -> str:
+    """Return what is wrong with the present deployment."""
+    plan, present = weighed.plan, weighed.present
+    if present is None:
+        return "the present deployment breaks a limit on replicas"
+    response_time = float(weighed.response_time[present])
+    if math.isinf(response_time):
+        return f"the present deployment cannot keep up with {say_rate(plan.rate)}"
+    if response_time > plan.budget:
+        return (
+            f"at {say_rate(plan.rate)} the present deployment would take "
+            f"{say_time(response_time)}, over the budget of {_say_budget(weighed)}"
+        )
+    backlog = ", backlog included," if plan.catching_up > plan.rate else ""
+    return (
+        f"at {say_rate(plan.catching_up)}{backlog} the present deployment would be "
+        f"{say_share(float(weighed.utilisation[present]))} busy, over the cap of "
+        f"{say_share(plan.cap)}"
+    )
+
+
+def _say_budget(weighed: Weighed) -> str:
+    quantile = weighed.quantile
+    at = "" if quantile is None else f" at the {quantile * 100:g}th percentile"
+    return say_time(weighed.plan.budget) + at
+
+
+def _rate_urgency(observation: Observation, weighed: Weighed) -> float:
+    """Return how much the change is needed."""
+    plan, present = weighed.plan, weighed.present
+    if weighed.chosen == present:
+        return 0.0
+    if weighed.case == SAVE:
+        cost = price_per_hour(observation.deployment, observation.model.node_types)
+        return urgency_of_saving(1 - float(weighed.price[weighed.chosen]) / cost)
+    if present is None:
+        return urgency_of_need(0.0)  # a broken limit endangers no objective by itself
+    late = 1 - plan.budget / float(weighed.response_time[present])
+    busy = float(weighed.utilisation[present]) - plan.cap
+    return urgency_of_need(max(late, busy / (1 - plan.cap)))
+
+
+def _deployment(weighed: Weighed, row: int) -> Deployment:
+    return Deployment(tuple(weighed.counts[row].tolist()))
+
 
 SATURATED = 0.95
 """Busy share of a replica from which nothing is taken away, whatever the model says."""

@@ -32,11 +32,10 @@ from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, NO_POOL, Memory, View, empty_memory
+from weir_policies.kernels.wording import say_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
-from weir_policies.operator_manager.wording import say_share
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 CHEAPEST, FASTEST, RANDOM = range(3)
 CHOICES = {

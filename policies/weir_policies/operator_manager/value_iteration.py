@@ -52,7 +52,7 @@ from weir_policies.kernels.view import BUDGET, RATE, Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 TOLERANCE = OWN  # column of `Memory.floats`
 TRAINED, PLANNED, LEARNED, NEXT = range(OWN, OWN + 4)  # columns of `Memory.ints`

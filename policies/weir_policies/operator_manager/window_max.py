@@ -44,11 +44,11 @@ from weir_policies.kernels.view import (
     View,
     empty_memory,
 )
+from weir_policies.kernels.wording import say_rate, say_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.wording import say_rate, say_time
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.promise import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 FACTOR, PEAK, RATES = 0, 1, 2  # columns of `Memory.floats`; behind the rates stands the model
 WINDOW, SEEN_RATES, MIXES, COUNTS = range(4)  # columns of `Memory.ints`

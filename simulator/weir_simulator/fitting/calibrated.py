@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.promise import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, OperatorModel
 from weir_simulator.fitting.estimate import Estimate
-from weir_simulator.fitting.flow import with_selectivities
-from weir_simulator.fitting.passage import PassageNoise
-from weir_simulator.fitting.service import Noise
-from weir_simulator.fitting.sharing import SharingFit
+from weir_simulator.fitting.flow import PassageNoise, with_selectivities
+from weir_simulator.fitting.service import Noise, SharingFit
 from weir_simulator.fitting.structure import Structure
 
 

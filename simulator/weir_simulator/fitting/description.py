@@ -16,7 +16,7 @@ from pathlib import Path
 
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import NodeType
-from weir_policies.promise import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, OperatorModel
 from weir_simulator import experiment
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights

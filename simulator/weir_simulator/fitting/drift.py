@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.cleaning import clean
-from weir_simulator.fitting.passage import FEW, find_passage
+from weir_simulator.fitting.flow import FEW, find_passage
 from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.service import pool_replicas, relative_variance
 

@@ -15,21 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weir_policies.promise import ChangeKind, OperatorModel
+from weir_policies.policy import ChangeKind, OperatorModel
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, PolicyChoice, Weights
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
-from weir_simulator.fitting.elsewhere import fit_elsewhere
 from weir_simulator.fitting.estimate import Estimate, estimate_mean
 from weir_simulator.fitting.flow import ArrivalTrace, fit_flow, trace_arrivals
 from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_blocks
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
-from weir_simulator.fitting.service import fit_services
-from weir_simulator.fitting.sharing import fit_sharing
+from weir_simulator.fitting.service import fit_services, fit_sharing
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.fitting.waiting import fit_waiting
+from weir_simulator.fitting.waiting import fit_elsewhere, fit_waiting
 from weir_simulator.traces import Trace
 
 LEAST_INTERVALS = 30

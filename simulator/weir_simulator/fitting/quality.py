@@ -23,7 +23,7 @@ import numpy as np
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.fitting.waiting import keeps_up

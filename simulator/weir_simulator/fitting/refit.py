@@ -14,10 +14,9 @@ from pathlib import Path
 from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.season import Season
 from weir_simulator.beliefs import true_models
-from weir_simulator.experiment import Experiment, TraceSource
+from weir_simulator.experiment import Experiment, TraceSource, UsualWeek
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.usual_week import UsualWeek
 
 MONDAY = 4 * 86_400.0
 """Unix seconds of a Monday's midnight, UTC: the epoch was a Thursday."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from weir_policies.model.estimation import ServiceMeasurement
-from weir_policies.promise import ChangeKind
+from weir_policies.policy import ChangeKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

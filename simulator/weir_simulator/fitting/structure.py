@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from weir_policies.errors import DataflowError
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import NodeType
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.errors import FitError
 
 

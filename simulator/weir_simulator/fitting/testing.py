@@ -17,7 +17,7 @@ import numpy as np
 from weir_policies.model.arrays import Floats
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.node_types import NodeType
-from weir_policies.promise import OperatorModel, Sharing
+from weir_policies.policy import OperatorModel, Sharing
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.fitting.structure import Structure
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir_policies import registry
-from weir_policies.application_manager.search.promise import Outcome
+from weir_policies.application_manager.search.protocol import Outcome
 from weir_policies.model.arrays import Floats
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import new_outcome, run_compiled, settings_of, simulate

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from weir_policies.application_manager.search.promise import Limits, Outcome
+from weir_policies.application_manager.search.protocol import Limits, Outcome
 from weir_policies.model.arrays import Floats
 from weir_simulator.tuning.evaluation import MONEY, RECONFIGURATIONS, VIOLATIONS, Measured
 from weir_simulator.tuning.order import Estimate, Prediction

@@ -13,7 +13,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
-from weir_policies.application_manager.search.promise import Limits, Outcome
+from weir_policies.application_manager.search.protocol import Limits, Outcome
 from weir_policies.application_manager.search.space import Tuned
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment, Weights

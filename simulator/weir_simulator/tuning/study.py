@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from weir_policies.application_manager.search.promise import rank
+from weir_policies.application_manager.search.protocol import rank
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace

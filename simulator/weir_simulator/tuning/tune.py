@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
-from weir_policies.application_manager.search.promise import Limits, Search, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Search, Trial, rank
 from weir_policies.application_manager.search.space import Space, Tuned
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError

@@ -9,15 +9,15 @@ import time
 import aiohttp
 import pytest
 
-from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.process import Controller, compile_default_policy
-from weir_operator.cluster.running import run_terms
-from weir_operator.cluster.settings import ControllerSettings
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.topology import Topology
-from weir_operator.metrics.seam import MetricsSource, Window
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.process.process import Controller, compile_default_policy
+from weir_operator.kubernetes.process.running import run_terms
+from weir_operator.kubernetes.process.settings import ControllerSettings
+from weir_operator.metrics.source import MetricsSource, Window
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.streamapp.testing import a_manifest
 
 PATIENCE = 90.0

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.api.client import MERGE_PATCH
-from weir_operator.cluster import handlers
+from weir_operator.kubernetes.process import handlers
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster import handlers, opening
-from weir_operator.controller.application import ApplicationController
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.app import opening
+from weir_operator.kubernetes.process import handlers
+from weir_operator.loop.loop import ApplicationController
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -164,7 +165,7 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
         return "ZeroDivisionError" in (await bench.events()).get("DeletionWaits", "")
 
     await bench.until(is_told, "expected an event that says what the deletion waits for")
-    monkeypatch.setattr("weir_operator.cluster.ending.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
 
     async def is_gone():
         return await bench.app() is None

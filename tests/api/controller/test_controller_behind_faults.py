@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.fault_proxy import Cut, Drop, LoseAnswer, Refuse
 from tests.operator.streamapp.bad_manifests import TABLE
-from weir_operator.cluster.leader import LeaseSettings
+from weir_operator.kubernetes.api.leader import LeaseSettings
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -187,7 +187,7 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     bench, proxy, reach, monkeypatch
 ):
     quick = partial(LeaseSettings, duration=10, renew_deadline=4.0, retry_every=0.5)
-    monkeypatch.setattr("weir_operator.cluster.process.LeaseSettings", quick)
+    monkeypatch.setattr("weir_operator.kubernetes.process.process.LeaseSettings", quick)
     reach(proxy.url)
     bench.start("cut-off")
     await bench.create()

@@ -267,9 +267,9 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
 
 
 async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
+    monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.PASS_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
 
     bench.start()
     await bench.create()
@@ -278,9 +278,9 @@ async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch
 
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.cluster.handlers.PASS_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.cluster.handlers.Resource", NothingSeen)
+    monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.PASS_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
     bench.start()
     await bench.create()
     await bench.until_ready()
@@ -333,7 +333,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     condition = await bench.until_condition("Ready", "FinalSavepointFailed")
     assert "has not come about yet: The JobManager did not answer" in condition["message"]
     assert "has not come about yet" in (await bench.events())["DeletionWaits"]
-    monkeypatch.setattr("weir_operator.cluster.ending.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
 
     async def gone():
         return await bench.app() is None

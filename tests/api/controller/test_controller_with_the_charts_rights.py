@@ -13,8 +13,8 @@ import yaml
 from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
-from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.objects import collection
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import collection
 
 pytestmark = pytest.mark.kubernetes_api
 

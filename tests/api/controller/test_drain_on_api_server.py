@@ -37,8 +37,8 @@ async def place_a_pod(kube, name, node, labels):
 
 
 async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, node, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.opening.LOOK_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.cluster.nodes.FRESH_FOR", 0.5)
+    monkeypatch.setattr("weir_operator.kubernetes.app.opening.LOOK_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
     bench.start()
     await bench.create()
     await bench.until_ready()
@@ -58,8 +58,8 @@ async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, 
 async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(
     bench, kube, node, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.cluster.opening.LOOK_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.cluster.nodes.FRESH_FOR", 0.5)
+    monkeypatch.setattr("weir_operator.kubernetes.app.opening.LOOK_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
     running = bench.start()
     await bench.create()
     await bench.until_ready()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.policy_probe import PolicyProbe
+from weir_operator.kubernetes.app.policy_probe import PolicyProbe
 
 pytestmark = pytest.mark.kubernetes_api
 

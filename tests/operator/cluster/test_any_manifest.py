@@ -13,20 +13,22 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weir_operator.cluster import manifests
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
-from weir_operator.cluster.preflight import find_refusals
-from weir_operator.cluster.status_view import first_facts, render_status
-from weir_operator.controller import assembly
-from weir_operator.controller.directives import directives_of
-from weir_operator.controller.guards import guards_at
-from weir_operator.controller.records import RecordStore
-from weir_operator.controller.steering import Surroundings, assemble
 from weir_operator.errors import InvalidStreamAppError
-from weir_operator.flink.jobs import FlinkJobs
-from weir_operator.metrics.seam import MetricsSource
+from weir_operator.kubernetes.app.preflight import find_refusals
+from weir_operator.kubernetes.status.view import first_facts, render_status
+from weir_operator.loop.directives import directives_of
+from weir_operator.loop.guards import guards_at
+from weir_operator.loop.records import RecordStore
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.configuration import (
+    config_map,
+    job_manager_files,
+    task_manager_files,
+)
+from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import (
     dump_manifest,
@@ -37,6 +39,8 @@ from weir_operator.streamapp.loading import (
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Percentage
 from weir_operator.streamapp.status import StreamAppStatus
+from weir_operator.wiring import assembly
+from weir_operator.wiring.loops import Surroundings, assemble
 from weir_policies import registry
 
 FULL = Path(__file__).parents[1] / "streamapp/manifests/full.yaml"

@@ -13,17 +13,17 @@ import pytest
 import yaml
 from aiohttp import web
 
-from weir_operator.cluster.api import (
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
+    CONNECTIONS,
     JSON_PATCH,
     ConflictError,
     KubernetesApi,
     NotFoundError,
     RefusedByKubernetesError,
 )
-from weir_operator.cluster.api_requests import CONNECTIONS
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.leader import LeaseLostError
 
 PODS = "/api/v1/namespaces/streams/pods"
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.operator.cluster.test_job_manager_pod import DEPLOYMENT, Flink, Services
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster import runtime, runtime_job_manager
-from weir_operator.cluster.runtime import KubernetesRuntime
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.runtime.kubernetes import job_manager, runtime
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
 
 
 class Asked(Services):
@@ -66,7 +66,7 @@ def nodes():
 
 @pytest.fixture
 def flink(cluster, marks, nodes, monkeypatch):
-    monkeypatch.setattr(runtime_job_manager, "FlinkRest", Flink)
+    monkeypatch.setattr(job_manager, "FlinkRest", Flink)
     monkeypatch.setattr(runtime, "FRESH_FOR", 0.0)
     return KubernetesRuntime(cluster, replace(pods_of(), revision="r1"), nodes, marks)
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from weir_operator.cluster import changes
-from weir_operator.cluster.changes import Changes
-from weir_operator.cluster.objects import Key
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes import changes
+from weir_operator.runtime.kubernetes.changes import Changes
 
 TRIPS, RIDES = Key("streams", "trips"), Key("streams", "rides")
 PODS, DEPLOYMENTS = "/api/v1/pods", "/apis/apps/v1/deployments"

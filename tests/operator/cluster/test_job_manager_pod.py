@@ -9,10 +9,10 @@ import yaml
 
 from tests.operator.cluster.test_manifests import pods_of
 from tests.operator.cluster.test_task_manager_pods import Cluster
-from weir_operator.cluster import runtime_job_manager
-from weir_operator.cluster.runtime_job_manager import JobManagerPod
-from weir_operator.cluster.runtime_objects import AppObjects
 from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
+from weir_operator.runtime.kubernetes import job_manager as job_manager_module
+from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
+from weir_operator.runtime.kubernetes.objects import AppObjects
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/streams/deployments/trips-jobmanager"
 RECOVERY = "/api/v1/namespaces/streams/configmaps/weir-trips-uid-1-cluster-config-map"
@@ -61,7 +61,7 @@ def pods():
 
 @pytest.fixture
 def job_manager(cluster, pods, monkeypatch):
-    monkeypatch.setattr(runtime_job_manager, "FlinkRest", Flink)
+    monkeypatch.setattr(job_manager_module, "FlinkRest", Flink)
     monkeypatch.setattr(Flink, "silent", False)
     return JobManagerPod(AppObjects(cluster, pods), pods)
 
@@ -196,7 +196,7 @@ async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(
     job_manager, pods, cluster, monkeypatch
 ):
     monkeypatch.setattr(Flink, "silent", True)
-    monkeypatch.setattr(runtime_job_manager, "PENDING_LIMIT", 0.0)
+    monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
     cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"] = {
         "kind": "Pod",
         "metadata": {
@@ -222,7 +222,7 @@ async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(
 
 async def test_a_silence_without_a_reason_ends(job_manager, pods, monkeypatch):
     monkeypatch.setattr(Flink, "silent", True)
-    monkeypatch.setattr(runtime_job_manager, "START_LIMIT", 0.0)
+    monkeypatch.setattr(job_manager_module, "START_LIMIT", 0.0)
 
     with pytest.raises(TemporaryError, match="did not answer within"):
         await job_manager.ensure(pods)
@@ -263,7 +263,7 @@ def crashes(cluster, pods, monkeypatch):
 
     def begin(message):
         monkeypatch.setattr(Flink, "silent", True)
-        monkeypatch.setattr(runtime_job_manager, "PENDING_LIMIT", 0.0)
+        monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
         keep_recovery_data(cluster, pods)
         cluster.objects[RECOVERY]["data"] = {"executionPlan-aa": "x", "leader": "me"}
         cluster.objects["/api/v1/namespaces/streams/pods/trips-jobmanager-1"] = crashing(

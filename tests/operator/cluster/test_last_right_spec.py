@@ -2,8 +2,8 @@
 
 import pytest
 
-from weir_operator.cluster.last_right_spec import keep_spec, recall_spec
-from weir_operator.cluster.objects import Resource
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.last_valid_spec import keep_spec, recall_spec
 from weir_operator.streamapp.testing import a_manifest
 
 FILE = "last-right-spec.json"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.operator.cluster.test_manifests import manifest, pods_of, replica_set
-from weir_operator.cluster.flink_pods import FlinkPods
-from weir_operator.controller import assembly
 from weir_operator.flink.job_graph import JobGraph
+from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.wiring import assembly
 
 
 def changed(**pool):

@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from weir_operator.cluster import manifests
-from weir_operator.cluster.flink_pods import FlinkPods, fitting
-from weir_operator.cluster.manifests_flink import config_map, job_manager_files, task_manager_files
-from weir_operator.cluster.manifests_pod import CONTAINER, merge
 from weir_operator.errors import PermanentError
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.configuration import (
+    config_map,
+    job_manager_files,
+    task_manager_files,
+)
+from weir_operator.runtime.kubernetes.manifests import CONTAINER, merge
+from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
 from weir_operator.streamapp.loading import parse_manifest
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.nodes import NodeNotices, explain_misfit
-from weir_operator.cluster.objects import Key
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes.nodes import NodeNotices, explain_misfit
 from weir_operator.runtime.places import Place
 
 
@@ -55,7 +55,7 @@ class Cluster:
 
 @pytest.fixture
 def always_anew(monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.nodes.FRESH_FOR", 0.0)
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.0)
 
 
 async def test_nodes_that_go_are_known_and_asked_for_once_for_all():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from weir_operator.cluster.adopted_testing import FakeCluster
-from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.other_autoscalers import (
+from weir_operator.external.testing import FakeCluster
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.app.autoscaler_conflicts import (
     Scalers,
     find_other_autoscalers,
     foreign_workloads,

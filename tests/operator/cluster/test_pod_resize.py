@@ -7,12 +7,12 @@ import copy
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster import runtime_resize
-from weir_operator.cluster.api import NotFoundError, RefusedByKubernetesError
-from weir_operator.cluster.manifests_pod import CONTAINER, merge
-from weir_operator.cluster.runtime_objects import AppObjects
-from weir_operator.cluster.runtime_resize import resize
 from weir_operator.errors import ResizeRefusedError, TemporaryError
+from weir_operator.kubernetes.api.client import NotFoundError, RefusedByKubernetesError
+from weir_operator.runtime.kubernetes import resize as resize_module
+from weir_operator.runtime.kubernetes.manifests import CONTAINER, merge
+from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.resize import resize
 
 PATH = "/api/v1/namespaces/streams/pods/"
 
@@ -69,8 +69,8 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch):
-    monkeypatch.setattr(runtime_resize, "DEFERRED_LIMIT", 0.0)
-    monkeypatch.setattr(runtime_resize, "RESIZE_LIMIT", 0.3)
+    monkeypatch.setattr(resize_module, "DEFERRED_LIMIT", 0.0)
+    monkeypatch.setattr(resize_module, "RESIZE_LIMIT", 0.3)
 
 
 def objects(node):

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster.manifests_pod import CONTAINER
-from weir_operator.cluster.pod_states import cpu_of, is_alive, node_is_going, replica, waiting_for
+from weir_operator.runtime.kubernetes.manifests import CONTAINER
+from weir_operator.runtime.kubernetes.pod_states import (
+    cpu_of,
+    is_alive,
+    node_is_going,
+    replica,
+    waiting_for,
+)
 
 FULL = "0/3 nodes are available: 3 Insufficient cpu."
 

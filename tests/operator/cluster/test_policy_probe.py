@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster import manifests
-from weir_operator.cluster.conditions import Aspect
-from weir_operator.cluster.manifests_flink import REST_PORT, RPC_PORT
-from weir_operator.cluster.policy_probe import PolicyProbe
+from weir_operator.kubernetes.app.policy_probe import PolicyProbe
+from weir_operator.kubernetes.status.conditions import Aspect
 from weir_operator.rescale.testing import FakeClock
-from weir_operator.runtime.ports import free_ports
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.configuration import REST_PORT, RPC_PORT
+from weir_operator.runtime.local.processes import free_ports
 
 
 class FewTries(FakeClock):

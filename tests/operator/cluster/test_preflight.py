@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.preflight import find_refusals, read_app
 from weir_operator.errors import InvalidStreamAppError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.preflight import find_refusals, read_app
 from weir_operator.streamapp.testing import a_manifest, a_stream_app
 from weir_policies import registry
 
@@ -97,7 +97,7 @@ def test_an_object_over_which_weir_fails_is_refused_by_kind_and_place(monkeypatc
     def fail(app):
         raise ZeroDivisionError("the secret 271828")
 
-    monkeypatch.setattr("weir_operator.controller.assembly.loop_settings", fail)
+    monkeypatch.setattr("weir_operator.wiring.assembly.loop_settings", fail)
 
     with pytest.raises(InvalidStreamAppError, match="An unexpected ZeroDivisionError") as refusal:
         read_app(a_resource())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.runtime import KubernetesRuntime
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 
 
 @pytest.fixture

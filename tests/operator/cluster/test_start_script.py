@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from weir_operator.cluster.start_script import provide_jar, start_script, use_archive
+from weir_operator.runtime.kubernetes.configuration import provide_jar, start_script, use_archive
 
 OPTIONS = ("-Xmx64m", "-Dsaid=a b")
 ENTRYPOINT = """\

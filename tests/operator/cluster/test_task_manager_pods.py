@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.cluster import runtime_task_managers
-from weir_operator.cluster.api import NotFoundError
-from weir_operator.cluster.manifests_pod import merge
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.runtime_objects import AppObjects
-from weir_operator.cluster.runtime_task_managers import DELETION_COST, TaskManagerPods
 from weir_operator.errors import PodsPendingError
+from weir_operator.kubernetes.api.client import NotFoundError
+from weir_operator.runtime.kubernetes import task_managers as task_managers_module
+from weir_operator.runtime.kubernetes.manifests import merge
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.task_managers import DELETION_COST, TaskManagerPods
 from weir_operator.runtime.places import Place
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.runtime.protocol import ReplicaSpec
 
 SMALL = ReplicaSpec(operator="match", pool="small", size="250m")
 LARGE = ReplicaSpec(operator="match", pool="large", size="1")
@@ -130,7 +130,7 @@ def pods():
 
 @pytest.fixture
 def task_managers(cluster, pods, monkeypatch):
-    monkeypatch.setattr(runtime_task_managers, "CHOICE_LIMIT", 0.0)
+    monkeypatch.setattr(task_managers_module, "CHOICE_LIMIT", 0.0)
     return TaskManagerPods(AppObjects(cluster, pods), NoNotices())
 
 

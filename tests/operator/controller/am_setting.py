@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weir_operator.controller.application_manager import ApplicationManager
-from weir_operator.controller.proposals import Proposal
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.proposals import Proposal
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment

@@ -9,29 +9,25 @@ from typing import cast
 import pytest
 
 from tests.operator.controller.tuning_setting import Setting
-from weir_operator.controller import assembly
-from weir_operator.controller.advising import Advisor
-from weir_operator.controller.application import ApplicationController
-from weir_operator.controller.bill import cost_per_hour, prices
-from weir_operator.controller.directives import directives_of
-from weir_operator.controller.events import Event
-from weir_operator.controller.hypothesis import Hypothesis
-from weir_operator.controller.learned import LearnedStore
-from weir_operator.controller.lifecycle import Lifecycle
-from weir_operator.controller.observing import layout_of
-from weir_operator.controller.records import RecordStore
-from weir_operator.controller.remembering import Memory
-from weir_operator.controller.tolerant_records import TolerantRecords
-from weir_operator.controller.watching import Watcher
 from weir_operator.flink.answers import Vertex
-from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.flink.topology import OperatorEdge, Topology
+from weir_operator.loop.app_state import LearnedStore, Memory
+from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.directives import directives_of
+from weir_operator.loop.events import Event
+from weir_operator.loop.gather import Watcher, layout_of
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.loop import ApplicationController
+from weir_operator.loop.records import RecordStore, TolerantRecords
+from weir_operator.loop.shadow import Advisor, Hypothesis
 from weir_operator.metrics.testing import Load, a_window
 from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.streamapp import world
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring import assembly
 
 CHAIN = ("gen", "match", "count", "out")
 POOLS = [

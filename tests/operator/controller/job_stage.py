@@ -1,7 +1,7 @@
 """A lifecycle over a miniature world, for the tests of what happens to a job."""
 
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore

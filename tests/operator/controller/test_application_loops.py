@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from weir_operator.controller import assembly
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import Load, changed, is_of
+from weir_operator.wiring import assembly
 from weir_policies.kernels.policy import KernelPolicy
 
 CHAIN = ("gen", "match", "count", "out")
@@ -257,7 +257,7 @@ async def test_what_was_learned_and_cannot_be_kept_stops_no_decision(stage_of, m
     def write(path, text):
         raise TemporaryError("The disk is full")
 
-    monkeypatch.setattr("weir_operator.controller.learned.write_atomically", write)
+    monkeypatch.setattr("weir_operator.loop.app_state.write_atomically", write)
     stage.clock.time += 3600  # it is time to keep it
 
     await stage.ticks(3)

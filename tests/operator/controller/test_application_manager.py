@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from weir_operator.controller.application_manager import ApplicationManager
-from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.proposals import Proposal
-from weir_operator.controller.sharing import WITHIN_REACH, contract
-from weir_operator.status import FailedDeployment
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.budgets import WITHIN_REACH, contract
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.proposals import Proposal
+from weir_operator.rescale.status import FailedDeployment
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge

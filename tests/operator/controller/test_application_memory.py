@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from weir_operator.controller import assembly
-from weir_operator.controller.learned import LearnedStore
+from weir_operator.loop.app_state import LearnedStore
+from weir_operator.wiring import assembly
 from weir_policies import registry
 
 CHAIN = ("gen", "match", "count", "out")

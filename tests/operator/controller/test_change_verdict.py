@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from weir_operator.controller.verdict import (
+from weir_operator.loop.verify import (
     ChangeSoFar,
     Intervals,
     Verdict,

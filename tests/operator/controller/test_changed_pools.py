@@ -3,9 +3,9 @@
 import pytest
 
 from tests.operator.controller.job_stage import ONE, Stage
-from weir_operator.controller.directives import Directives
 from weir_operator.errors import JobFailedError
 from weir_operator.flink.job_graph import JobGraph
+from weir_operator.loop.directives import Directives
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.runtime.places import Place

@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from tests.operator.controller.job_stage import SUSPENDED, TWO, Stage, asking_for
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.lifecycle import Health
 from weir_operator.errors import WeirError
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.testing import ControllerDied
 

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.operator.controller.job_stage import ONE, SUSPENDED, TWO, Stage
-from weir_operator.controller.lifecycle import Health
 from weir_operator.errors import UnexpectedJobError
+from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import FakeJob
-from weir_operator.status import AppStatus
 
 WRONG = "f" * 32
 

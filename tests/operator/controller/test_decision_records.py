@@ -5,13 +5,20 @@ import sqlite3
 
 import pytest
 
-from weir_operator.controller.events import Event
-from weir_operator.controller.record_file import DamagedRecordsError, pack, unpack
-from weir_operator.controller.records import KEPT, PRUNE_EVERY, DecisionRecord, RecordStore
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.loop.events import Event
+from weir_operator.loop.records import (
+    KEPT,
+    PRUNE_EVERY,
+    DamagedRecordsError,
+    DecisionRecord,
+    RecordStore,
+    pack,
+    unpack,
+)
 from weir_operator.rescale.journal import Kind, plan
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import Candidate, Decision, Expectation, Observation, OperatorModel
+from weir_policies.policy import Candidate, Decision, Expectation, Observation, OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
 
 
@@ -145,8 +152,8 @@ def test_what_is_older_than_a_month_goes(store):
 
 def test_the_file_stays_small_however_much_is_written(store, tmp_path, monkeypatch):
     most = 400_000
-    monkeypatch.setattr("weir_operator.controller.records.MOST_BYTES", most)
-    monkeypatch.setattr("weir_operator.controller.records.PRUNE_EVERY", 10)
+    monkeypatch.setattr("weir_operator.loop.records.MOST_BYTES", most)
+    monkeypatch.setattr("weir_operator.loop.records.PRUNE_EVERY", 10)
     sizes = []
 
     for tick in range(400):
@@ -180,7 +187,7 @@ def test_room_that_becomes_free_is_given_back_to_the_disk(store, tmp_path, monke
 
 
 def test_no_more_measurements_are_kept_than_are_ever_read(store, monkeypatch):
-    monkeypatch.setattr("weir_operator.controller.records.MOST_INTERVALS", 5)
+    monkeypatch.setattr("weir_operator.loop.records.MOST_INTERVALS", 5)
 
     for number in range(2 * PRUNE_EVERY):
         store.note_interval(IntervalSample(time=float(number), seconds=1.0, operators={}))

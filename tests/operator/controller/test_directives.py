@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.controller.directives import (
+from weir_operator.loop.directives import (
     Directives,
     carried_by_directives,
     directives_of,

@@ -10,7 +10,7 @@ from tests.operator.controller.job_stage import (
     a_revision,
     asking_for,
 )
-from weir_operator.controller.directives import Directives
+from weir_operator.loop.directives import Directives
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import ControllerDied, FakeClock

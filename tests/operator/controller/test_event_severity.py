@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import weir_operator
-from weir_operator.controller.events import NORMAL, WARNINGS, Event
+from weir_operator.loop.events import NORMAL, WARNINGS, Event
 
 TELLING = ("tell", "_tell", "tell_while", "survived")
 

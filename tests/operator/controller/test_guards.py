@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.controller.directives import Directives, Pause
-from weir_operator.controller.guards import (
+from weir_operator.loop.directives import Directives, Pause
+from weir_operator.loop.guards import (
     Cause,
     Direction,
     Guard,

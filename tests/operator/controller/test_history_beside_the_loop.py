@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tests.operator.controller.tuning_setting import HOURS, TRUTHS, plans, with_other_times
-from weir_operator.controller.assembly import operator_managers
-from weir_operator.controller.history import Past
-from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.tuning.history import HistoryReader, Past
+from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.season import HOURS as HOURS_OF_WEEK

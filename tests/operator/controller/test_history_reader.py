@@ -12,9 +12,8 @@ import pytest
 import structlog
 
 from tests.operator.controller.tuning_setting import HOURS
-from weir_operator.controller.history import Past
-from weir_operator.controller.history_reader import HistoryReader
 from weir_operator.errors import TemporaryError
+from weir_operator.tuning.history import HistoryReader, Past
 from weir_policies.model.season import HOURS as HOURS_OF_WEEK
 from weir_policies.model.season import Season
 from weir_simulator.fitting.history import History

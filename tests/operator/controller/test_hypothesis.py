@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from weir_operator.controller.hypothesis import DAYS_KEPT, Bill
+from weir_operator.loop.shadow import DAYS_KEPT, Bill
 
 QUEUEING = {"interval": "5s", "policy": {"name": "queueing"}}
 DAY = 86_400.0

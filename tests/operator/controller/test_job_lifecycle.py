@@ -7,8 +7,8 @@ from tests.operator.controller.job_stage import (
     TWO,
     Stage,
 )
-from weir_operator.controller.lifecycle import Health
 from weir_operator.errors import JobFailedError, TemporaryError
+from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.job import RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of

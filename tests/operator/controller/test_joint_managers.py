@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weir_operator.controller.assembly import operator_managers, policy_settings
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring.assembly import operator_managers, policy_settings
 
 OPERATORS = [
     {"name": "source", "fixed": {"small/1": 1}},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.controller.lifecycle import Health
-from weir_operator.controller.looping import Loop, Trouble, look_for_ever, try_tick
 from weir_operator.errors import JobFailedError, PermanentError, TemporaryError
+from weir_operator.loop.lifecycle import Health
+from weir_operator.loop.loop import Loop, Trouble, look_for_ever, try_tick
 from weir_policies.errors import DataflowError
 
 AWAY = TemporaryError("The JobManager did not answer")

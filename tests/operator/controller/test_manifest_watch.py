@@ -5,8 +5,8 @@ import os
 import pytest
 import yaml
 
-from weir_operator.controller.events import Event
-from weir_operator.controller.manifest_watch import ManifestWatch
+from weir_operator.local.run import ManifestWatch
+from weir_operator.loop.events import Event
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.loading import load_manifest
 from weir_operator.streamapp.models import Mode

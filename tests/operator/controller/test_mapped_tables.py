@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weir_operator.controller import mapped_tables
-from weir_operator.controller.mapped_tables import MappedTables
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.process import mapped_tables
+from weir_operator.kubernetes.process.mapped_tables import MappedTables
 
 
 def test_what_is_written_stands_there_after_a_rest(tmp_path):

@@ -7,20 +7,18 @@ import math
 import pytest
 
 from tests.operator.controller.am_setting import CURRENT, an_am, rule, wishing
-from weir_operator.controller.directives import Pause
-from weir_operator.controller.node_watch import IN_A_ROW, WARM_AFTER
-from weir_operator.controller.proposals import Move
-from weir_operator.controller.shared_restarts import SharedRestarts
-from weir_operator.controller.token_gate import TokenGate
+from weir_operator.loop.directives import Pause
+from weir_operator.loop.node_watch import IN_A_ROW, WARM_AFTER
+from weir_operator.loop.proposals import Move
+from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.metrics import names
 from weir_operator.metrics.testing import changed
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
-from weir_policies.application_manager.adaptation import Adaptation, AdaptationRequest
+from weir_policies.application_manager.edf import Adaptation, AdaptationRequest, TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
-from weir_policies.application_manager.token_bucket import TokenRules
 
 ONE, THREE = {"small/1": 1}, {"small/1": 3}
 FIXED = [

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weir_operator.controller.node_watch import (
+from weir_operator.loop.node_watch import (
     IN_A_ROW,
     IN_VAIN_FOR,
     SPEAKS_OF_ONE_NODE_FOR,
@@ -17,10 +17,10 @@ from weir_operator.controller.node_watch import (
 )
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.source import Window
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
-from weir_operator.runtime.seam import Replica
-from weir_policies.application_manager.node_manager import MigrationRules
+from weir_operator.runtime.protocol import Replica
+from weir_policies.application_manager.edf import MigrationRules
 
 START, INTERVAL, RECORDS = 10_000.0, 60.0, 1000.0
 USUAL = 0.01

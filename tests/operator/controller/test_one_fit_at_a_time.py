@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from tests.operator.controller.tuning_setting import FLOW, Setting
-from weir_operator.controller import fitting
+from weir_operator.tuning import fitting
 from weir_simulator.fitting.samples import Samples
 
 

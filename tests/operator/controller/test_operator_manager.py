@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.controller.operator_manager import Interval, OperatorManager
+from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window
-from weir_operator.runtime.seam import Replica
+from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 from weir_policies.testing import SMALL, WIDE, a_decision, a_model
 
 MIXED = Deployment((1, 1, 0))

@@ -1,7 +1,7 @@
 """The next best deployment where pools have no room."""
 
-from weir_operator.controller.room import fit_into_room, fit_to_manifest, move_leaving
-from weir_operator.runtime.seam import Replica
+from weir_operator.loop.room import fit_into_room, fit_to_manifest, move_leaving
+from weir_operator.runtime.protocol import Replica
 from weir_policies.model.node_types import NodeType
 from weir_policies.testing import a_model
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.controller.am_setting import TYPES, a_deployment, an_am, rule
-from weir_operator.controller.guards import (
+from weir_operator.loop.guards import (
     Direction,
     direction_of,
     guards_while_draining,
     refuse_move,
     refuse_target,
 )
-from weir_operator.controller.proposals import Proposal
+from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_layout, a_window
 from weir_operator.streamapp.managers import Allowed
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 from weir_policies.testing import a_decision, a_model, an_observation
 
 TEN = {"small/1": 10}

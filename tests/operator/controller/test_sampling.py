@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.controller.records import (
+from weir_operator.loop.records import (
     INTERVALS_KEPT,
     MOST_INTERVALS,
     MOST_MEASURED,
     RecordStore,
 )
-from weir_operator.controller.sampling import changes_of, most_intervals, read_samples
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.tuning.samples import changes_of, most_intervals, read_samples
 from weir_policies.model.estimation import ServiceMeasurement
-from weir_policies.promise import ChangeKind
+from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 
 MANY = {

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import JsonValue
 
-from weir_operator.controller.similar_apps import find_similar
-from weir_operator.controller.tuning_store import (
+from weir_operator.tuning.similar_apps import find_similar
+from weir_operator.tuning.store import (
     TUNINGS,
     Standing,
     TuningState,

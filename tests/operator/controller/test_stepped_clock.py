@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from weir_operator.clock import wait_until
-from weir_operator.controller.shared_restarts import SharedRestarts
-from weir_operator.controller.tick import find_first_wait
 from weir_operator.errors import TemporaryError
+from weir_operator.loop.restart_limits import SharedRestarts
+from weir_operator.loop.tick import find_first_wait
 from weir_operator.metrics.quality import ProblemKind
-from weir_operator.rescale.patience import Patience
+from weir_operator.rescale.retry import Patience
+from weir_operator.rescale.status import FailedDeployment, FullPool
 from weir_operator.rescale.testing import FakeClock
-from weir_operator.status import FailedDeployment, FullPool
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.application_manager.restart_budget import DAY, RestartBudget

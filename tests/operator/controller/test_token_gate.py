@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tests.operator.controller.am_setting import an_am, rule, wishing
-from weir_operator.controller.assembly import application_manager
-from weir_operator.controller.token_gate import TokenGate
+from weir_operator.loop.restart_limits import TokenGate
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring.assembly import application_manager
+from weir_policies.application_manager.edf import TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
-from weir_policies.application_manager.token_bucket import TokenRules
 
 RULES = TokenRules(low=0.25, high=0.45, every=10.0)
 NEAR, BETWEEN, FAR = 0.48, 0.3, 0.1

@@ -7,9 +7,8 @@ import sqlite3
 import pytest
 
 from tests.operator.controller.test_decision_records import a_record
-from weir_operator.controller.events import Event
-from weir_operator.controller.records import RecordStore
-from weir_operator.controller.tolerant_records import AGAIN, TolerantRecords
+from weir_operator.loop.events import Event
+from weir_operator.loop.records import AGAIN, RecordStore, TolerantRecords
 from weir_simulator.fitting.samples import IntervalSample
 
 SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})

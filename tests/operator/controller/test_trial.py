@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tests.operator.controller.tuning_setting import BUDGETS
-from weir_operator.controller.trial import MODEL_ERROR, Trial, judge_trial
-from weir_operator.controller.tuning_orders import Terms
-from weir_operator.controller.tuning_store import Standing
-from weir_operator.controller.verdict import Verdict
+from weir_operator.loop.verify import Verdict
+from weir_operator.tuning.requests import Terms
+from weir_operator.tuning.store import Standing
 from weir_operator.tuning.testing import an_answer
+from weir_operator.tuning.trial import MODEL_ERROR, Trial, judge_trial
 from weir_operator.tuning.work import Forecast
 from weir_simulator.tuning.order import Constraints
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.sharing import BudgetSharing
-from weir_operator.controller.tuned import Tuned, fit_budgets
+from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.tuned import Tuned, fit_budgets
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import CostWeights
+from weir_policies.policy import CostWeights
 from weir_policies.testing import a_model
 
 DIAMOND = Dataflow(

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from tests.operator.controller.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, plans
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.tuned import UNTUNED
-from weir_operator.controller.tuning_orders import Terms, find_shortness
-from weir_operator.controller.tuning_store import Standing, TuningStore
 from weir_operator.errors import PermanentError
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.tuned import UNTUNED
 from weir_operator.streamapp.models import Mode, State
+from weir_operator.tuning.requests import Terms, find_shortness
+from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import a_work, an_answer
 from weir_policies import registry
-from weir_simulator.fitting import passage
+from weir_simulator.fitting import flow
 from weir_simulator.fitting.testing import Plan, run_job
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
@@ -33,7 +33,7 @@ async def test_a_restarted_controller_does_not_fit_to_what_was_before_a_drift(se
 
 
 async def test_a_job_that_passes_on_more_records_is_fitted_anew(setting_of, monkeypatch):
-    monkeypatch.setattr(passage, "LEAST_SECONDS", 60.0 * len(HOURS))
+    monkeypatch.setattr(flow, "LEAST_SECONDS", 60.0 * len(HOURS))
     setting = setting_of()
     await setting.loop.attempt()
 

@@ -14,13 +14,13 @@ from tests.operator.controller.tuning_setting import (
     plans,
     with_other_times,
 )
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.fitted_files import find_fitted
-from weir_operator.controller.tuned import UNTUNED
-from weir_operator.controller.tuning_orders import resembles
-from weir_operator.controller.tuning_store import Standing, TuningStore
 from weir_operator.errors import TemporaryError
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.tuned import UNTUNED
 from weir_operator.streamapp.models import Mode, State
+from weir_operator.tuning.fitting import find_fitted
+from weir_operator.tuning.requests import resembles
+from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.work import TuningLostError
 from weir_policies import registry

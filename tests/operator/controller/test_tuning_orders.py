@@ -2,9 +2,9 @@
 
 import pytest
 
-from weir_operator.controller.assembly import tuning_settings
-from weir_operator.controller.tuning_orders import begin_with
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.tuning.requests import begin_with
+from weir_operator.wiring.assembly import tuning_settings
 from weir_simulator.testing import an_experiment
 
 TYPES = [each.name for each in an_experiment().node_types]

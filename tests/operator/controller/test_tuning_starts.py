@@ -3,7 +3,7 @@
 import pytest
 
 from tests.operator.controller.tuning_setting import BUDGETS
-from weir_operator.controller.tuned import UNTUNED
+from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.testing import an_answer
 from weir_simulator.experiment import Weights
 from weir_simulator.tuning.order import Point

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.operator.controller.tuning_setting import Setting
-from weir_operator.controller.tuned import UNTUNED
-from weir_operator.controller.tuning_orders import Terms
-from weir_operator.controller.tuning_store import Standing
-from weir_operator.tuning.making import do_work
+from weir_operator.loop.tuned import UNTUNED
+from weir_operator.tuning.requests import Terms
+from weir_operator.tuning.store import Standing
+from weir_operator.tuning.worker import do_work
 from weir_simulator.fitting.testing import Plan, a_model, run_job
 from weir_simulator.tuning.order import Constraints
 

@@ -8,18 +8,18 @@ from typing import cast
 
 import numpy as np
 
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.fitting import Fitter
-from weir_operator.controller.notices import Notices
-from weir_operator.controller.observing import Sight
-from weir_operator.controller.operator_manager import OperatorManager
-from weir_operator.controller.records import RecordStore
-from weir_operator.controller.sharing import BudgetSharing
-from weir_operator.controller.tick import Tick
-from weir_operator.controller.tuning_loop import TuningLoop, TuningSettings
-from weir_operator.controller.tuning_orders import Terms
-from weir_operator.controller.tuning_store import TuningStore, read_tunings
+from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Notices
+from weir_operator.loop.gather import Sight
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.records import RecordStore
+from weir_operator.loop.tick import Tick
 from weir_operator.rescale.testing import FakeClock
+from weir_operator.tuning.fitting import Fitter
+from weir_operator.tuning.loop import TuningLoop, TuningSettings
+from weir_operator.tuning.requests import Terms
+from weir_operator.tuning.store import TuningStore, read_tunings
 from weir_operator.tuning.testing import FakeTuner, an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge

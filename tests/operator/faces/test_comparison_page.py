@@ -6,14 +6,14 @@ import re
 import pytest
 from plotly import graph_objects
 
-from weir_operator.faces.comparison_charts import (
+from weir_simulator.comparison import summarise
+from weir_simulator.reports.comparison import (
     cost_against_violations,
     cost_bars,
     cost_curves,
     policy_styles,
+    render_comparison_page,
 )
-from weir_operator.faces.comparison_page import render_comparison_page
-from weir_simulator.comparison import summarise
 from weir_simulator.testing import a_finished_run
 
 COLOUR_NAME = re.compile(r'"var\(--[\w-]+\)"')

@@ -6,8 +6,8 @@ import re
 import pytest
 from plotly import graph_objects
 
-from weir_operator.faces import frontier_charts, frontier_words
-from weir_operator.faces.frontier_page import render_frontier_page
+from weir_simulator.reports import frontier
+from weir_simulator.reports.frontier import render_frontier_page
 from weir_simulator.testing import a_frontier
 
 COLOUR_NAME = re.compile(r'"var\(--[\w-]+\)"')
@@ -35,7 +35,7 @@ def test_the_experiments_own_objective_stands_first_with_what_others_save():
 
 
 def test_a_bound_that_nothing_keeps_has_its_sentence():
-    sentences = list(frontier_words.explain_gaps(a_frontier()))
+    sentences = list(frontier.explain_gaps(a_frontier()))
 
     assert sentences == [
         "No deployment keeps 20 ms in more than 88.00 % of the slots: "
@@ -47,8 +47,8 @@ def test_an_interval_is_shown_where_chance_has_a_part():
     by_chance = a_frontier(spread=0.1)
     certain = a_frontier()
 
-    assert "±" in frontier_words.price(by_chance.at(0.1, 1.0))
-    assert frontier_words.price(certain.at(0.1, 1.0)) == "2.00"
+    assert "±" in frontier.price(by_chance.at(0.1, 1.0))
+    assert frontier.price(certain.at(0.1, 1.0)) == "2.00"
 
 
 def test_what_if_is_told_as_a_difference():
@@ -59,7 +59,7 @@ def test_what_if_is_told_as_a_difference():
     assert "Dotted: as it is." in text
 
 
-@pytest.mark.parametrize("draw", [frontier_charts.price_by_bound, frontier_charts.price_by_share])
+@pytest.mark.parametrize("draw", [frontier.price_by_bound, frontier.price_by_share])
 def test_every_chart_is_a_figure_that_plotly_accepts(draw):
     figure = json.dumps(draw(WORLDS), allow_nan=False)
 

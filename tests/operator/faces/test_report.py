@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from plotly import graph_objects
 
-from weir_operator.faces import run_charts
-from weir_operator.faces.page import Chart, Charts, Section, render_page
-from weir_operator.faces.report import render_report
-from weir_operator.faces.run_record import Run, Step
-from weir_operator.faces.testing import a_run, a_tick, an_operator
-from weir_operator.faces.trace_page import render_trace_page
+from weir_operator.loop.run_record import Run, Step
+from weir_operator.reporting import report
+from weir_operator.reporting.report import render_report
+from weir_operator.reporting.testing import a_run, a_tick, an_operator
+from weir_simulator.reports.page import Chart, Charts, Section, render_page
+from weir_simulator.reports.trace import render_trace_page
 from weir_simulator.traces import as_trace
 
 COLOUR_NAME = re.compile(r'"var\((--[\w-]+)\)"')
@@ -29,13 +29,13 @@ def plain(figure):
 
 
 def figures_of(run):
-    colours = run_charts.node_type_colours(run)
+    colours = report.node_type_colours(run)
     return {
-        "rate": run_charts.rate_figure(run),
-        "response": run_charts.response_figure(run),
-        "replicas": run_charts.replicas_figure(run, "aggregate", colours),
-        "cost rate": run_charts.cost_rate_figure(run),
-        "cost": run_charts.cost_figure(run),
+        "rate": report.rate_figure(run),
+        "response": report.response_figure(run),
+        "replicas": report.replicas_figure(run, "aggregate", colours),
+        "cost rate": report.cost_rate_figure(run),
+        "cost": report.cost_figure(run),
     }
 
 
@@ -65,7 +65,7 @@ def test_every_colour_of_the_charts_is_defined_in_the_look_for_light_and_dark():
 
 
 def test_a_tick_without_measurements_is_a_hole_in_the_lines():
-    figure = plain(run_charts.rate_figure(a_run(ticks=10, blind=(4,))))
+    figure = plain(report.rate_figure(a_run(ticks=10, blind=(4,))))
 
     rates = figure["data"][0]["y"]
 
@@ -77,7 +77,7 @@ def test_neighbouring_violations_are_one_shade_from_the_start_of_their_first_int
         a_tick(time=1000.0 + 5 * number, violated=number in (2, 3, 6)) for number in range(8)
     )
 
-    figure = plain(run_charts.rate_figure(Run(ticks=ticks)))
+    figure = plain(report.rate_figure(Run(ticks=ticks)))
 
     shades = [shape for shape in figure["layout"]["shapes"] if shape["type"] == "rect"]
     assert [(shade["x0"][-9:], shade["x1"][-9:]) for shade in shades] == [
@@ -90,7 +90,7 @@ def test_response_times_far_apart_are_drawn_on_a_logarithmic_axis():
     near = Run(ticks=(a_tick(time=0.0, response=0.2), a_tick(time=5.0, response=0.3)))
     far = Run(ticks=(a_tick(time=0.0, response=0.02), a_tick(time=5.0, response=30.0)))
 
-    linear, logarithmic = (plain(run_charts.response_figure(run)) for run in (near, far))
+    linear, logarithmic = (plain(report.response_figure(run)) for run in (near, far))
 
     assert "type" not in linear["layout"]["yaxis"]
     assert logarithmic["layout"]["yaxis"]["type"] == "log"
@@ -99,7 +99,7 @@ def test_response_times_far_apart_are_drawn_on_a_logarithmic_axis():
 def test_a_response_time_that_is_known_nowhere_still_gives_a_chart_with_the_bound():
     run = Run(ticks=(a_tick(response=math.nan, violated=None),))
 
-    figure = plain(run_charts.response_figure(run))
+    figure = plain(report.response_figure(run))
 
     assert figure["data"][0]["y"] == [None]
     assert figure["layout"]["shapes"][-1]["y0"] == 0.5

@@ -1,8 +1,8 @@
 import pytest
 
-from weir_operator.faces.report import render_report
-from weir_operator.faces.testing import a_run
-from weir_operator.faces.trace_page import render_trace_page
+from weir_operator.reporting.report import render_report
+from weir_operator.reporting.testing import a_run
+from weir_simulator.reports.trace import render_trace_page
 from weir_simulator.traces import as_trace
 
 pytestmark = pytest.mark.browser

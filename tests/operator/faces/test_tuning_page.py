@@ -6,8 +6,8 @@ import re
 import pytest
 from plotly import graph_objects
 
-from weir_operator.faces import tuning_charts, tuning_words
-from weir_operator.faces.tuning_page import render_tuning_page
+from weir_simulator.reports import tuning
+from weir_simulator.reports.tuning import render_tuning_page
 from weir_simulator.testing import a_tuning
 
 COLOUR_NAME = re.compile(r'"var\(--[\w-]+\)"')
@@ -28,7 +28,7 @@ def test_what_was_gained_stands_first():
 
 
 def test_a_result_that_is_not_surely_better_says_so():
-    verdict = tuning_words.verdict(*a_tuning(better=False))
+    verdict = tuning.verdict(*a_tuning(better=False))
 
     assert verdict.startswith(
         "Not surely better than before: it costs less with a probability of 60"
@@ -40,15 +40,13 @@ def test_where_too_little_was_simulated_it_says_what_is_missing():
     order, result = a_tuning(better=False)
     doubt = "40 slots were simulated, and traffic shows only in 160"
 
-    verdict = tuning_words.verdict(
-        order, result.model_copy(update={"certainty": None, "doubt": doubt})
-    )
+    verdict = tuning.verdict(order, result.model_copy(update={"certainty": None, "doubt": doubt}))
 
     assert verdict.startswith(f"Not surely better than before: {doubt}; keep what you have")
 
 
 def test_constraints_that_nothing_keeps_are_named():
-    assert tuning_words.verdict(*a_tuning(keeps=False)).startswith(
+    assert tuning.verdict(*a_tuning(keeps=False)).startswith(
         "Nothing that was tried keeps at most 5 % of the slots missed and 144 restarts a day"
     )
 
@@ -57,7 +55,7 @@ def test_a_short_simulation_is_never_the_best():
     _, result = a_tuning()
     cheap = result.evaluations[1].model_copy(update={"feasible": True})
 
-    best = tuning_words.best_of([*result.evaluations, cheap])
+    best = tuning.best_of([*result.evaluations, cheap])
 
     assert best == result.evaluations[2]
 
@@ -65,8 +63,8 @@ def test_a_short_simulation_is_never_the_best():
 def test_progress_says_the_best_so_far():
     order, result = a_tuning()
 
-    before = tuning_words.best_so_far(order, result.evaluations[1:2])
-    after = tuning_words.best_so_far(order, result.evaluations)
+    before = tuning.best_so_far(order, result.evaluations[1:2])
+    after = tuning.best_so_far(order, result.evaluations)
 
     assert before == "1 simulation, none keeps the constraints yet"
     assert after == "Best of 3: 3.000 per hour, 4.00 % missed, 28.8 restarts a day"
@@ -75,7 +73,7 @@ def test_progress_says_the_best_so_far():
 def test_the_line_of_the_best_goes_down_only_where_the_constraints_were_kept():
     _, result = a_tuning()
 
-    *_, line = json.loads(json.dumps(tuning_charts.convergence(result)))["data"]
+    *_, line = json.loads(json.dumps(tuning.convergence(result)))["data"]
 
     assert line["x"] == [1000, 1100, 2100]
     assert line["y"] == [4.0, 4.0, 3.0]
@@ -85,10 +83,10 @@ def test_the_line_of_the_best_goes_down_only_where_the_constraints_were_kept():
 def test_every_chart_is_a_figure_that_plotly_accepts(chart):
     order, result = a_tuning()
     figure = {
-        "convergence": tuning_charts.convergence(result),
-        "violations": tuning_charts.price_against_violations(order, result),
-        "restarts": tuning_charts.price_against_restarts(order, result),
-        "budgets": tuning_charts.budgets(result),
+        "convergence": tuning.convergence(result),
+        "violations": tuning.price_against_violations(order, result),
+        "restarts": tuning.price_against_restarts(order, result),
+        "budgets": tuning.budgets(result),
     }[chart]
 
     resolved = json.loads(COLOUR_NAME.sub('"#123456"', json.dumps(figure, allow_nan=False)))

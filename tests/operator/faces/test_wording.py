@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from weir_operator.faces import wording
+from weir_simulator.reports import wording
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weir_operator.flink import parsing
+from weir_operator.flink import answers
 from weir_operator.flink.answers import JobState
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -16,7 +16,7 @@ def recorded(name):
 
 
 def test_a_running_job_shows_its_vertices_in_order_and_its_edges():
-    job = parsing.read_job(recorded("job"))
+    job = answers.read_job(recorded("job"))
 
     assert job.state is JobState.RUNNING
     assert [(vertex.name, vertex.parallelism) for vertex in job.vertices] == [
@@ -35,14 +35,14 @@ def test_a_job_with_one_subtask_that_does_not_run_does_not_run():
     answer = recorded("job")
     answer["vertices"][1]["tasks"] |= {"RUNNING": 1, "SCHEDULED": 1}
 
-    job = parsing.read_job(answer)
+    job = answers.read_job(answer)
 
     assert not job.runs
     assert job.vertices[1].tasks == {"RUNNING": 1, "SCHEDULED": 1}
 
 
 def test_a_job_that_failed_before_it_had_a_graph_has_no_vertices():
-    job = parsing.read_job(recorded("job-failed-early"))
+    job = answers.read_job(recorded("job-failed-early"))
 
     assert job.state.is_over
     assert not job.runs
@@ -51,14 +51,14 @@ def test_a_job_that_failed_before_it_had_a_graph_has_no_vertices():
 
 
 def test_the_list_of_jobs_gives_times_in_seconds():
-    (job,) = parsing.read_jobs(recorded("jobs"))
+    (job,) = answers.read_jobs(recorded("jobs"))
 
     assert job.id == "a" * 32
     assert job.started == pytest.approx(recorded("jobs")["jobs"][0]["start-time"] / 1000)
 
 
 def test_task_managers_show_their_pins():
-    managers = parsing.read_task_managers(recorded("taskmanagers"))
+    managers = answers.read_task_managers(recorded("taskmanagers"))
 
     assert sorted((each.id.rsplit("-", 1)[0], each.free_slots) for each in managers) == [
         ("tm-numbers-small", 0),
@@ -74,13 +74,13 @@ def test_task_managers_show_their_pins():
 def test_a_subtask_without_a_task_manager_has_none():
     answer = {"subtasks": [{"subtask": 0, "status": "SCHEDULED", "taskmanager-id": "(unassigned)"}]}
 
-    (subtask,) = parsing.read_subtasks(answer)
+    (subtask,) = answers.read_subtasks(answer)
 
     assert subtask.task_manager is None
 
 
 def test_the_newest_checkpoint_is_found_with_its_path():
-    checkpoints = parsing.read_checkpoints(recorded("checkpoints"))
+    checkpoints = answers.read_checkpoints(recorded("checkpoints"))
 
     assert checkpoints.newest is not None
     assert checkpoints.newest.path is not None
@@ -97,7 +97,7 @@ def test_a_savepoint_that_is_newer_than_the_last_checkpoint_is_the_newest():
         "external_path": "file:/state/savepoints/savepoint-1",
     }
 
-    checkpoints = parsing.read_checkpoints(answer)
+    checkpoints = answers.read_checkpoints(answer)
 
     assert checkpoints.newest is not None
     assert checkpoints.newest.is_savepoint
@@ -113,7 +113,7 @@ def test_what_a_new_jobmanager_restored_the_job_from_is_known():
         },
     }  # fmt: skip
 
-    checkpoints = parsing.read_checkpoints(answer)
+    checkpoints = answers.read_checkpoints(answer)
 
     assert checkpoints.newest is None
     assert checkpoints.restored == "file:/state/checkpoints/a/chk-7"
@@ -126,7 +126,7 @@ def test_the_savepoint_of_a_stop_is_told_from_one_that_a_person_asked_for():
     found = []
     for kind in ("SYNC_SAVEPOINT", "SAVEPOINT"):
         answer["latest"]["savepoint"] = newer | {"checkpoint_type": kind}
-        found.append(parsing.read_checkpoints(answer).newest)
+        found.append(answers.read_checkpoints(answer).newest)
 
     assert [each is not None and each.stopped for each in found] == [True, False]
 
@@ -135,13 +135,13 @@ def test_retained_checkpoints_are_those_that_flink_has_not_deleted():
     answer = recorded("checkpoints")
     answer["history"][-1]["discarded"] = True
 
-    checkpoints = parsing.read_checkpoints(answer)
+    checkpoints = answers.read_checkpoints(answer)
 
     assert checkpoints.retained == (f"file:/state/checkpoints/{'a' * 32}/chk-2",)
 
 
 def test_a_complete_savepoint_has_a_path():
-    progress = parsing.read_savepoint(recorded("savepoint-complete"))
+    progress = answers.read_savepoint(recorded("savepoint-complete"))
 
     assert not progress.in_progress
     assert progress.path is not None
@@ -149,14 +149,14 @@ def test_a_complete_savepoint_has_a_path():
 
 
 def test_a_failed_savepoint_says_why_in_one_line():
-    progress = parsing.read_savepoint(recorded("savepoint-failed"))
+    progress = answers.read_savepoint(recorded("savepoint-failed"))
 
     assert progress.path is None
     assert progress.failure == "IOException: Failed to create savepoint directory at /proc/nope"
 
 
 def test_an_exception_is_told_by_its_root_cause():
-    cause = parsing.read_root_exception(recorded("exceptions"))
+    cause = answers.read_root_exception(recorded("exceptions"))
 
     assert cause == (
         "FileNotFoundException: Cannot find checkpoint or savepoint file/directory '/state/gone'"
@@ -165,4 +165,4 @@ def test_an_exception_is_told_by_its_root_cause():
 
 
 def test_a_job_without_exceptions_has_no_root_exception():
-    assert parsing.read_root_exception({"exceptionHistory": {"entries": []}}) is None
+    assert answers.read_root_exception({"exceptionHistory": {"entries": []}}) is None

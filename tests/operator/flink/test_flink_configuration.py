@@ -23,7 +23,7 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.streamapp.owned_keys import remedy_for_owned
+from weir_operator.streamapp.pod_template import remedy_for_owned
 
 ADDRESS = ClusterAddress(host="127.0.0.1", rpc_port=6123, rest_port=8081)
 STORAGE = Storage(checkpoints="file:///c", savepoints="file:///s")

@@ -14,14 +14,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
-from weir_operator.cluster.leader import LeaseLostError
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.flink import parsing
-from weir_operator.flink.jobs import FlinkJobs
+from weir_operator.flink import answers
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
-from weir_operator.runtime.seam import Runtime
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.runtime.protocol import Runtime
 
 RECORDED = Path(__file__).parent / "recorded"
 JOB = "a" * 32
@@ -179,7 +179,7 @@ async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limi
 
 async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(parsing, "read_jobs", noting_threads(parsing.read_jobs, threads))
+    monkeypatch.setattr(answers, "read_jobs", noting_threads(answers.read_jobs, threads))
     job = {"jid": JOB, "name": "n" * 100, "state": "RUNNING", "start-time": 1, "end-time": -1}
     text = json.dumps({"jobs": [job] * 20_000})
     flink.given["GET", "/jobs/overview"] = (200, text.encode())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink import parsing
+from weir_operator.flink import answers
 from weir_operator.flink.answers import Edge, Job, JobState, Subtask, Vertex
 from weir_operator.flink.topology import OperatorEdge, build_topology, idle_operators
 
@@ -41,10 +41,10 @@ def on(*task_managers):
 
 
 def test_a_recorded_job_is_found_operator_by_operator():
-    job = parsing.read_job(json.loads((RECORDED / "job.json").read_text()))
+    job = answers.read_job(json.loads((RECORDED / "job.json").read_text()))
     vertices = json.loads((RECORDED / "vertices.json").read_text())
-    subtasks = {id_: parsing.read_subtasks(answer) for id_, answer in vertices.items()}
-    managers = parsing.read_task_managers(json.loads((RECORDED / "taskmanagers.json").read_text()))
+    subtasks = {id_: answers.read_subtasks(answer) for id_, answer in vertices.items()}
+    managers = answers.read_task_managers(json.loads((RECORDED / "taskmanagers.json").read_text()))
     operator_of = {each.id: each.id.split("-")[1] for each in managers}
 
     topology = build_topology(job, subtasks, operator_of)

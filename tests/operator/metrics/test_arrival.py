@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from weir_operator.metrics.arrival import arrival_rates
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
+from weir_operator.metrics.rates import arrival_rates
 
 NAN = math.nan
 

@@ -6,7 +6,7 @@ import json
 
 from weir_operator.clock import wait_until
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics.file_discovery import keep_targets, render_targets
+from weir_operator.metrics.prometheus_server import keep_targets, render_targets
 from weir_operator.rescale.testing import FakeClock
 
 

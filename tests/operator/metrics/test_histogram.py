@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_operator.metrics.histogram import bound_of, quantile
+from weir_operator.metrics.rates import bound_of, quantile
 
 INF = math.inf
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.testing import (
     Load,
     a_counter,

@@ -8,7 +8,7 @@ from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import (
     Load,
     a_counter,

@@ -6,7 +6,7 @@ import pytest
 
 from weir_operator.metrics import names
 from weir_operator.metrics.output import measure_output
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 
 
 def counters(job, *, times, records, seconds):

@@ -14,7 +14,7 @@ from weir_operator.metrics.rates import (
     settled_rise,
     slope,
 )
-from weir_operator.metrics.seam import Series
+from weir_operator.metrics.source import Series
 
 NAN = math.nan
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from weir_operator.metrics.ring import SampleRing
+from weir_operator.metrics.direct import SampleRing
 
 
 def test_a_window_holds_the_samples_inside_it_in_order_of_time():

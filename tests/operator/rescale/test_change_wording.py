@@ -2,8 +2,7 @@
 
 import pytest
 
-from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.wording import say_change, say_difference
+from weir_operator.rescale.journal import Kind, Step, plan, say_change, say_difference
 
 BEFORE = {"match": {"small/250m": 2}, "sink": {"small/250m": 1}}
 

@@ -16,8 +16,8 @@ from weir_operator.rescale.testing import (
     MemoryStatusStore,
 )
 from weir_operator.runtime.places import Place
+from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.seam import Replica
 
 TWO = {"match": {"small/250m": 2}}
 

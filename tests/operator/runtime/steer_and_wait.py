@@ -7,8 +7,8 @@ import asyncio
 import pickle
 import sys
 
-from weir_operator.runtime.local import LocalRuntime
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
 
 
 async def steer() -> None:

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from weir_operator.flink.commands import Installation
-from weir_operator.runtime import processes
-from weir_operator.runtime.folders import AppFolder, ReplicaRecord
-from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.folders import AppFolder, ReplicaRecord
+from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.graph_program import read_graph
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_example, build_jar
 from weir_operator.flink.job_graph import JobGraph, parse_graph
-from weir_operator.flink.programs import JAR, read_lines
+from weir_operator.flink.programs import JAR, read_graph, read_lines
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.local.runtime import LocalRuntime
 
 OPERATORS = ("source", "bid", "count", "sink")
 LINES = (

@@ -8,8 +8,7 @@ import pytest
 from weir_operator.errors import PermanentError
 from weir_operator.flink.commands import Installation, MemoryArguments
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.runtime.class_archive import ClassArchive
-from weir_operator.runtime.jvm_cache import memory_arguments
+from weir_operator.runtime.local.class_archive import ClassArchive, memory_arguments
 
 MEMORY = MemoryArguments(jvm=(), dynamic=())
 

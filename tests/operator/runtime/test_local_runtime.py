@@ -20,10 +20,10 @@ from weir_operator.flink.answers import JobState
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover, misplaced, waiting
 from weir_operator.flink.transport import RefusedByFlinkError
-from weir_operator.runtime import processes
-from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered, wait_registered
-from weir_operator.runtime.seam import ReplicaSpec
 
 pytestmark = [pytest.mark.flink, pytest.mark.asyncio(loop_scope="module")]
 

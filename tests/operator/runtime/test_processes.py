@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from weir_operator.errors import PermanentError
-from weir_operator.runtime import processes
-from weir_operator.runtime.processes import ProcessIdentity
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.processes import ProcessIdentity
 
 POLITE = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + POLITE

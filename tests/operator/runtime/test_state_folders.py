@@ -7,9 +7,8 @@ import pytest
 
 from tests.operator.runtime.snapshots import write_metadata
 from weir_operator.errors import AlreadySteeredError, PermanentError, TemporaryError
-from weir_operator.runtime.app_lock import AppLock
 from weir_operator.runtime.files import write_atomically
-from weir_operator.runtime.folders import AppFolder, JobManagerPorts, ReplicaRecord
+from weir_operator.runtime.local.folders import AppFolder, AppLock, JobManagerPorts, ReplicaRecord
 
 RECORD = ReplicaRecord(operator="match", pool="small", size="250m", started=1.5, metrics=(1, 2))
 

@@ -17,7 +17,7 @@ from weir_operator.flink.stored_state import (
     read_answer,
     remove_empty_folders,
 )
-from weir_operator.runtime.local import LocalRuntime
+from weir_operator.runtime.local.runtime import LocalRuntime
 
 JOB = "a1b2c3" + "0" * 26
 TRACE = """<Exception on server side:

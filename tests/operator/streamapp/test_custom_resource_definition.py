@@ -11,7 +11,7 @@ import pytest
 
 from weir_operator.streamapp.crd import FILE_NAME, crd, crd_yaml, write_crd
 from weir_operator.streamapp.loading import read_document
-from weir_operator.streamapp.owned_keys import OWNED_FLINK_KEYS
+from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
 from weir_operator.streamapp.testing import a_manifest
 
 REPOSITORY = Path(__file__).parents[3]

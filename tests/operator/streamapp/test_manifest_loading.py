@@ -17,7 +17,7 @@ from weir_operator.streamapp.managers import Allowed, RescaleVia
 from weir_operator.streamapp.models import Mode, State
 from weir_operator.streamapp.objective import Statistic
 from weir_operator.streamapp.testing import a_manifest, a_stream_app
-from weir_policies.promise import Sharing
+from weir_policies.policy import Sharing
 
 MANIFESTS = Path(__file__).parent / "manifests"
 

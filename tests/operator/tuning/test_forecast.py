@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weir_operator.tuning import making
+from weir_operator.tuning import worker
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESIZE, RESTART
 from weir_simulator.testing import an_experiment
 
@@ -17,9 +17,9 @@ def test_a_forecast_is_of_the_worst_stretches_and_a_resize_is_no_restart(monkeyp
     history[50:52, AT_TIME] = 2 * experiment.objective.response_time
     history[:, AT_CHANGE] = RESIZE
     history[20:40:4, AT_CHANGE] = RESTART
-    monkeypatch.setattr(making, "simulate", lambda *_, **__: SimpleNamespace(history=history))
+    monkeypatch.setattr(worker, "simulate", lambda *_, **__: SimpleNamespace(history=history))
 
-    forecast = making.forecast(experiment, seeds=(1, 2), intervals=10)
+    forecast = worker.forecast(experiment, seeds=(1, 2), intervals=10)
 
     assert forecast.violations == pytest.approx(0.2)
     assert forecast.restarts == pytest.approx(0.3)

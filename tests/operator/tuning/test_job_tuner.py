@@ -7,14 +7,13 @@ import io
 
 import pytest
 
-from weir_operator.cluster.api import ConflictError, NotFoundError
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.rescale.testing import FakeClock
-from weir_operator.tuning.frames import write_frames
-from weir_operator.tuning.job import JobTuner
-from weir_operator.tuning.job_template import read_job
+from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.testing import a_work, an_answer
 from weir_operator.tuning.work import TuningLostError, TuningRefusedError, unpack_work
+from weir_operator.tuning.worker import write_frames
 
 JOBS = "/apis/batch/v1/namespaces/weir/jobs"
 MAPS = "/api/v1/namespaces/weir/configmaps"

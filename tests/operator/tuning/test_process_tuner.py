@@ -8,8 +8,8 @@ import textwrap
 import psutil
 import pytest
 
-from weir_operator.controller.tuning_orders import Terms
 from weir_operator.tuning.process import ProcessTuner
+from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.testing import a_work
 from weir_operator.tuning.work import TuningLostError, TuningRefusedError
 

@@ -4,7 +4,6 @@ import io
 
 import pytest
 
-from weir_operator.tuning.frames import WIDTH, read_frames, write_frames
 from weir_operator.tuning.testing import a_work, an_answer
 from weir_operator.tuning.work import (
     TuningLostError,
@@ -13,6 +12,7 @@ from weir_operator.tuning.work import (
     read_answer,
     unpack_work,
 )
+from weir_operator.tuning.worker import WIDTH, read_frames, write_frames
 
 
 def framed(text):

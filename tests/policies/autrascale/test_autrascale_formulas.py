@@ -7,19 +7,28 @@ import math
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.autrascale.backlog import (
+from weir_policies.application_manager.autrascale.baselines import (
+    allocate,
+    double,
+    scale_in_proportion,
+    sojourn,
+)
+from weir_policies.application_manager.autrascale.gaussian_process import (
+    draw_candidates,
+    expect_improvement,
+    fit,
+)
+from weir_policies.application_manager.autrascale.policy import choose_bootstrap
+from weir_policies.application_manager.autrascale.throughput import (
     find_target_throughput,
     score_throughput,
 )
-from weir_policies.application_manager.autrascale.baselines import double, scale_in_proportion
-from weir_policies.application_manager.autrascale.benefit import find_threshold, score_benefit
-from weir_policies.application_manager.autrascale.bootstrap import choose_bootstrap
-from weir_policies.application_manager.autrascale.drs_greedy import allocate, sojourn
-from weir_policies.application_manager.autrascale.gaussian_process import fit
-from weir_policies.application_manager.autrascale.improvement import expect_improvement
-from weir_policies.application_manager.autrascale.search import draw_candidates
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings
-from weir_policies.application_manager.autrascale.values import Measurement
+from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
+    Measurement,
+    find_threshold,
+    score_benefit,
+)
 from weir_policies.errors import ParameterError
 
 

@@ -12,7 +12,7 @@ import pytest
 from weir_policies import registry
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import NEEDED
+from weir_policies.policy import NEEDED
 from weir_policies.testing import a_model, a_transition, an_observation
 from weir_simulator.contention import word_count
 

@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.autrascale import event_latency, latency
-from weir_policies.application_manager.autrascale.bootstrap import choose_bootstrap
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings, Transfer
-from weir_policies.application_manager.autrascale.transfer import (
+from weir_policies.application_manager.autrascale.gaussian_process import (
     RATES_KEPT,
     find_nearest,
     is_same_rate,
     predict_lightly,
     remember,
 )
-from weir_policies.application_manager.autrascale.values import Sample, Trained
+from weir_policies.application_manager.autrascale.policy import choose_bootstrap
+from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
+    Sample,
+    Trained,
+    Transfer,
+)
 from weir_simulator.contention import word_count, yahoo
 
 FLOOR, OLD_FLOOR = (3, 4, 12, 10), (3, 3, 10, 8)

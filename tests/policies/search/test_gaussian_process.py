@@ -14,7 +14,7 @@ from weir_policies.application_manager.search.gaussian_process import (
     fit_process,
     matern,
 )
-from weir_policies.application_manager.search.improvement import (
+from weir_policies.application_manager.search.surrogate import (
     expected_improvement,
     log_probability_below,
 )

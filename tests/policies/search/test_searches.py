@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.algorithms import SurrogateName, build_search
-from weir_policies.application_manager.search.promise import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.dataflow import Dataflow, Edge
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.gaussian_process import fit_process
-from weir_policies.application_manager.search.landscape import Landscape
-from weir_policies.application_manager.search.promise import Limits, Outcome, Trial
+from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
+from weir_policies.application_manager.search.surrogate import Landscape
 from weir_policies.application_manager.search.trust_region import (
     FIRST_EDGE,
     LEAST_EDGE,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir_policies.model.estimation import ServiceMeasurement
-from weir_policies.promise import ChangeKind
+from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.cleaning import clean
 from weir_simulator.fitting.fit import fit
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples

@@ -14,8 +14,7 @@ from weir_simulator.experiment import PolicyChoice, Weights
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate
-from weir_simulator.fitting.service import Noise
-from weir_simulator.fitting.sharing import SharingFit
+from weir_simulator.fitting.service import Noise, SharingFit
 from weir_simulator.fitting.testing import TYPES, a_model, a_structure
 
 

@@ -7,13 +7,13 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
-from weir_policies.promise import Aggregation, ChangeKind, Sharing
+from weir_policies.policy import Aggregation, ChangeKind, Sharing
 from weir_simulator.experiment import Experiment, Weights
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
 from weir_simulator.run import simulate
-from weir_simulator.trace_files import write_trace
+from weir_simulator.traces import write_trace
 
 DEPLOYMENTS = (
     {"small/1": 3},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.node_types import NodeType
-from weir_policies.promise import OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.service import fit_services, pool_replicas
 from weir_simulator.fitting.structure import Structure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.search.promise import Limits
+from weir_policies.application_manager.search.protocol import Limits
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import tune as tuning
 from weir_simulator.tuning.evaluation import Measured

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.search.promise import Limits, rank
+from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Weights
 from weir_simulator.testing import an_experiment

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from weir_policies.application_manager.search.promise import Limits, rank
+from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Operator

@@ -7,7 +7,7 @@ import pytest
 from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError, TuningError
 from weir_simulator.experiment import Objective, Operator, Weights
-from weir_simulator.experiment_writing import write_experiment
+from weir_simulator.experiment_files import write_experiment
 from weir_simulator.testing import a_tuning, an_experiment
 from weir_simulator.tuning.order import Point, apply_point
 from weir_simulator.tuning.study import Study, read_best

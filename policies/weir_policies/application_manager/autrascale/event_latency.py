@@ -21,13 +21,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weir_policies.application_manager.autrascale.backlog import score_throughput
-from weir_policies.application_manager.autrascale.improvement import expect_improvement
-from weir_policies.application_manager.autrascale.search import draw_candidates, scale_inputs
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings
-from weir_policies.application_manager.autrascale.throughput import Trial, choose_best
-from weir_policies.application_manager.autrascale.transfer import fit_samples
+from weir_policies.application_manager.autrascale.gaussian_process import (
+    draw_candidates,
+    expect_improvement,
+    fit_samples,
+    scale_inputs,
+)
+from weir_policies.application_manager.autrascale.throughput import (
+    Trial,
+    choose_best,
+    score_throughput,
+)
 from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
     Parallelism,
     Sample,
     refuse_unlike,

@@ -19,21 +19,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weir_policies.application_manager.autrascale.benefit import score_benefit
-from weir_policies.application_manager.autrascale.improvement import expect_improvement
-from weir_policies.application_manager.autrascale.search import draw_candidates, scale_inputs
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings, Transfer
-from weir_policies.application_manager.autrascale.transfer import (
+from weir_policies.application_manager.autrascale.gaussian_process import (
+    draw_candidates,
     estimate_scores,
+    expect_improvement,
     fit_samples,
     predict_lightly,
+    scale_inputs,
 )
 from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
     Measurement,
     Parallelism,
     Sample,
     Trained,
+    Transfer,
     refuse_unlike,
+    score_benefit,
 )
 from weir_policies.model.arrays import Counts, Floats
 

@@ -4,43 +4,486 @@
 settled on what it was sent to; `decide` only says where that is. A target found from the
 observations of a moment holds from the next one on, so that operators that are asked one after
 another, each after its own `learn`, get the same answer.
+
+What AuTraScale+ makes of observations: it counts replicas of one kind, and a chain of operators.
+
+Source: Zhang et al., IEEE TPDS 2024, Eq. 2 for the true rate. Departures:
+1. The paper knows no node types. The mix stays as it is, as with `ds2`; a true rate is the mean
+   over the present mix.
+2. Latencies and budgets are summed over the operators, which is exact for a chain; where the
+   dataflow forks, both sums count both branches.
+3. What is not run is told by the operators' queueing models instead of by runs off line.
+
+The parallelisms that a model is first trained on.
+
+M uniform ones, all operators at max(pi^t) + i (P_max - max(pi^t)) / (M - 1), show what replicas
+bring at all; N with one operator at its most and the others at pi^t show what each brings.
+
+Source: Zhang et al., IEEE TPDS 2024, section IV-C. Departure: operators may have different limits;
+a uniform parallelism above one is cut there, and what coincides is kept once.
+
+AuTraScale+'s policy controller: which solver runs, and what the application runs meanwhile.
+
+    throughput below the rate                          -> TO
+    latency above its bound, or benefit score too low  -> PLO (once the throughput is enough)
+    age above its bound                                -> ELO: boost, then back
+
+All is a value: a state, and a function that takes the next settled measurement in. What cannot be
+measured on the running job without a restart (the bootstrap set, the throughput profile) comes from
+a `Profile`, which is a fitted model in the live world.
+
+Source: Zhang et al., IEEE TPDS 2024, sections II-B and IV-A, Figs. 3 and 6. Departures:
+1. Where the throughput is enough, pi^t is computed by Eq. 3 and not run: TO would end there.
+2. A search that found nothing good enough is not begun again until the rate has changed.
+3. A boost ends as soon as the age keeps its bound; the paper waits for the end of the time allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from weir_policies.application_manager.autrascale import policy_controller
-from weir_policies.application_manager.autrascale.policy_controller import Phase, Plan
-from weir_policies.application_manager.autrascale.replicas import (
-    ModelProfile,
-    find_most,
-    measure,
-    measure_true_rate,
-    resize_mix,
+from weir_policies.application_manager.autrascale import event_latency, latency, throughput
+from weir_policies.application_manager.autrascale.gaussian_process import (
+    find_nearest,
+    is_same_rate,
+    remember,
 )
-from weir_policies.application_manager.autrascale.settings import AutrascaleSettings
-from weir_policies.application_manager.autrascale.values import Measurement, Parallelism
+from weir_policies.application_manager.autrascale.latency import LatencySearch
+from weir_policies.application_manager.autrascale.throughput import (
+    ThroughputSearch,
+    find_target_throughput,
+)
+from weir_policies.application_manager.autrascale.values import (
+    AutrascaleSettings,
+    Measurement,
+    Parallelism,
+    Sample,
+    Trained,
+    Transfer,
+    refuse_unlike,
+    score_benefit,
+)
 from weir_policies.errors import StateError
+from weir_policies.kernels.staying import expect_nothing, find_unknown, hold, stay
+from weir_policies.kernels.wording import say_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.cost import price_per_hour
+from weir_policies.model.deployments import room_for
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.staying import expect_nothing, find_unknown, hold, stay
-from weir_policies.operator_manager.urgency import urgency_of_need, urgency_of_saving
-from weir_policies.operator_manager.wording import say_deployment
+from weir_policies.model.queueing import predict_means
 from weir_policies.parameters import read_parameters
-from weir_policies.promise import (
+from weir_policies.policy import (
     ApplicationPolicy,
     Candidate,
     Decision,
     Expectation,
     Observation,
+    OperatorModel,
     Transition,
 )
+
+
+def measure(observations: Sequence[Observation]) -> Measurement:
+    """Return what an interval says of the application.
+
+    Args:
+        observations: Of the operators in the order of the dataflow; the first one's rate is the
+            application's, and is above zero.
+    """
+    rate = observations[0].rate
+    fed = [seen for seen in observations if seen.rate > 0]
+    return Measurement(
+        parallelism=tuple(seen.deployment.size for seen in observations),
+        rate=rate,
+        throughput=rate * min(seen.processed / seen.rate for seen in fed),
+        demands=tuple(seen.rate for seen in observations),
+        true_rates=tuple(measure_true_rate(seen) for seen in observations),
+        latency=sum(seen.response_time for seen in observations),
+        lag=sum(seen.backlog * rate / seen.rate for seen in fed),
+    )
+
+
+def measure_true_rate(observation: Observation) -> float:
+    """Return records/s of a replica that is always busy (Eq. 2); 0 where nothing was processed."""
+    busy = sum(observation.utilisation)
+    if busy <= 0 or observation.processed * observation.interval < 1:
+        return 0.0
+    # Busy for more than all of the time is what a model says of all that arrives, done or not.
+    unbounded = max(observation.utilisation) > 1
+    return (observation.rate if unbounded else observation.processed) / busy
+
+
+def find_most(observation: Observation) -> int:
+    """Return the replicas that the operator may have, with the room that there is."""
+    return resize_mix(observation, observation.model.max_replicas).size
+
+
+def resize_mix(observation: Observation, size: int) -> Deployment:
+    """Return the present mix with so many replicas, or as many as there is room for.
+
+    They come and go on the node type that has the most, the cheapest among equals; what finds no
+    room there goes to the next.
+    """
+    model, counts = observation.model, list(observation.deployment.counts)
+    order = sorted(
+        range(len(counts)), key=lambda place: (-counts[place], model.node_types[place].price, place)
+    )
+    for place in order:
+        counts[place] -= min(counts[place], max(sum(counts) - size, 0))
+    for place in order:
+        room = room_for(
+            place,
+            Deployment(tuple(counts)),
+            k_max=model.max_replicas,
+            node_types=model.node_types,
+        )
+        counts[place] += max(min(room, size - sum(counts)), 0)
+    return Deployment(tuple(counts))
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """What the operators' models say of parallelisms that do not run."""
+
+    observations: Sequence[Observation]
+    measured: Measurement
+
+    def latency(self, parallelism: Parallelism) -> float:
+        """Return the sum of the predicted response times, seconds; `inf` where one is overrun."""
+        total = 0.0
+        for place, (seen, count) in enumerate(zip(self.observations, parallelism, strict=True)):
+            deployments = np.array([resize_mix(seen, count).counts])
+            mean, _ = predict_means(self._complete(place), deployments, seen.rate)
+            total += float(mean[0])
+        return total
+
+    def throughput(self, parallelism: Parallelism) -> float:
+        """Return the records/s that the slowest operator lets through, by the true rates."""
+        measured = self.measured
+        return min(
+            (
+                count * true_rate * measured.rate / demand
+                for count, true_rate, demand in zip(
+                    parallelism, measured.true_rates, measured.demands, strict=True
+                )
+                if true_rate > 0 and demand > 0
+            ),
+            default=measured.throughput,
+        )
+
+    def _complete(self, place: int) -> OperatorModel:
+        """Return an operator's model, with the true rate in the place of an unknown service time.
+
+        An operator that did nothing is taken to need no time.
+        """
+        seen, true_rate = self.observations[place], self.measured.true_rates[place]
+        model = seen.model
+        if math.isnan(model.service_scv):
+            model = replace(model, service_scv=1.0)
+        if not math.isnan(model.service_mean):
+            return model
+        pairs = zip(seen.deployment, model.node_types, strict=True)
+        speed = sum(count * kind.speedup for count, kind in pairs) / seen.deployment.size
+        return replace(model, service_mean=speed / true_rate if true_rate > 0 else 0.0)
+
+
+def choose_bootstrap(
+    floor: Parallelism, most: Parallelism, uniform: int
+) -> tuple[Parallelism, ...]:
+    """Return the set S, without repetitions.
+
+    Args:
+        floor: pi^t.
+        most: P_max of every operator.
+        uniform: M, uniform parallelisms asked for.
+
+    Raises:
+        ParameterError: The floor exceeds the most.
+    """
+    refuse_unlike(floor, most)
+    low, high = max(floor), max(most)
+    steps = max(uniform - 1, 1)
+    chosen = []
+    for step in range(uniform):
+        level = round(low + step * (high - low) / steps)
+        chosen.append(
+            tuple(max(min(level, top), least) for top, least in zip(most, floor, strict=True))
+        )
+    for place, top in enumerate(most):
+        chosen.append(tuple(top if other == place else least for other, least in enumerate(floor)))
+    return tuple(dict.fromkeys(chosen))
+
+
+SHORTEST_BOOST = 1.0
+"""Seconds that are left of the time allowed at least, however long the restarts take."""
+
+
+class Profile(Protocol):
+    """What an application would do on a parallelism that it does not run."""
+
+    def latency(self, parallelism: Parallelism) -> float:
+        """Return its processing latency at the present rate, seconds; may be `inf`."""
+        ...
+
+    def throughput(self, parallelism: Parallelism) -> float:
+        """Return what it gets through against more input than it takes, records/s."""
+        ...
+
+
+class Phase(StrEnum):
+    """What the controller is about."""
+
+    STEADY = "steady"
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+    BOOST = "boost"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What to run, why, and everything that was learned on the way."""
+
+    target: Parallelism
+    reason: str
+    """One sentence for people."""
+    phase: Phase = Phase.STEADY
+    throughput: ThroughputSearch | None = None
+    latency: LatencySearch | None = None
+    models: tuple[Trained, ...] = ()
+    """By rate, the newest last."""
+    settled_rate: float | None = None
+    """Rate at which the last search ended, records/s; `None` before the first."""
+    back: Parallelism | None = None
+    """Where a boost goes back to, pi^p."""
+    until: float | None = None
+    """When a boost ends at the latest, seconds on the caller's clock."""
+
+
+def begin(measured: Measurement) -> Plan:
+    """Begin with what runs."""
+    return Plan(target=measured.parallelism, reason="Stays: nothing is known yet")
+
+
+def advance(
+    plan: Plan,
+    measured: Measurement,
+    most: Parallelism,
+    *,
+    bound: float,
+    now: float,
+    settings: AutrascaleSettings,
+    profile: Profile,
+    rng: np.random.Generator,
+) -> Plan:
+    """Take a settled measurement of the target in, and say what to run next.
+
+    Args:
+        plan: Where things stand; its target is what was measured.
+        measured: What it did.
+        most: P_max of every operator.
+        bound: L_p, seconds.
+        now: Seconds on the caller's clock.
+        settings: The settings.
+        profile: What other parallelisms would do.
+        rng: Draws candidates.
+    """
+    if plan.phase is Phase.BOOST and plan.back is not None and plan.until is not None:
+        return _watch_boost(plan, measured, now, settings)
+    if plan.phase is Phase.THROUGHPUT and plan.throughput is not None:
+        search = throughput.advance(plan.throughput, measured, most, cap=settings.runs)
+        if not search.over:
+            return replace(
+                plan, throughput=search, target=search.target, reason=_say_short(measured)
+            )
+        if search.limited:
+            reason = "Stays at what got most through: more replicas bring no more throughput"
+            return _settle(plan, search.target, measured.rate, reason)
+        plan = replace(plan, phase=Phase.STEADY, throughput=None)
+    if plan.phase is Phase.LATENCY and plan.latency is not None:
+        return _search_on(plan, plan.latency, measured, settings, rng)
+    return _judge(plan, measured, most, bound, now, settings, profile, rng)
+
+
+def _judge(
+    plan: Plan,
+    measured: Measurement,
+    most: Parallelism,
+    bound: float,
+    now: float,
+    settings: AutrascaleSettings,
+    profile: Profile,
+    rng: np.random.Generator,
+) -> Plan:
+    """Return what a steady application needs: the Scaling Manager's trigger."""
+    searched = plan.settled_rate is not None and is_same_rate(plan.settled_rate, measured.rate)
+    if not measured.keeps_up and not searched:
+        to = throughput.begin(measured, most)
+        if to.target != measured.parallelism:
+            return replace(
+                plan,
+                phase=Phase.THROUGHPUT,
+                throughput=to,
+                target=to.target,
+                reason=_say_short(measured),
+            )
+    # Where the throughput is enough, no operator needs more than it has.
+    needed = throughput.count_needed(measured, most)
+    floor = tuple(min(pair) for pair in zip(needed, measured.parallelism, strict=True))
+    score = score_benefit(
+        measured.parallelism,
+        floor,
+        latency=measured.latency,
+        latency_bound=bound,
+        alpha=settings.alpha,
+    )
+    late = measured.latency > bound
+    if (late or score < settings.threshold) and not searched and measured.keeps_up:
+        search = _begin_latency(plan, measured, floor, most, bound, settings, profile)
+        return _search_on(plan, search, measured, settings, rng)
+    too_old = settings.event_time is not None and measured.age > settings.event_time
+    if too_old and not late:
+        return _boost(plan, measured, most, now, settings, profile, rng)
+    reason = (
+        f"Stays: latency {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, benefit score "
+        f"{score:.3f}"
+    )
+    return replace(plan, target=measured.parallelism, phase=Phase.STEADY, reason=reason)
+
+
+def _begin_latency(
+    plan: Plan,
+    measured: Measurement,
+    floor: Parallelism,
+    most: Parallelism,
+    bound: float,
+    settings: AutrascaleSettings,
+    profile: Profile,
+) -> LatencySearch:
+    bootstrap = choose_bootstrap(floor, most, settings.uniform)
+    old = None if settings.transfer is Transfer.NONE else find_nearest(plan.models, measured.rate)
+    estimates = tuple(
+        Sample(
+            parallelism=each,
+            score=score_benefit(
+                each,
+                floor,
+                latency=profile.latency(each),
+                latency_bound=bound,
+                alpha=settings.alpha,
+            ),
+        )
+        for each in bootstrap
+    )
+    return latency.begin(
+        measured, floor, most, bound=bound, bootstrap=bootstrap, estimates=estimates, old=old
+    )
+
+
+def _search_on(
+    plan: Plan,
+    search: LatencySearch,
+    measured: Measurement,
+    settings: AutrascaleSettings,
+    rng: np.random.Generator,
+) -> Plan:
+    """Take a measurement into a latency search; what it learned outlives it."""
+    search = latency.advance(search, measured, settings, rng)
+    if not search.over:
+        reason = (
+            f"Tries what its model expects most of, after {len(search.runs)} runs at this rate: "
+            f"latency {measured.latency * 1000:.3g} ms of {search.bound * 1000:.3g} ms"
+        )
+        return replace(
+            plan, phase=Phase.LATENCY, latency=search, target=search.target, reason=reason
+        )
+    plan = replace(plan, models=remember(plan.models, search.summarise()))
+    ending = "keeps latency and rate" if search.met else "is the best that was found"
+    reason = f"Stays after {len(search.runs)} runs at this rate: the parallelism {ending}"
+    return _settle(plan, search.target, measured.rate, reason)
+
+
+def _settle(plan: Plan, target: Parallelism, rate: float, reason: str) -> Plan:
+    return replace(
+        plan,
+        phase=Phase.STEADY,
+        target=target,
+        reason=reason,
+        throughput=None,
+        latency=None,
+        settled_rate=rate,
+    )
+
+
+def _boost(
+    plan: Plan,
+    measured: Measurement,
+    most: Parallelism,
+    now: float,
+    settings: AutrascaleSettings,
+    profile: Profile,
+    rng: np.random.Generator,
+) -> Plan:
+    """Find what works the backlog off in time, on the profile, and go there."""
+    allowed = max(settings.catch_up - settings.gap, SHORTEST_BOOST)
+    wanted = find_target_throughput(
+        rate=measured.rate,
+        lag=measured.lag,
+        latency=measured.latency,
+        age_bound=settings.event_time or 0.0,
+        limit=allowed,
+    )
+    here = tuple(min(pair) for pair in zip(measured.parallelism, most, strict=True))
+    search = event_latency.begin(
+        wanted, here, most, bootstrap=choose_bootstrap(here, most, settings.uniform)
+    )
+    while not search.over:  # ends: `event_latency` is capped by `settings.runs`
+        found = profile.throughput(search.target)
+        search = event_latency.advance(search, found, settings, rng)
+    aim = f"works {measured.lag:,.0f} waiting records off at {wanted:,.0f} records/s"
+    if search.target == measured.parallelism:
+        reason = f"Stays: nothing {aim}" if search.late else f"Stays: the parallelism {aim}"
+        return replace(plan, target=search.target, reason=reason)
+    late = ", later than allowed: nothing is faster" if search.late else ""
+    return replace(
+        plan,
+        phase=Phase.BOOST,
+        target=search.target,
+        back=measured.parallelism,
+        until=now + allowed,
+        reason=f"Goes up for at most {allowed:.0f} s, which {aim}{late}",
+    )
+
+
+def _watch_boost(
+    plan: Plan, measured: Measurement, now: float, settings: AutrascaleSettings
+) -> Plan:
+    in_time = settings.event_time is None or measured.age <= settings.event_time
+    ended = plan.until is None or now >= plan.until
+    if plan.back is None or not (in_time or ended):
+        return plan
+    why = "the backlog is worked off" if in_time else "the time allowed is over"
+    return replace(
+        plan,
+        phase=Phase.STEADY,
+        target=plan.back,
+        back=None,
+        until=None,
+        reason=f"Goes back to what it had before the boost: {why}",
+    )
+
+
+def _say_short(measured: Measurement) -> str:
+    return (
+        f"Goes to what the true rates ask for: {measured.throughput:,.0f} of {measured.rate:,.0f} "
+        "records/s get through"
+    )
+
 
 VERSION = 1
 NEEDED = ("processed", "response_time", "backlog", "budget")
@@ -102,7 +545,7 @@ class AutrascalePolicy:
         if progress is None or progress.names != tuple(seen):
             progress = Progress(
                 names=tuple(seen),
-                plan=policy_controller.begin(measured),
+                plan=begin(measured),
                 before=measured.parallelism,
                 found_at=now,
                 running_since=None,
@@ -143,13 +586,13 @@ class AutrascalePolicy:
         if measured.parallelism != plan.target:
             if now - progress.found_at <= PATIENCE * settle:
                 return replace(progress, running_since=None)
-            plan = replace(policy_controller.begin(measured), models=plan.models)
+            plan = replace(begin(measured), models=plan.models)
             progress = replace(progress, plan=plan, found_at=now, before=measured.parallelism)
         since = now if progress.running_since is None else progress.running_since
         progress = replace(progress, running_since=since)
         if now - since < settle and plan.phase is not Phase.BOOST:
             return progress
-        following = policy_controller.advance(
+        following = advance(
             plan,
             measured,
             tuple(find_most(each) for each in observations),

@@ -2,13 +2,25 @@
 
 An application is a row of operators, source first; a *parallelism* counts the replicas of each.
 A solver never runs anything: it names the next parallelism to try and is told what came of it.
+
+The benefit score of a parallelism, and the score from which it is good enough.
+
+    F   = alpha min(1, L_p / l_p) + (1 - alpha) mean_i(pi^t_i / p_i)      (Eq. 4)
+    s_l = alpha + (1 - alpha) / (1 + w)                                   (Eq. 7, 8)
+
+Source: Zhang et al., IEEE TPDS 2024, section IV-C. It prints neither alpha nor w: alpha = 0.8 gives
+all three scores of its Table IV to the digit, and then w = 1 gives its threshold of 0.9.
+
+Settings of AuTraScale+, with what the paper prints of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from weir_policies.errors import ParameterError
+from weir_policies.parameters import refuse_outside
 
 Parallelism = tuple[int, ...]
 """Replicas of every operator, in the order of the dataflow, `(u,)`."""
@@ -75,3 +87,93 @@ def refuse_unlike(floor: Parallelism, most: Parallelism) -> None:
     """
     if len(floor) != len(most) or any(a > b for a, b in zip(floor, most, strict=False)):
         raise ParameterError(f"Expected a floor within the most replicas {most}, got {floor}")
+
+
+def score_benefit(
+    parallelism: Parallelism,
+    floor: Parallelism,
+    *,
+    latency: float,
+    latency_bound: float,
+    alpha: float,
+) -> float:
+    """Return F, in (0, 1] for a parallelism of at least the floor.
+
+    Args:
+        parallelism: p.
+        floor: pi^t.
+        latency: l_p, seconds; `inf` scores 0 for its part.
+        latency_bound: L_p, seconds.
+        alpha: Weight of the latency.
+    """
+    in_time = 1.0 if latency <= latency_bound else latency_bound / latency
+    lean = sum(a / b for a, b in zip(floor, parallelism, strict=True)) / len(parallelism)
+    return alpha * in_time + (1 - alpha) * lean
+
+
+def find_threshold(alpha: float, overallocation: float) -> float:
+    """Return s_l: in time, with so many times more replicas than needed, on average."""
+    return alpha + (1 - alpha) / (1 + overallocation)
+
+
+class Transfer(StrEnum):
+    """How a search at a new rate begins."""
+
+    LIGHTWEIGHT = "lightweight"
+    """Algorithm 2."""
+    TRADITIONAL = "traditional"
+    """The authors' earlier way."""
+    NONE = "none"
+    """Anew, with a bootstrap set of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AutrascaleSettings:
+    """Settings of `autrascale`.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    alpha: float = 0.8
+    """Weight of the latency in the benefit score; follows from the scores that are published."""
+    overallocation: float = 1.0
+    """w: how many times more replicas than needed are borne; follows from the published 0.9."""
+    margin: float = 0.1
+    """xi of the expected improvement; not published. Of 0 to 0.1 this needs the fewest runs."""
+    uniform: int = 6
+    """M, uniform parallelisms of the bootstrap set; follows from the 10 samples of WordCount."""
+    transfer: Transfer = Transfer.LIGHTWEIGHT
+    transfer_weight: float = 1.0
+    """How much a real sample counts against an old one; not published."""
+    transfer_runs: int = 10
+    """Num: runs after which a search stops relying on another rate's model; not published."""
+    runs: int = 20
+    """Runs of a search at most: Algorithms 1 and 3 have no end where nothing meets the targets."""
+    settle: float = 60.0
+    """T_d, seconds on a parallelism before it is judged; 300 to 600 in the paper's cluster."""
+    event_time: float | None = None
+    """L_e, seconds: bound on a record's age at the sink. `None` bounds none."""
+    catch_up: float = 300.0
+    """T_limit, seconds in which a backlog is worked off."""
+    beta: float | None = None
+    """Of the throughput score, records/s. `None` is a fifth of the throughput aimed at, as 10,000
+    is of the published cases: the paper wants its order of magnitude."""
+    gap: float = 2.0
+    """Seconds that the two restarts of a boost take out of `catch_up`, together."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        refuse_outside("alpha", self.alpha, low=0, high=1)
+        for name in ("overallocation", "margin", "gap"):
+            refuse_outside(name, getattr(self, name), low=0)
+        for name in ("uniform", "runs"):
+            refuse_outside(name, getattr(self, name), low=1)
+        refuse_outside("transfer_runs", self.transfer_runs, low=0)
+        for name in ("transfer_weight", "settle", "event_time", "catch_up", "beta"):
+            refuse_outside(name, getattr(self, name), low=0, low_allowed=False)
+
+    @property
+    def threshold(self) -> float:
+        """Benefit score from which a parallelism is good enough, s_l."""
+        return find_threshold(self.alpha, self.overallocation)

@@ -10,10 +10,10 @@ import numpy as np
 from weir_policies.application_manager.search.alternating import AlternatingSearch
 from weir_policies.application_manager.search.gaussian_process import fit_process
 from weir_policies.application_manager.search.joint import JointSearch
-from weir_policies.application_manager.search.landscape import Fit, Surrogate
-from weir_policies.application_manager.search.promise import Limits, Search
+from weir_policies.application_manager.search.protocol import Limits, Search
 from weir_policies.application_manager.search.random_search import RandomSearch
 from weir_policies.application_manager.search.space import Space
+from weir_policies.application_manager.search.surrogate import Fit, Surrogate
 from weir_policies.errors import MissingExtraError
 from weir_policies.model.arrays import Floats
 

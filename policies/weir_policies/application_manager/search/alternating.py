@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from weir_policies.application_manager.search.landscape import Fit, Landscape
-from weir_policies.application_manager.search.promise import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
+from weir_policies.application_manager.search.surrogate import Fit, Landscape
 from weir_policies.model.arrays import Floats
 
 PHASE = 25

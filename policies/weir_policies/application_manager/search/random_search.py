@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weir_policies.application_manager.search.promise import Outcome, Trial
+from weir_policies.application_manager.search.protocol import Outcome, Trial
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.arrays import Floats
 

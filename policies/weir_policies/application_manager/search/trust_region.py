@@ -16,7 +16,7 @@ Departures:
 
 from __future__ import annotations
 
-from weir_policies.application_manager.search.promise import Limits, Outcome, rank
+from weir_policies.application_manager.search.protocol import Limits, Outcome, rank
 
 FIRST_EDGE = 0.4
 """Of a cube with edges of 1; where it begins, and what successes bring it to from either side."""

@@ -20,9 +20,8 @@ from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.jars import build_jar, find_java, flink_home
 from weir_operator.flink.memory import split_memory
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime import processes
-from weir_operator.runtime.ports import LOOPBACK, free_ports
-from weir_operator.runtime.processes import ProcessIdentity
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.processes import LOOPBACK, ProcessIdentity, free_ports
 
 JOB = "5" * 32
 RECORDED = Path(__file__).parent / "recorded"

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings, AdoptedTerms
-from weir_operator.cluster.adopted_advice import Advice
-from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
-from weir_operator.controller.directives import Directives
-from weir_operator.controller.events import Event
-from weir_operator.controller.records import RecordStore
+from weir_operator.external.advice import Advice
+from weir_operator.external.app import AdoptedApp, AdoptedSurroundings, AdoptedTerms
+from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.records import RecordStore
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.testing import a_stream_app

@@ -7,14 +7,14 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.adopted import AdoptedApp, AdoptedSurroundings, AdoptedTerms
-from weir_operator.cluster.adopted_advice import Advice
-from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
-from weir_operator.controller.bill import cost_per_hour
-from weir_operator.controller.records import RecordStore
-from weir_operator.controller.tick import Tick
+from weir_operator.external.advice import Advice
+from weir_operator.external.app import AdoptedApp, AdoptedSurroundings, AdoptedTerms
+from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.records import RecordStore
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import MemoryStatusStore
-from weir_operator.status import AppStatus
 from weir_operator.streamapp.testing import a_stream_app
 
 pytestmark = pytest.mark.flink

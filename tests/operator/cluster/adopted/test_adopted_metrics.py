@@ -7,24 +7,23 @@ from typing import cast
 
 import pytest
 
-from weir_operator.cluster.adopted_flink import AdoptedFlink, read_counters
-from weir_operator.cluster.adopted_metrics import AdoptedMetrics, relabel
-from weir_operator.cluster.adopted_sampler import FlinkSampler
-from weir_operator.cluster.adopted_testing import FakeCluster
-from weir_operator.cluster.adopted_view import Place, view_job
-from weir_operator.cluster.adopted_watch import JobWatch
-from weir_operator.controller.observing import layout_of
 from weir_operator.errors import TemporaryError
-from weir_operator.flink import parsing
+from weir_operator.external.flink import AdoptedFlink, read_counters
+from weir_operator.external.metrics import AdoptedMetrics, FlinkSampler, relabel
+from weir_operator.external.testing import FakeCluster
+from weir_operator.external.view import Place, view_job
+from weir_operator.external.watch import JobWatch
+from weir_operator.flink import answers
+from weir_operator.loop.gather import layout_of
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.seam import Series, Window
+from weir_operator.metrics.source import Series, Window
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_stream_app
 
 RECORDED = Path(__file__).parent / "recorded"
 APP = a_stream_app(mode="Advise", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})
-JOB = parsing.read_job(json.loads((RECORDED / "job.json").read_text()))
+JOB = answers.read_job(json.loads((RECORDED / "job.json").read_text()))
 SOURCE, SCORE, SINK = (vertex.id for vertex in JOB.vertices)
 ANSWERS = {
     vertex: json.loads((RECORDED / f"vertex-{name}.json").read_text())
@@ -32,7 +31,7 @@ ANSWERS = {
 }
 VIEW = view_job(
     JOB,
-    {vertex: parsing.read_subtasks(answer) for vertex, answer in ANSWERS.items()},
+    {vertex: answers.read_subtasks(answer) for vertex, answer in ANSWERS.items()},
     {"tm-a": Place(pool="small", cores=1.0, started=0.0)},
     pools=APP.spec.node_pools,
     url="http://flink",
@@ -147,7 +146,7 @@ async def test_an_answer_that_is_not_as_expected_does_not_end_the_sampling(
 
 
 async def test_a_job_of_too_many_series_is_told_the_limit(watch, clock, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.adopted_sampler.MOST_SERIES", 3)
+    monkeypatch.setattr("weir_operator.external.metrics.MOST_SERIES", 3)
     start = clock.now()
     sampler = await sampled(watch, clock, seconds=10, every=10)
 

@@ -2,21 +2,21 @@
 
 import pytest
 
-from weir_operator.cluster.adopted_flink import AdoptedTaskManager
-from weir_operator.cluster.adopted_reference import (
+from weir_operator.errors import PermanentError
+from weir_operator.external.flink import AdoptedTaskManager
+from weir_operator.external.reference import (
     find_reference,
     flatten,
     job_manager_places,
     place_task_managers,
     pool_of,
 )
-from weir_operator.cluster.adopted_testing import (
+from weir_operator.external.testing import (
     FakeCluster,
     a_pod,
     a_service,
     flink_deployment_objects,
 )
-from weir_operator.errors import PermanentError
 from weir_operator.streamapp.testing import a_stream_app
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/jobmanager"

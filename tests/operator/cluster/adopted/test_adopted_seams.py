@@ -7,41 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from weir_operator.cluster.adopted_advice import (
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external.advice import (
     advise,
     cost_of_pods,
     memory_of_pods,
     pods_under_weir,
     share_cost,
 )
-from weir_operator.cluster.adopted_flink import AdoptedFlink
-from weir_operator.cluster.adopted_seams import (
+from weir_operator.external.flink import AdoptedFlink
+from weir_operator.external.read_only import (
     AdoptedJobs,
     AdoptedRuntime,
     AdoptedStore,
     ForeignJobError,
     JobChangedError,
 )
-from weir_operator.cluster.adopted_testing import FakeCluster, a_pod, flink_deployment_objects
-from weir_operator.cluster.adopted_view import adopted_app
-from weir_operator.cluster.adopted_watch import WHOLE_LOOK_EVERY, JobWatch
-from weir_operator.controller import assembly
-from weir_operator.controller.bill import cost_per_hour, prices
-from weir_operator.controller.hypothesis import Hypothesis, Seen
-from weir_operator.controller.observing import Sight, dataflow_of
-from weir_operator.controller.proposals import Proposal
-from weir_operator.controller.tick import Tick
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external.testing import FakeCluster, a_pod, flink_deployment_objects
+from weir_operator.external.view import adopted_app
+from weir_operator.external.watch import WHOLE_LOOK_EVERY, JobWatch
+from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.gather import Sight, dataflow_of
+from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.shadow import Hypothesis, Seen
+from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
-from weir_operator.metrics.seam import Window
+from weir_operator.metrics.source import Window
+from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import MemoryStatusStore
-from weir_operator.runtime.seam import ReplicaSpec
-from weir_operator.status import AppStatus
+from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.streamapp.world import job_manager_price, pool_named
+from weir_operator.wiring import assembly
+from weir_policies.kernels.staying import stay
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.staying import stay
-from weir_policies.promise import Expectation, Observation
+from weir_policies.policy import Expectation, Observation
 
 RECORDED = Path(__file__).parent / "recorded"
 JOB = "5" * 32

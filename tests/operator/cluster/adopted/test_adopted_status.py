@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
-from weir_operator.cluster.events import EventPoster
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.office import Office
-from weir_operator.cluster.rivals import Rivals
-from weir_operator.cluster.steered import SteeredApp
-from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.task import SteeredApp
+from weir_operator.kubernetes.status.events import EventPoster
+from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_manifest
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from weir_operator.cluster.adopted_flink import read_counters, read_hosts
-from weir_operator.cluster.adopted_view import (
+from weir_operator.errors import TemporaryError
+from weir_operator.external.flink import read_counters, read_hosts
+from weir_operator.external.view import (
     Place,
     adopted_app,
     name_vertices,
@@ -16,12 +17,11 @@ from weir_operator.cluster.adopted_view import (
     unknown_operators,
     view_job,
 )
-from weir_operator.controller import assembly
-from weir_operator.errors import TemporaryError
-from weir_operator.flink import parsing
+from weir_operator.flink import answers
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring import assembly
 
 RECORDED = Path(__file__).parent / "recorded"
 VERTICES = ("source", "score", "sink")
@@ -41,17 +41,17 @@ def an_app(**spec):
 
 
 def a_job():
-    return parsing.read_job(recorded("job"))
+    return answers.read_job(recorded("job"))
 
 
 def a_view(app, *, cores=2.0, pool="small", job=None):
     job = job or a_job()
     ids = [vertex.id for vertex in job.vertices]
-    answers = [parsing.read_subtasks(recorded(f"vertex-{name}")) for name in VERTICES]
+    subtasks = [answers.read_subtasks(recorded(f"vertex-{name}")) for name in VERTICES]
     places = {"tm-a": Place(pool=pool, cores=cores, started=0.0)}
     return view_job(
         job,
-        dict(zip(ids, answers, strict=True)),
+        dict(zip(ids, subtasks, strict=True)),
         places,
         pools=app.spec.node_pools,
         url="http://flink",
@@ -93,7 +93,7 @@ def test_a_job_whose_tasks_wait_for_slots_cannot_be_seen_yet():
     app = an_app()
     job = a_job()
     subtasks = {
-        vertex.id: parsing.read_subtasks(
+        vertex.id: answers.read_subtasks(
             {"subtasks": [{"subtask": 0, "status": "SCHEDULED", "taskmanager-id": "(unassigned)"}]}
         )
         for vertex in job.vertices

@@ -8,11 +8,16 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from weir_operator.cluster.background import FIRST_PAUSE, HEALTHY_AFTER, LONGEST_PAUSE, keep_running
-from weir_operator.cluster.listing import Listing
-from weir_operator.cluster.objects import Key
-from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.cluster.testing import MemoryApi
+from weir_operator.kubernetes.api.background import (
+    FIRST_PAUSE,
+    HEALTHY_AFTER,
+    LONGEST_PAUSE,
+    keep_running,
+)
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.process.listing import Listing
+from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
 
 

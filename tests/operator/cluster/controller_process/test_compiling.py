@@ -7,12 +7,12 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from weir_operator.cluster import process
-from weir_operator.cluster.nodes import NodeNotices
-from weir_operator.cluster.office import PolicyCompiler
-from weir_operator.cluster.process import Controller
-from weir_operator.cluster.settings import ControllerSettings
-from weir_operator.cluster.testing import MemoryApi
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app.context import PolicyCompiler
+from weir_operator.kubernetes.process import process
+from weir_operator.kubernetes.process.process import Controller
+from weir_operator.kubernetes.process.settings import ControllerSettings
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
 
 
 async def test_the_log_says_when_a_policy_is_compiled_and_how_long_it_took():

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from weir_operator.cluster.container_memory import measure_memory
+from weir_operator.kubernetes.status.telemetry import measure_memory
 
 MIB = 2**20
 

@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from weir_operator.cluster.crowd import Crowd
-from weir_operator.cluster.objects import Key
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.kubernetes.app.health_checks import Crowd
 
 ALL = [Key("streams", f"app-{number}") for number in range(1000)]
 ONE = ALL[0]

@@ -15,12 +15,12 @@ from tests.operator.cluster.controller_process.two_controllers import (
     slow_down,
 )
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.cluster.status_store import KubernetesStatusStore
-from weir_operator.controller.lifecycle import Lifecycle
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.status.store import KubernetesStatusStore
+from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.job import JobSpec, RescaleSettings
-from weir_operator.runtime.seam import ReplicaSpec
+from weir_operator.runtime.protocol import ReplicaSpec
 
 FIRST = "weir-a/weir-controller"
 SECOND = "weir-b/weir-controller"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from weir_operator.cluster.canary import BEAT, Canary
-from weir_operator.cluster.health import (
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.objects import Key, Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.process.canary import BEAT, Canary
+from weir_operator.kubernetes.process.health import (
     DeadControllerError,
     HealthServer,
     Limits,
@@ -14,9 +17,6 @@ from weir_operator.cluster.health import (
     find_fault,
     watch_over,
 )
-from weir_operator.cluster.objects import Key, Resource
-from weir_operator.cluster.testing import MemoryApi
-from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.loading import parse_manifest
 

@@ -8,17 +8,17 @@ from inspect import signature
 import pytest
 
 from tests.operator.cluster.controller_process.two_controllers import PATH, OpenFence
-from weir_operator.cluster.api import KubernetesApi, RefusedByKubernetesError
-from weir_operator.cluster.home import ANNOTATION, ManagedElsewhereError
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.status_store import (
+from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
+from weir_operator.kubernetes.status.store import (
     CONFIRMED_FOR,
     SETTLE,
     KubernetesStatusStore,
     StatusDoor,
 )
-from weir_operator.cluster.testing import MemoryApi
 
 FIRST, SECOND = "weir-a/weir-controller", "weir-b/weir-controller"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weir-a/leases/weir-controller"
@@ -150,7 +150,7 @@ async def test_who_takes_it_over_waits_until_the_one_before_must_have_noticed(ap
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr("weir_operator.cluster.status_store.asyncio.sleep", sleep)
+    monkeypatch.setattr("weir_operator.kubernetes.status.store.asyncio.sleep", sleep)
     taken, own = door_of(api, SECOND), door_of(api, SECOND, term="later")
     for door in (taken, own):
         await door.open()

@@ -8,10 +8,10 @@ from inspect import signature
 
 import pytest
 
-from weir_operator.cluster.api import KubernetesApi
-from weir_operator.cluster.leader import Leader, LeaseLostError, LeaseSettings
-from weir_operator.cluster.testing import MemoryApi
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
+from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weir/leases/weir-controller"

@@ -8,7 +8,7 @@ import sys
 
 SCRIPT = """
 import logging, structlog
-from weir_operator.cluster.logs import send_logs_to_stderr
+from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 send_logs_to_stderr(as_json=True)
 structlog.contextvars.bind_contextvars(app="streams/trips")
 structlog.get_logger().info("decision", operator="match", decision="d1")

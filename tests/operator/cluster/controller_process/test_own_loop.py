@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from weir_operator.cluster.leader import BootClock, Leader, LeaseLostError, LeaseSettings
-from weir_operator.cluster.own_loop import own_loop
-from weir_operator.cluster.testing import MemoryApi
+from weir_operator.kubernetes.api.background import own_loop
+from weir_operator.kubernetes.api.leader import BootClock, Leader, LeaseLostError, LeaseSettings
+from weir_operator.kubernetes.api.testing import MemoryApi
 
 PATIENCE = 30.0
 TIMES = LeaseSettings(namespace="weir", identity="one", renew_deadline=1.0, retry_every=0.05)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster.pauses import (
+from weir_operator.kubernetes.app.task import (
     FIRST_PAUSE,
     LONGEST_MID_CHANGE,
     LONGEST_PAUSE,

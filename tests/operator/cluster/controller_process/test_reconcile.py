@@ -8,11 +8,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from weir_operator.cluster import reconcile
-from weir_operator.cluster.objects import CANARY_LABEL, Resource
-from weir_operator.cluster.office import Office
-from weir_operator.cluster.reconcile import Move, Reconciler, choose_move
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.objects import CANARY_LABEL, Resource
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.process import reconcile
+from weir_operator.kubernetes.process.reconcile import Move, Reconciler, choose_move
 from weir_operator.rescale.testing import FakeClock
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from weir_operator.cluster.adopted_testing import FakeCluster, flink_deployment_objects
-from weir_operator.cluster.objects import Key, Resource
-from weir_operator.cluster.rivals import LOOK_EVERY, Rivals
-from weir_operator.cluster.testing import MemoryApi
+from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.kubernetes.api.objects import Key, Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, Rivals
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_stream_app
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from weir_operator.cluster.state_volume import watch_state_volume
-from weir_operator.cluster.telemetry import Telemetry
+from weir_operator.kubernetes.status.telemetry import Telemetry, watch_state_volume
 from weir_operator.rescale.testing import FakeClock
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.cluster.controller_process.two_controllers import PATH, OpenFence
-from weir_operator.cluster import status_store
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.status_store import KubernetesStatusStore, StatusDoor
-from weir_operator.cluster.testing import MemoryApi
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.status import store
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
 from weir_operator.rescale.journal import Kind, plan
-from weir_operator.status import STATE_VERSION, AppStatus
+from weir_operator.rescale.status import STATE_VERSION, AppStatus
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_a_status_that_was_read_a_while_ago_is_read_before_a_change(api, m
     door = StatusDoor(api, Resource.of(api.objects[PATH]), fence, on_lost=lambda: lost.append(1))
     await door.open()
     await open_door(api, "two/1")
-    monkeypatch.setattr(status_store, "CONFIRMED_FOR", 0.0)
+    monkeypatch.setattr(store, "CONFIRMED_FOR", 0.0)
 
     with pytest.raises(LeaseLostError, match="expected the writer one/1, got two/1"):
         await door.confirm()
@@ -152,7 +152,7 @@ async def test_a_status_that_was_read_a_while_ago_is_read_before_a_change(api, m
 async def test_a_change_waits_for_an_api_server_that_does_not_answer(api, monkeypatch):
     door = await open_door(api)
     api.away = True
-    monkeypatch.setattr(status_store, "CONFIRMED_FOR", 0.0)
+    monkeypatch.setattr(store, "CONFIRMED_FOR", 0.0)
 
     with pytest.raises(TemporaryError, match="cannot be reached"):
         await door.confirm()

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.cluster.api import RefusedByKubernetesError
-from weir_operator.cluster.conditions import Aspect, judge_tuning
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.status_store import StatusDoor
-from weir_operator.cluster.status_view import (
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app.reporter import REFRESH, StatusWriter
+from weir_operator.kubernetes.status.conditions import Aspect, judge_tuning
+from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.view import (
     Facts,
     first_facts,
     job_runs,
@@ -24,12 +26,10 @@ from weir_operator.cluster.status_view import (
     see_decisions,
     see_trouble,
 )
-from weir_operator.cluster.status_writer import REFRESH, StatusWriter
-from weir_operator.cluster.testing import MemoryApi
-from weir_operator.controller.guards import Cause, Guard
-from weir_operator.controller.looping import Loop, Trouble
-from weir_operator.controller.records import DecisionRecord
-from weir_operator.controller.tuned import UNTUNED, ModelState, TuningView
+from weir_operator.loop.guards import Cause, Guard
+from weir_operator.loop.loop import Loop, Trouble
+from weir_operator.loop.records import DecisionRecord
+from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
@@ -38,7 +38,7 @@ from weir_operator.streamapp.section import LONGEST_NAME
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_operator.streamapp.testing import a_stream_app
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.promise import Decision, Expectation, Observation, OperatorModel
+from weir_policies.policy import Decision, Expectation, Observation, OperatorModel
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 RUNS = Aspect("Ready", "True", "JobRunning", "The job runs")
@@ -371,7 +371,7 @@ async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
         written.set()
         return render_status(*given)
 
-    monkeypatch.setattr("weir_operator.cluster.status_writer.render_status", render)
+    monkeypatch.setattr("weir_operator.kubernetes.app.reporter.render_status", render)
     desk.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
     writing = asyncio.create_task(desk.writer.run())
     try:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from weir_operator.cluster.objects import Key
-from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.controller.records import DecisionRecord
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.kubernetes.status.telemetry import Telemetry
+from weir_operator.loop.records import DecisionRecord
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.streamapp.status import Condition, StreamAppStatus
+from weir_policies.kernels.staying import stay
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.staying import stay
-from weir_policies.promise import Candidate, Decision, Expectation
+from weir_policies.policy import Candidate, Decision, Expectation
 from weir_policies.testing import an_observation
 
 DOCUMENT = Path(__file__).parents[4] / "docs/metrics.md"

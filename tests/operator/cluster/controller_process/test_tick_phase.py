@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.opening import phase_of
-from weir_operator.controller.tick import find_first_wait
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.opening import phase_of
+from weir_operator.loop.tick import find_first_wait
 
 
 def a_resource(number):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.cluster.notebook import is_news
-from weir_operator.cluster.status_view import first_facts, see_decisions
-from weir_operator.controller.records import DecisionRecord
+from weir_operator.kubernetes.app.reporter import is_news
+from weir_operator.kubernetes.status.view import first_facts, see_decisions
+from weir_operator.loop.records import DecisionRecord
 from weir_policies.model.node_types import Deployment
-from weir_policies.promise import Candidate, Expectation
+from weir_policies.policy import Candidate, Expectation
 from weir_policies.testing import a_decision, an_observation
 
 HERE = an_observation().deployment

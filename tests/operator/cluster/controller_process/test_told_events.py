@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.cluster.events import (
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.status.events import (
     BURST,
     BURST_OF_REASON,
     COUNT_EVERY,
@@ -12,8 +14,6 @@ from weir_operator.cluster.events import (
     REFILL_OF_REASON,
     EventPoster,
 )
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
 
 EVENTS = "/api/v1/namespaces/streams/events"

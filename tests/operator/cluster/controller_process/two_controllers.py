@@ -10,23 +10,24 @@ from functools import wraps
 from typing import Any, cast
 
 from weir_operator.clock import SystemClock
-from weir_operator.cluster import opening, pauses, status_store, steered
-from weir_operator.cluster.events import EventPoster
-from weir_operator.cluster.home import ANNOTATION
-from weir_operator.cluster.leader import LeaseLostError
-from weir_operator.cluster.objects import Resource
-from weir_operator.cluster.office import Office
-from weir_operator.cluster.rivals import Rivals
-from weir_operator.cluster.status_store import StatusDoor
-from weir_operator.cluster.steered import SteeredApp
-from weir_operator.cluster.telemetry import Telemetry
-from weir_operator.cluster.testing import MemoryApi
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.jobs import FlinkJobs
 from weir_operator.guard import Guard
-from weir_operator.metrics.seam import Window
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app import opening, task
+from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.task import SteeredApp
+from weir_operator.kubernetes.status import store
+from weir_operator.kubernetes.status.events import EventPoster
+from weir_operator.kubernetes.status.ownership import ANNOTATION
+from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.telemetry import Telemetry
+from weir_operator.metrics.source import Window
+from weir_operator.rescale.flink_jobs import FlinkJobs
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
-from weir_operator.runtime.seam import Runtime
+from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.testing import a_manifest
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
@@ -213,13 +214,13 @@ class Stage:
 def hurry(monkeypatch):
     """Let everything be looked at often, and nothing that was read count for long."""
     monkeypatch.setattr(opening, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(status_store, "CONFIRMED_FOR", 0.0)
-    monkeypatch.setattr(status_store, "SETTLE", 0.05)
+    monkeypatch.setattr(store, "CONFIRMED_FOR", 0.0)
+    monkeypatch.setattr(store, "SETTLE", 0.05)
     slow_down(monkeypatch, 0.05)
 
 
 def slow_down(monkeypatch, seconds):
     """Let each pause after a life that failed take so long."""
-    monkeypatch.setattr(steered, "FIRST_PAUSE", seconds)
+    monkeypatch.setattr(task, "FIRST_PAUSE", seconds)
     for name in ("FIRST_PAUSE", "LONGEST_PAUSE", "LONGEST_MID_CHANGE", "LOOK_ELSEWHERE"):
-        monkeypatch.setattr(pauses, name, seconds)
+        monkeypatch.setattr(task, name, seconds)

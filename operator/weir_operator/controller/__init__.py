@@ -1,1 +1,0 @@
-"""The loops: one Operator Manager per operator, one Application Manager per StreamApp."""

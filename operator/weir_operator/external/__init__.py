@@ -1,0 +1,1 @@
+"""Jobs that somebody else runs: read and advised, never changed."""

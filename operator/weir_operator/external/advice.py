@@ -1,0 +1,191 @@
+"""What Weir would do with a job that somebody else runs, and what that would cost. Pure.
+
+Both bills are of pods, and are made by one function: every TaskManager's CPU and the JobManager's,
+at the prices of the pools that they are on. Now they are the pods that run; under Weir each
+operator has TaskManagers of its own. That is dearer for a job whose operators are all nearly idle:
+one TaskManager each is the least there is, and the advice says so by its figures. Memory has no
+price of its own; how much of it the pods take is said beside the money.
+
+What is advised is what would be done: nothing that a drain or the measured work forbids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weir_operator.external.view import AdoptedJob, Place
+from weir_operator.loop import cost
+from weir_operator.loop.guards import guards_while_draining, refuse_target
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.quantities import Cpu
+from weir_policies.kernels.wording import say_deployment, say_money, say_time
+from weir_policies.model.node_types import Deployment
+
+MIB = 2**20
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorAdvice:
+    """What is advised for one operator."""
+
+    now: Mapping[str, int]
+    """Its subtasks, each as the replica that it would be alone."""
+    target: Mapping[str, int]
+    """Replicas per node type; as now where nothing could be decided."""
+    message: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advice:
+    """What one tick advises for the whole job."""
+
+    time: float
+    """Unix seconds."""
+    operators: Mapping[str, OperatorAdvice]
+    cost_now: float
+    """Currency per hour, of the pods that run."""
+    cost_advised: float
+    """Currency per hour, under Weir."""
+    memory_now: float
+    """Bytes, of the pods that run; NaN where one does not say."""
+    memory_advised: float
+    """Bytes, under Weir."""
+    response_time: float
+    """Seconds from source to sink that the advised deployment should give; NaN if unknown."""
+
+    @property
+    def message(self) -> str:
+        """The bill and the forecast in one sentence; of the traffic of now, so nothing a day."""
+        saved = self.cost_now - self.cost_advised
+        way = "less" if saved >= 0 else "more"
+        parts = [
+            f"Under Weir {say_money(self.cost_advised)} per hour instead of "
+            f"{say_money(self.cost_now)}, {say_money(abs(saved))} {way} at the traffic of now"
+        ]
+        if not math.isnan(self.memory_now):
+            parts.append(
+                f"{_say_memory(self.memory_advised)} of memory, which has no price, instead of "
+                f"{_say_memory(self.memory_now)}"
+            )
+        if not math.isnan(self.response_time):
+            parts.append(f"response time {say_time(self.response_time)} expected")
+        return "; ".join(parts)
+
+
+def cost_of_pods(app: StreamApp, places: Sequence[Place]) -> float:
+    """Return what pods cost, currency per hour."""
+    return sum(place.cores * world.price_per_core(app, place.pool) for place in places)
+
+
+def memory_of_pods(places: Sequence[Place]) -> float:
+    """Return the bytes of memory that pods take; NaN where one of them does not say."""
+    return sum(place.memory for place in places)
+
+
+def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[Place, ...]:
+    """Return the pods that Weir would run the job in: a TaskManager for each replica."""
+    job_manager = app.spec.flink.job_manager
+    pods = [
+        Place(
+            pool=job_manager.pool or app.spec.node_pools[0].name,
+            cores=job_manager.cpu.cores,
+            memory=job_manager.memory.bytes,
+        )
+    ]
+    for counts in deployments.values():
+        for node_type, count in counts.items():
+            pool, _, size = node_type.partition("/")
+            memory = world.pool_named(app, pool).memory.bytes
+            pods += [Place(pool=pool, cores=Cpu(size).cores, memory=memory)] * count
+    return tuple(pods)
+
+
+def share_cost(app: StreamApp, job: AdoptedJob, paid: float) -> dict[str, float]:
+    """Return what a replica costs today by node type, currency per hour.
+
+    Vertices share slots, so at their pools' prices the replicas would be paid for many times over.
+    All are scaled by one factor, with which they cost together what the pods do.
+    """
+    listed = cost.prices(app)
+    whole = cost.cost_per_hour(job.deployments, listed, job_manager=0.0)
+    return {name: price * paid / whole for name, price in listed.items()}
+
+
+def advise(
+    tick: Tick,
+    job: AdoptedJob,
+    managers: Mapping[str, OperatorManager],
+    *,
+    app: StreamApp,
+    pods: Sequence[Place],
+) -> Advice | None:
+    """Return what a tick advises, `None` where it held.
+
+    Args:
+        tick: What was seen and proposed.
+        job: The job as it runs now.
+        managers: Of its operators.
+        app: The StreamApp, with the job's operators.
+        pods: All that run for the job now.
+    """
+    if tick.held or tick.dataflow is None:
+        return None
+    seen = tick.sight.app
+    guards = () if seen is None else guards_while_draining(seen, tick.dataflow)
+    targets, messages, times = {}, {}, {}
+    for name, manager in managers.items():
+        types = manager.model.node_types
+        proposal = tick.proposals.get(name)
+        refusal = None
+        if proposal is not None:
+            refusal = refuse_target(proposal.observation, proposal.decision.target, guards)
+        if proposal is not None and refusal is not None:
+            targets[name] = proposal.observation.deployment
+            messages[name] = refusal
+            times[name] = proposal.observation.response_time
+        elif proposal is not None:
+            targets[name] = proposal.decision.target
+            messages[name] = proposal.decision.reason
+            times[name] = proposal.decision.expectation.response_time
+        elif manager.fixed is not None:
+            targets[name] = manager.fixed
+            messages[name] = f"Fixed at {say_deployment(manager.fixed, types)}"
+            times[name] = 0.0
+        else:
+            targets[name] = Deployment.from_named(job.deployments[name], types)
+            messages[name] = "Nothing could be decided: it was not measured"
+            times[name] = math.nan
+    named = {
+        name: target.named(managers[name].model.node_types) for name, target in targets.items()
+    }
+    advised = pods_under_weir(app, named)
+    response = tick.dataflow.response_time(times)
+    return Advice(
+        time=tick.now,
+        operators={
+            name: OperatorAdvice(
+                now=job.deployments[name],
+                target=target,
+                message=messages[name],
+            )
+            for name, target in named.items()
+        },
+        cost_now=cost_of_pods(app, pods),
+        cost_advised=cost_of_pods(app, advised),
+        memory_now=memory_of_pods(pods),
+        memory_advised=memory_of_pods(advised),
+        response_time=response,
+    )
+
+
+def _say_memory(size: float) -> str:
+    """Return an amount of memory such as `512 MiB` or `1.5 GiB`."""
+    return f"{size / GIB:,.3g} GiB" if size >= GIB else f"{size / MIB:,.0f} MiB"

@@ -1,0 +1,246 @@
+"""A StreamApp whose job somebody else runs (`spec.flink.ref`): seen, judged and advised.
+
+It runs the same loops as every StreamApp, in the mode Advise, over seams that only read. The loops
+are made for the operators that the job has; when its owner brings out a job with others, they end
+and are made anew. What was learned is kept by name, so an operator that is still there goes on
+from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError
+from weir_operator.external.advice import Advice, advise, cost_of_pods, share_cost
+from weir_operator.external.metrics import PERIOD, AdoptedMetrics, PrometheusFor
+from weir_operator.external.read_only import (
+    AdoptedJobs,
+    AdoptedRuntime,
+    AdoptedStore,
+    JobChangedError,
+)
+from weir_operator.external.view import (
+    SEEN_FIRST,
+    AdoptedJob,
+    Place,
+    adopted_app,
+    other_max_parallelism,
+    unknown_operators,
+)
+from weir_operator.external.watch import JobWatch
+from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.loop.directives import Directives, LoopSettings, directives_of
+from weir_operator.loop.events import Event
+from weir_operator.loop.loop import Loop, OnTrouble, Trouble
+from weir_operator.loop.records import Records
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.status import StatusStore
+from weir_operator.streamapp.models import Mode, State, StreamApp
+from weir_operator.wiring import assembly
+from weir_operator.wiring.loops import Steering, Surroundings, assemble
+
+LOOK_EVERY = 30.0
+"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""
+LOOK_AGAIN = 30.0
+"""Seconds until a job that could not be seen is looked for again."""
+
+
+async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) -> None:
+    await asyncio.to_thread(compile_policy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedTerms:
+    """How the loops of the job reckon, for the faces that show what they did."""
+
+    app: StreamApp
+    """As it would be written for the job: with its vertices as operators."""
+    settings: LoopSettings
+    prices: Mapping[str, float]
+    """Currency per replica and hour by node type, as the job is paid for today: all replicas
+    together cost what its TaskManagers' pods do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedSurroundings:
+    """What the advice for one StreamApp stands on. Whoever made the parts also closes them."""
+
+    api: ClusterReader
+    store: StatusStore
+    records: Records
+    folder: Path
+    """Where what was learned is kept."""
+    prometheus: PrometheusFor | None
+    """`None` asks the job's own Flink."""
+    clock: Clock
+    on_found: Callable[[AdoptedTerms], None]
+    """Told whenever loops were made for the job as it is."""
+    on_tick: Callable[[Tick], None]
+    on_advice: Callable[[Advice | None], None]
+    """Told of advice, and of `None` where what it was learned from was forgotten."""
+    on_event: Callable[[Event], None]
+    on_trouble: OnTrouble = lambda trouble: None
+    """Told when the job is not found or a loop fails, and when it does no more."""
+    compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
+    """Compiles the policy of that name beside the event loop, once where several share it."""
+    directives: Callable[[], Directives] | None = None
+    """Read at every look and tick; `None` takes what the manifest says."""
+    phase: float | None = None
+    """See `LoopSettings.phase`."""
+    poll_every: float = PERIOD
+    """Seconds between two rounds of questions, where Flink itself is asked; not below its own
+    `metrics.fetcher.update-interval`."""
+
+
+class AdoptedApp:
+    """Advises one StreamApp for as long as it is told to."""
+
+    def __init__(self, app: StreamApp, around: AdoptedSurroundings) -> None:
+        # Whatever the manifest says: a job that somebody else runs is never steered.
+        mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
+        self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
+        self._around = around
+        self._watch = JobWatch(self._app, around.api)
+        self._told = ""
+        self._learned = 0
+        self._went_on = False
+        self._reset_nonce = app.spec.reset_nonce
+        self.advice: Advice | None = None
+        """The newest; `None` until there is one."""
+
+    @property
+    def job(self) -> AdoptedJob | None:
+        """The job as it was last seen."""
+        return self._watch.job
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Advise until `stop` is set; a job that is away is waited for, and told of once."""
+        metrics = AdoptedMetrics(
+            watch=self._watch,
+            prometheus=self._around.prometheus,
+            clock=self._around.clock,
+            period=self._around.poll_every,
+        )
+        metrics.start()
+        try:
+            while not stop.is_set():
+                try:
+                    await self._watch.refresh()
+                    self._around.on_trouble(Trouble(Loop.LOOK, ""))
+                    await self._run_loops(metrics, stop)
+                except JobChangedError as change:
+                    self._tell("JobChanged", str(change))
+                except WeirError as error:
+                    self._tell("JobNotSeen", str(error))
+                    self._around.on_trouble(Trouble(Loop.LOOK, str(error)))
+                    await self._pause(stop)
+        finally:
+            await metrics.close()
+            await self._watch.close()
+
+    async def _run_loops(self, metrics: AdoptedMetrics, stop: asyncio.Event) -> None:
+        job = self._watch.job
+        if job is None:
+            return
+        app = adopted_app(self._app, job)
+        self._tell("UnknownOperators", unknown_operators(self._app, job))
+        self._tell("MaxParallelismDiffers", other_max_parallelism(self._app, job))
+        runtime = AdoptedRuntime(self._watch)
+        around = self._around
+        steering: Steering | None = None
+
+        def on_tick(tick: Tick) -> None:
+            around.on_tick(tick)
+            if steering is not None:
+                self._advise(tick, app, steering)
+
+        steering = assemble(
+            app,
+            Surroundings(
+                runtime=runtime,
+                jobs=AdoptedJobs(runtime, self._watch),
+                store=AdoptedStore(around.store, self._watch),
+                source=metrics,
+                records=around.records,
+                folder=around.folder,
+                clock=around.clock,
+                on_tick=on_tick,
+                on_event=around.on_event,
+                on_change=lambda journal: around.records.note(change=journal),
+                on_trouble=around.on_trouble,
+                directives=self._asked,
+                phase=around.phase,
+                rest=lambda: around.clock.sleep(LOOK_EVERY),
+                paid=lambda: cost_of_pods(app, self._pods),
+            ),
+            job=assembly.job_spec(app, beside=around.folder),
+        )
+        await around.compile(app.spec.operator_manager.policy.name, steering.compile)
+        self._told, self._learned, self._went_on = "", 0, False
+        around.on_found(self._terms(app, job))
+        await steering.controller.run(stop)
+
+    @property
+    def _task_managers(self) -> tuple[Place, ...]:
+        """The pods that are paid for beside the JobManager's."""
+        return () if self._watch.job is None else tuple(self._watch.job.places.values())
+
+    @property
+    def _pods(self) -> tuple[Place, ...]:
+        """All pods that are paid for."""
+        return (*self._task_managers, *self._watch.job_managers)
+
+    def _asked(self) -> Directives:
+        """Return what people ask, as far as it can be asked of a job that somebody else runs."""
+        written = self._around.directives
+        asked = directives_of(self._app) if written is None else written()
+        mode = Mode.OFF if asked.mode is Mode.OFF else Mode.ADVISE
+        return replace(asked, mode=mode, state=State.RUNNING, revision=None)
+
+    def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
+        settings = replace(
+            assembly.loop_settings(app),
+            job_manager_price=cost_of_pods(app, self._watch.job_managers),
+        )
+        paid = cost_of_pods(app, self._task_managers)
+        return AdoptedTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
+
+    def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
+        job, nonce = self._watch.job, self._asked().reset_nonce
+        if nonce != self._reset_nonce:
+            self._reset_nonce, self._learned, self._went_on = nonce, 0, False
+            self.advice = None
+            self._around.on_advice(None)
+        # A manager learns from two decisions in a row, so a tick that held costs an interval.
+        self._learned += self._went_on and bool(tick.proposals)
+        self._went_on = bool(tick.proposals)
+        if job is None or self._learned < SEEN_FIRST or self._asked().mode is not Mode.ADVISE:
+            return  # what a lull of some minutes needs is no advice
+        advice = advise(tick, job, steering.managers, app=app, pods=self._pods)
+        if advice is not None:
+            self.advice = advice
+            self._around.on_advice(advice)
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        """Wait a while, or until it is time to stop."""
+        stopping = asyncio.create_task(stop.wait())
+        sleeping = asyncio.create_task(self._around.clock.sleep(LOOK_AGAIN))
+        try:
+            await asyncio.wait({stopping, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopping, sleeping):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _tell(self, reason: str, message: str) -> None:
+        """Tell a fact once, until something else is told."""
+        if message and message != self._told:
+            self._told = message
+            now = self._around.clock.now()
+            self._around.on_event(Event(time=now, reason=reason, message=message))

@@ -1,0 +1,278 @@
+"""Where the job that `spec.flink.ref` names is found in the cluster, and what its pods cost.
+
+    FlinkDeployment   of the Flink Kubernetes Operator, whose service is `NAME-rest`
+    Deployment        of the JobManager; its service is the one that selects the JobManager's pods
+                      and has Flink's REST port, or the one that the annotation
+                      `weir.dev/rest-service: NAME[:PORT]` names
+
+TaskManagers are found from Flink's side: each registers under its pod's address or name. So it
+does not matter what made their pods.
+
+Everything here only reads; whoever calls can hand over no more than `get` and `list`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubernetes.utils.quantity import parse_quantity
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external.flink import AdoptedTaskManager
+from weir_operator.external.view import Place
+from weir_operator.flink.transport import Json
+from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.section import DNS_LABEL, LONGEST_NAME
+
+REST_SERVICE = "weir.dev/rest-service"
+"""Annotation of the Deployment or the StreamApp: the service before Flink's REST interface."""
+REST_PORT = 8081
+HIGHEST_PORT = 65_535
+_PORT_NAMES = frozenset({"rest", "webui", "ui", "web", "http"})
+_FLINK_DEPLOYMENTS = "/apis/flink.apache.org/v1beta1/namespaces/{}/flinkdeployments/{}"
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """The foreign cluster."""
+
+    kind: str
+    name: str
+    namespace: str
+    rest_url: str
+    job_manager_labels: str
+    """Selector of its JobManager's pods."""
+    configuration: Mapping[str, str]
+    """Flink's configuration as its resource has it; empty for a Deployment."""
+
+
+async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
+    """Return the foreign cluster of a StreamApp.
+
+    Raises:
+        PermanentError: The resource or its service does not exist, or there are several services.
+        TemporaryError: The API server did not answer.
+    """
+    ref = app.spec.flink.ref
+    if ref is None:
+        raise PermanentError("spec.flink.ref: expected the job to be advised, got none")
+    namespace = app.metadata.namespace
+    if str(ref.kind) == "FlinkDeployment":
+        found = await api.get(_FLINK_DEPLOYMENTS.format(namespace, ref.name))
+        service = await api.get(f"/api/v1/namespaces/{namespace}/services/{ref.name}-rest")
+        return Reference(
+            kind="FlinkDeployment",
+            name=ref.name,
+            namespace=namespace,
+            rest_url=_url(service, _rest_port(service) or REST_PORT),
+            job_manager_labels=f"app={ref.name},component=jobmanager",
+            configuration=flatten(found["spec"].get("flinkConfiguration") or {}),
+        )
+    deployment = await api.get(_DEPLOYMENTS.format(namespace, ref.name))
+    return Reference(
+        kind="Deployment",
+        name=ref.name,
+        namespace=namespace,
+        rest_url=await _find_service(api, app, deployment),
+        job_manager_labels=",".join(
+            f"{key}={value}"
+            for key, value in (deployment["spec"]["selector"].get("matchLabels") or {}).items()
+        ),
+        configuration={},
+    )
+
+
+async def place_task_managers(
+    api: ClusterReader,
+    namespace: str,
+    task_managers: Iterable[AdoptedTaskManager],
+    pools: Sequence[NodePool],
+) -> dict[str, Place]:
+    """Return where each TaskManager runs and how much CPU it has, by id.
+
+    A pool is that of the pod's node, by the labels of its selector; where nodes may not be read,
+    by the pod's own selector; where neither tells, the first.
+    """
+    pods = await api.list(f"/api/v1/namespaces/{namespace}/pods", fields="status.phase=Running")
+    named = {pod["metadata"]["name"]: pod for pod in pods}
+    at = {address["ip"]: pod for pod in pods for address in pod["status"].get("podIPs", ())}
+    labels = _NodeLabels(api)
+    places = {}
+    for each in task_managers:
+        pod = named.get(each.id) or named.get(each.host) or at.get(each.host)
+        if pod is None:
+            places[each.id] = Place(pool=pools[0].name, cores=each.cores)
+        else:
+            places[each.id] = Place(
+                pool=pool_of(await labels.of(pod), pools),
+                cores=cpu_of(pod) or each.cores,
+                memory=memory_of(pod),
+                started=_time(pod["status"].get("startTime")),
+            )
+    return places
+
+
+async def job_manager_places(
+    api: ClusterReader, reference: Reference, pools: Sequence[NodePool]
+) -> tuple[Place, ...]:
+    """Return where the JobManager's pods run and how much CPU they have."""
+    labels = _NodeLabels(api)
+    return tuple(
+        [
+            Place(
+                pool=pool_of(await labels.of(pod), pools),
+                cores=cpu_of(pod),
+                memory=memory_of(pod),
+                started=_time(pod["status"].get("startTime")),
+            )
+            for pod in await api.list(
+                f"/api/v1/namespaces/{reference.namespace}/pods",
+                labels=reference.job_manager_labels,
+                fields="status.phase=Running",
+            )
+        ]
+    )
+
+
+def pool_of(labels: Mapping[str, str], pools: Sequence[NodePool]) -> str:
+    """Return the pool whose selector the labels match, the most exact one; else the first."""
+    matching = [
+        pool
+        for pool in pools
+        if pool.node_selector and pool.node_selector.items() <= labels.items()
+    ]
+    return max(matching, key=lambda pool: len(pool.node_selector or {}), default=pools[0]).name
+
+
+def cpu_of(pod: Json) -> float:
+    """Return the cores that a pod's containers ask for, their limits for want; 0 without both."""
+    return sum(each for each in _asked(pod, "cpu") if not math.isnan(each))
+
+
+def memory_of(pod: Json) -> float:
+    """Return the bytes that a pod's containers ask for, their limits for want; NaN without both."""
+    return sum(_asked(pod, "memory"))
+
+
+def _asked(pod: Json, resource: str) -> Iterator[float]:
+    """Yield what each container asks for, NaN where it asks for none."""
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        asked = (resources.get("requests") or {}).get(resource)
+        asked = asked or (resources.get("limits") or {}).get(resource)
+        yield float(parse_quantity(asked)) if asked else math.nan
+
+
+def flatten(configuration: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
+    """Return Flink's configuration with flat keys; a resource may nest them."""
+    flat: dict[str, str] = {}
+    for key, value in configuration.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            text = str(value)
+            flat[f"{prefix}{key}"] = text.lower() if isinstance(value, bool) else text
+    return flat
+
+
+class _NodeLabels:
+    """Labels of the nodes that pods run on, each node asked once."""
+
+    def __init__(self, api: ClusterReader) -> None:
+        self._api = api
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    async def of(self, pod: Json) -> Mapping[str, str]:
+        """Return the labels of the pod's node, or what the pod asks of one."""
+        wanted: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
+        name = pod["spec"].get("nodeName")
+        if name is None:
+            return wanted
+        if name not in self._known:
+            try:
+                node = await self._api.get(f"/api/v1/nodes/{name}")
+            except (PermanentError, TemporaryError):
+                # Nodes belong to no namespace: a controller that watches one may not read them.
+                return wanted
+            self._known[name] = node["metadata"].get("labels") or {}
+        return self._known[name]
+
+
+async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) -> str:
+    """Return the address of the service before a JobManager that a Deployment runs."""
+    namespace, name = app.metadata.namespace, deployment["metadata"]["name"]
+    notes = {**(deployment["metadata"].get("annotations") or {}), **app.metadata.annotations}
+    if REST_SERVICE in notes:
+        chosen, asked_port = _read_note(notes[REST_SERVICE])
+        service = await api.get(f"/api/v1/namespaces/{namespace}/services/{chosen}")
+        return _url(service, asked_port or _rest_port(service) or REST_PORT)
+    pods = (deployment["spec"]["template"]["metadata"].get("labels") or {}).items()
+    before = [
+        (service, port)
+        for service in await api.list(f"/api/v1/namespaces/{namespace}/services")
+        if (selector := service["spec"].get("selector"))
+        and selector.items() <= pods
+        and (port := _rest_port(service)) is not None
+    ]
+    if len(before) != 1:
+        names = ", ".join(service["metadata"]["name"] for service, _ in before) or "none"
+        raise PermanentError(
+            f"spec.flink.ref: expected one service with Flink's REST port before Deployment {name},"
+            f" got {names}; name it with the annotation {REST_SERVICE}: NAME[:PORT]"
+        )
+    return _url(*before[0])
+
+
+def _read_note(note: str) -> tuple[str, int | None]:
+    """Return the name and the port in the annotation of a service.
+
+    Raises:
+        PermanentError: It is no name, such as a path to something else, or no port.
+    """
+    name, colon, port = note.partition(":")
+    right = re.fullmatch(DNS_LABEL, name) and len(name) <= LONGEST_NAME
+    if right and not colon:
+        return name, None
+    if right and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= HIGHEST_PORT:
+        return name, int(port)
+    raise PermanentError(
+        f"Annotation {REST_SERVICE}: expected NAME or NAME:PORT, a service of the StreamApp's own "
+        f"namespace, got {note[:LONGEST_NAME]!r}"
+    )
+
+
+def _rest_port(service: Json) -> int | None:
+    ports = service["spec"].get("ports") or ()
+    by_number = [each["port"] for each in ports if each["port"] == REST_PORT]
+    by_name = [each["port"] for each in ports if each.get("name") in _PORT_NAMES]
+    return next(iter((*by_number, *by_name)), None)
+
+
+def _url(service: Json, port: int) -> str:
+    """Return where a service is reached.
+
+    Raises:
+        PermanentError: It is a name for a place outside the namespace.
+    """
+    meta, address = service["metadata"], service["spec"].get("clusterIP")
+    if service["spec"].get("type") == "ExternalName":
+        raise PermanentError(
+            f"spec.flink.ref: expected a service that selects the JobManager's pods, got "
+            f"{meta['name']} of type ExternalName; name another with the annotation {REST_SERVICE}"
+        )
+    host = f"{meta['name']}.{meta['namespace']}.svc"
+    if address and address != "None":  # a headless service has only its name
+        host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
+    return f"http://{host}:{port}"
+
+
+def _time(text: str | None) -> float:
+    return math.nan if text is None else datetime.fromisoformat(text).timestamp()

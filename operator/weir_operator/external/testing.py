@@ -1,0 +1,80 @@
+"""Fakes for tests of jobs that somebody else runs: a namespace that can only be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weir_operator.flink.transport import Json
+from weir_operator.kubernetes.api.client import NotFoundError
+
+
+class FakeCluster:
+    """The objects of a namespace; it can only be read, and remembers what was."""
+
+    def __init__(self, objects: Mapping[str, Json]) -> None:
+        self.objects = dict(objects)
+        self.asked: list[str] = []
+
+    async def get(self, path: str) -> Json:
+        """Return one object."""
+        self.asked.append(path)
+        if path not in self.objects:
+            raise NotFoundError(f"Kubernetes does not know {path}")
+        return self.objects[path]
+
+    async def list(self, path: str, labels: str = "", fields: str = "") -> Sequence[Json]:
+        """Return the objects of a collection that have the labels."""
+        self.asked.append(path)
+        if path not in self.objects:
+            raise NotFoundError(f"Kubernetes does not know {path}")
+        wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
+        return [
+            each
+            for each in self.objects[path]
+            if wanted.items() <= (each["metadata"].get("labels") or {}).items()
+        ]
+
+
+def a_pod(
+    name: str,
+    *,
+    cpu: str | None = "2",
+    memory: str | None = "1536Mi",
+    node: str | None = "node-1",
+    ip: str = "10.0.0.1",
+    labels: Mapping[str, str] | None = None,
+) -> Json:
+    """Return a running pod; `cpu` and `memory` are what its container asks for."""
+    asked = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text}
+    resources = {"requests": asked} if asked else {}
+    return {
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"nodeName": node, "containers": [{"name": "flink", "resources": resources}]},
+        "status": {"startTime": "2026-11-21T10:00:00Z", "podIPs": [{"ip": ip}]},
+    }
+
+
+def a_service(name: str = "trips-rest", *, port: int = 8081, ip: str = "127.0.0.1") -> Json:
+    """Return a service before Flink's REST interface."""
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"clusterIP": ip, "ports": [{"name": "rest", "port": port}]},
+    }
+
+
+def flink_deployment_objects(*, port: int = 8081, **flink: str) -> dict[str, Json]:
+    """Return what a FlinkDeployment `trips` of one TaskManager on a small node looks like."""
+    namespace = "/api/v1/namespaces/default"
+    job_manager = {"app": "trips", "component": "jobmanager"}
+    return {
+        "/apis/flink.apache.org/v1beta1/namespaces/default/flinkdeployments/trips": {
+            "metadata": {"name": "trips"},
+            "spec": {"flinkConfiguration": flink},
+        },
+        f"{namespace}/services/trips-rest": a_service(port=port),
+        f"{namespace}/pods": [
+            a_pod("tm-a", cpu="2"),
+            a_pod("trips-7f", cpu="1", labels=job_manager),
+        ],
+        "/api/v1/nodes/node-1": {"metadata": {"labels": {"weir.dev/pool": "small"}}},
+    }

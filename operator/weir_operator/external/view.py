@@ -1,0 +1,273 @@
+"""A job that somebody else runs, seen as Weir sees its own: operators, replicas, deployments. Pure.
+
+Each vertex of the job, which is a chain of functions, is an operator named after it, and each of
+its subtasks a replica. Vertices of a stock job share slots, so a replica is no process here: it is
+a thread, and what it had of a core decides the size that it is taken for. That is one core, or its
+TaskManager's CPU where that is less: a task is one thread, and while its neighbours were idle it
+had as much. Busy neighbours left it less, so its service time is then measured too long and the
+advice errs towards more replicas.
+
+What is advised is the job under Weir, where every replica has a TaskManager of its own. What the
+job costs today is counted from its TaskManagers, not from these replicas: see `adopted_advice`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from weir_operator.errors import TemporaryError
+from weir_operator.flink.answers import FINISHED, Job, Subtask
+from weir_operator.flink.topology import Topology, group_vertices
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Replica
+from weir_operator.streamapp.managers import Policy
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.operators import Operator
+from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.quantities import Cpu
+from weir_operator.streamapp.section import LONGEST_NAME
+
+WHOLE_CORE = 1.0
+"""Cores that one task can use: it is one thread."""
+WEIGHS_RESTARTS = "planner"
+SEEN_FIRST = 5
+"""Intervals whose largest rate an advice must be able to carry; none is given before."""
+ASKED = Policy(name="queueing", settings={"minimum_saving": 0.0, "scale_in_window": SEEN_FIRST})
+"""What answers in its place: what the job needs. The planner asks whether a change is worth its
+restart, and has no plan before twenty minutes; a job that comes to Weir is restarted anyway."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a pod runs, and what it has there: of the foreign job, or of the job under Weir."""
+
+    pool: str
+    """Pool of the StreamApp whose nodes it is on."""
+    cores: float
+    """CPU of its container, which is what is paid for."""
+    memory: float = math.nan
+    """Memory of its container, bytes; NaN where nobody says."""
+    started: float = math.nan
+    """Unix time; NaN where only Flink knows the TaskManager."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdoptedJob:
+    """The foreign job as it runs now."""
+
+    id: str
+    name: str
+    topology: Topology
+    replicas: tuple[Replica, ...]
+    max_parallelism: int
+    """The least of its vertices, which bounds every operator."""
+    places: Mapping[str, Place]
+    """By TaskManager id."""
+
+    @property
+    def deployments(self) -> DeploymentMap:
+        """Replicas per operator and node type."""
+        return {
+            name: dict(Counter(each.node_type for each in self.replicas if each.operator == name))
+            for name in self.topology.operators
+        }
+
+    def replica_at(self, vertex_id: str, subtask: str) -> str | None:
+        """Return the id of the replica that is this subtask, `None` where there is none."""
+        for name, vertices in self.topology.vertices.items():
+            if any(vertex.id == vertex_id for vertex in vertices):
+                return replica_id(name, subtask)
+        return None
+
+    def is_like(self, other: AdoptedJob) -> bool:
+        """Return whether the loops made for `other` serve this one as well."""
+        mine, others = (
+            {(name, kind) for name, counts in each.deployments.items() for kind in counts}
+            for each in (self, other)
+        )
+        return (
+            self.topology.operators == other.topology.operators
+            and mine <= others
+            and self.max_parallelism == other.max_parallelism
+        )
+
+
+def view_job(
+    job: Job,
+    subtasks: Mapping[str, Sequence[Subtask]],
+    places: Mapping[str, Place],
+    *,
+    pools: Sequence[NodePool],
+    url: str,
+) -> AdoptedJob:
+    """Return the job as operators and replicas.
+
+    Args:
+        job: What Flink says of it.
+        subtasks: By vertex id.
+        places: By TaskManager id.
+        pools: Of the StreamApp, as written.
+        url: Flink's REST address, where all of it is measured.
+
+    Raises:
+        TemporaryError: A subtask has no TaskManager that is known, as while the job restarts, or
+            the job has no graph yet.
+    """
+    if not job.vertices:
+        raise TemporaryError(f"Flink has no graph of job {job.id} yet ({job.state.value})")
+    named = dict(zip((v.id for v in job.vertices), name_vertices(job), strict=True))
+    written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
+    replicas, drained = [], set()
+    for vertex in job.vertices:
+        for subtask in subtasks[vertex.id]:
+            place = places.get(subtask.task_manager or "")
+            if place is None:
+                raise TemporaryError(
+                    f"Subtask {subtask.index} of {vertex.name!r} runs on no TaskManager that is "
+                    f"known ({subtask.status}); the job may be restarting"
+                )
+            replica = replica_id(named[vertex.id], str(subtask.index))
+            if subtask.status == FINISHED:
+                drained.add(replica)
+            size = size_of(min(place.cores, WHOLE_CORE))
+            replicas.append(
+                Replica(
+                    id=replica,
+                    operator=named[vertex.id],
+                    pool=place.pool,
+                    size=written[place.pool].get(Cpu(size).cores, size),
+                    started=job.started,
+                    metrics_url=url,
+                )
+            )
+    return AdoptedJob(
+        id=job.id,
+        name=job.name,
+        topology=replace(group_vertices(job, named), drained=frozenset(drained)),
+        replicas=tuple(replicas),
+        max_parallelism=min(vertex.max_parallelism for vertex in job.vertices),
+        places=places,
+    )
+
+
+def adopted_app(app: StreamApp, job: AdoptedJob) -> StreamApp:
+    """Return the StreamApp as it would be written for the job: its operators, and room for today's.
+
+    What the manifest says of an operator by its name is kept; today's replicas and sizes are
+    allowed whatever it says, because they are where the advice begins. The policy that everybody
+    has gives way to one that answers sooner, see `ASKED`.
+    """
+    written = {operator.name: operator for operator in app.spec.operators}
+    deployments = job.deployments
+    operators = tuple(
+        _with_room(
+            written.get(name) or _unwritten(name, deployments[name]),
+            deployments[name],
+            most=job.max_parallelism,
+        )
+        for name in job.topology.operators
+    )
+    pools = tuple(_with_sizes(pool, job.replicas) for pool in app.spec.node_pools)
+    flink = app.spec.flink.model_copy(update={"max_parallelism": job.max_parallelism})
+    loops = app.spec.operator_manager
+    if loops.policy.name == WEIGHS_RESTARTS:
+        loops = loops.model_copy(update={"policy": ASKED})
+    spec = app.spec.model_copy(
+        update={
+            "operators": operators,
+            "node_pools": pools,
+            "flink": flink,
+            "operator_manager": loops,
+        }
+    )
+    return app.model_copy(update={"spec": spec})
+
+
+def unknown_operators(app: StreamApp, job: AdoptedJob) -> str:
+    """Return a sentence naming operators of the manifest that the job lacks; empty without."""
+    unknown = sorted(
+        {operator.name for operator in app.spec.operators} - set(job.topology.operators)
+    )
+    if not unknown:
+        return ""
+    return (
+        f"spec.operators: expected vertices of job {job.name!r} "
+        f"({', '.join(job.topology.operators)}), got {', '.join(unknown)}; they are passed over"
+    )
+
+
+def other_max_parallelism(app: StreamApp, job: AdoptedJob) -> str:
+    """Return a sentence where the manifest has another max parallelism; empty where the same."""
+    if app.spec.flink.max_parallelism == job.max_parallelism:
+        return ""
+    return (
+        f"spec.flink.maxParallelism: expected {job.max_parallelism}, as job {job.name!r} has it, "
+        f"got {app.spec.flink.max_parallelism}; advice does not mind, but a savepoint of the job "
+        f"can be taken over only with {job.max_parallelism}"
+    )
+
+
+def name_vertices(job: Job) -> tuple[str, ...]:
+    """Return a name for every vertex that can be an operator's, in their order, each once."""
+    seen: Counter[str] = Counter()
+    names = []
+    for vertex in job.vertices:
+        plain = re.sub("[^a-z0-9]+", "-", vertex.name.lower()).strip("-") or "vertex"
+        name = plain[:LONGEST_NAME].strip("-")
+        seen[name] += 1
+        if seen[name] > 1:
+            ending = f"-{seen[name]}"
+            name = name[: LONGEST_NAME - len(ending)].strip("-") + ending
+        names.append(name)
+    return tuple(names)
+
+
+def replica_id(operator: str, subtask: str) -> str:
+    """Return the id of the replica that is a subtask of an operator."""
+    return f"{operator}-{subtask}"
+
+
+def size_of(cores: float) -> str:
+    """Write cores as a manifest does, to the thousandth."""
+    thousandths = max(1, round(cores * 1000))
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def _unwritten(name: str, now: Mapping[str, int]) -> Operator:
+    """Return an operator that the manifest does not mention, with room to grow."""
+    usual = Operator(name=name)
+    return usual.model_copy(update={"max_replicas": max(usual.max_replicas, 2 * sum(now.values()))})
+
+
+def _with_room(operator: Operator, now: Mapping[str, int], *, most: int) -> Operator:
+    replicas = sum(now.values())
+    allowed = operator.pools
+    if allowed is not None:
+        allowed = (*allowed, *sorted({kind.split("/")[0] for kind in now} - set(allowed)))
+    return operator.model_copy(
+        update={
+            "max_replicas": max(replicas, min(most, operator.max_replicas)),
+            "pools": allowed,
+        }
+    )
+
+
+def _with_sizes(pool: NodePool, replicas: Sequence[Replica]) -> NodePool:
+    """Return the pool with today's sizes and counts allowed, its own sizes first."""
+    here = [replica for replica in replicas if replica.pool == pool.name]
+    sizes = list(pool.sizes)
+    for text in sorted({replica.size for replica in here}):
+        if Cpu(text) not in sizes:
+            sizes.append(Cpu(text))
+    most = max(Counter(replica.operator for replica in here).values(), default=0)
+    limit = pool.max_replicas
+    return pool.model_copy(
+        update={
+            "sizes": tuple(sizes),
+            "max_replicas": None if limit is None else max(limit, most),
+        }
+    )

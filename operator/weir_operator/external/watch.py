@@ -1,0 +1,104 @@
+"""What is known of a foreign job now: looked up in the cluster and in Flink, look by look."""
+
+from __future__ import annotations
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external.flink import AdoptedFlink, AdoptedRun
+from weir_operator.external.reference import (
+    Reference,
+    find_reference,
+    job_manager_places,
+    place_task_managers,
+)
+from weir_operator.external.view import AdoptedJob, Place, view_job
+from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.streamapp.models import StreamApp
+
+WHOLE_LOOK_EVERY = 20
+"""Looks after which everything is looked at anew, whether or not Flink tells of a change:
+TaskManagers that come without work are paid for too."""
+
+
+class JobWatch:
+    """Keeps the newest view of the job that a StreamApp refers to.
+
+    A job that Flink says has not changed costs one question a look.
+    """
+
+    def __init__(self, app: StreamApp, api: ClusterReader) -> None:
+        self._app = app
+        self._api = api
+        self.job: AdoptedJob | None = None
+        """The job as it was last seen running; `None` while none runs."""
+        self.reference: Reference | None = None
+        self.flink: AdoptedFlink | None = None
+        self.job_managers: tuple[Place, ...] = ()
+        self._places: dict[str, Place] = {}
+        self._seen: AdoptedRun | None = None
+        self._looks = 0
+
+    @property
+    def namespace(self) -> str:
+        """Where the job runs."""
+        return self._app.metadata.namespace
+
+    async def refresh(self) -> AdoptedJob:
+        """Look at the job and return it.
+
+        Raises:
+            PermanentError: What `spec.flink.ref` names does not exist, or runs several jobs.
+            TemporaryError: No job runs, or someone did not answer; the last view stands.
+        """
+        reference, flink = await self._reach()
+        try:
+            run = await self._find_run(flink)
+            self._looks += 1
+            if self.job is not None and run == self._seen and self._looks % WHOLE_LOOK_EVERY:
+                return self.job
+            job = await flink.job(run.id)
+            if job is None or not job.vertices:
+                raise TemporaryError(f"Job {run.name!r} of spec.flink.ref has not begun to run")
+            subtasks = {
+                vertex.id: await flink.subtasks(job.id, vertex.id) for vertex in job.vertices
+            }
+            hosts = await flink.hosts()
+        except TemporaryError:
+            await self._let_go()  # its service may have been made anew, with another address
+            raise
+        pools = self._app.spec.node_pools
+        if {each.id for each in hosts} != self._places.keys():
+            # Pods are asked for only then: a namespace may have hundreds.
+            self._places = await place_task_managers(self._api, reference.namespace, hosts, pools)
+            self.job_managers = await job_manager_places(self._api, reference, pools)
+        self.job = view_job(job, subtasks, self._places, pools=pools, url=reference.rest_url)
+        self._seen = run
+        return self.job
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._let_go()
+
+    async def _reach(self) -> tuple[Reference, AdoptedFlink]:
+        if self.reference is None or self.flink is None:
+            self.reference = await find_reference(self._api, self._app)
+            self.flink = AdoptedFlink(self.reference.rest_url)
+        return self.reference, self.flink
+
+    async def _let_go(self) -> None:
+        flink, self.flink, self.reference = self.flink, None, None
+        if flink is not None:
+            await flink.close()
+
+    async def _find_run(self, flink: AdoptedFlink) -> AdoptedRun:
+        """Return the one job that runs."""
+        runs = await flink.runs()
+        if len(runs) > 1:
+            names = ", ".join(sorted(run.name for run in runs))
+            raise PermanentError(
+                f"spec.flink.ref: expected a cluster that runs one job, got {len(runs)}: "
+                f"{names}; advice is given for a cluster of one job alone"
+            )
+        if not runs:
+            self.job = None
+            raise TemporaryError("spec.flink.ref: no job runs on the cluster that it names")
+        return runs[0]

@@ -1,0 +1,1 @@
+"""The API server: requests, objects, and the Lease of the one active controller."""

@@ -1,0 +1,107 @@
+"""An event loop in a thread of its own, for what must not wait for the controller's.
+
+What runs there waits for the interpreter's lock at most, which a busy thread gives up some 200
+times a second, and not for everything that the other loop has to do before.
+
+Background tasks that go on, whatever they come upon.
+
+What such a task reads is made by others: pods, nodes, events, objects of all tenants. One of them
+that is not as expected may cost this task a pause. It must not end the process, which would start
+again only to read the same object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import structlog
+
+from weir_operator.clock import Clock
+
+log = structlog.get_logger()
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds between a failure and the next start; they double from one to the next."""
+HEALTHY_AFTER = 300.0
+"""Seconds without a failure after which the next pause is short again."""
+
+
+async def keep_running(
+    name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
+) -> None:
+    """Run `work`, which has no end of its own, and start it again after every failure.
+
+    Args:
+        name: Of the task, for the log.
+        work: Begins the task; called again after each failure.
+        clock: Measures pauses; nobody sets it.
+        count: Told the name at each failure.
+    """
+    pause = FIRST_PAUSE
+    while True:
+        began = clock.now()
+        try:
+            await work()
+        except Exception:
+            if clock.now() - began >= HEALTHY_AFTER:
+                pause = FIRST_PAUSE
+            log.exception("background task failed", task=name, again_in=pause)
+            count(name)
+            await clock.sleep(pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+@asynccontextmanager
+async def running_beside(
+    name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Keep `work` running while the block does; see `keep_running`."""
+    task = asyncio.create_task(keep_running(name, work, clock=clock, count=count))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+T = TypeVar("T")
+
+
+class OwnLoop:
+    """Runs coroutines in another thread; made by `own_loop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work over there, return or raise what it does; to cancel this cancels it too.
+
+        Connections and locks of asyncio's that it uses must not be used on another loop.
+        """
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+@contextmanager
+def own_loop(name: str) -> Iterator[OwnLoop]:
+    """Run an event loop in a thread called `name` while the block runs."""
+    ended = asyncio.Event()
+    begun: Future[asyncio.AbstractEventLoop] = Future()
+
+    async def serve() -> None:
+        begun.set_result(asyncio.get_running_loop())
+        await ended.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name=name, daemon=True)
+    thread.start()
+    loop = begun.result()
+    try:
+        yield OwnLoop(loop)
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()

@@ -1,0 +1,497 @@
+"""The one door to the API server: raw paths, plain JSON objects, Weir's errors.
+
+The `kubernetes` package's own asyncio client carries the requests, so credentials work as users of
+Kubernetes know them: the pod's service account (its token is read again every minute), or the
+kubeconfig with certificates, tokens and plugins. A 401 reads the credentials once more.
+
+What may be asked again is asked again, with growing pauses or after the server's `Retry-After`:
+throttling always, other troubles only where the same request twice does no more than once. Whoever
+creates an object therefore names it, and takes a `ConflictError` for "it is there".
+
+What steers is level-based; a watch (`stream`) only tells when to look, see `changes`.
+
+How one request to the API server is carried: by the `kubernetes` package's own client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Self, TypeAlias
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client.rest import RESTResponse
+from pydantic_core import from_json
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.guard import Guard
+
+Body: TypeAlias = dict[str, Any]
+"""An object of the API server, as plain JSON values."""
+
+CONNECTIONS = 16
+"""To the API server at once. Each costs 0.8 MiB while it is kept, most of it buffers of TLS;
+whoever comes when all are busy waits for one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What is asked."""
+
+    method: str
+    path: str
+    body: Body | Sequence[Body] | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    repeatable: bool = True
+    """Whether sending it twice does no more than sending it once."""
+
+    def __str__(self) -> str:
+        """Return how errors name it."""
+        return f"{self.method} {self.path}"
+
+
+class Connection:
+    """The client that carries requests, opened by the first of them and again when asked for."""
+
+    def __init__(self, open_client: Callable[[], Awaitable[kubernetes_client.ApiClient]]) -> None:
+        self._open_client = open_client
+        self._client: kubernetes_client.ApiClient | None = None
+        self._retired: kubernetes_client.ApiClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def opened(
+        self, *, instead_of: kubernetes_client.ApiClient | None = None
+    ) -> kubernetes_client.ApiClient:
+        """Return the client, a new one where the present one is `instead_of`."""
+        async with self._opening:
+            if self._client is None or self._client is instead_of:
+                fresh = await self._open_client()
+                # It may still carry other requests, so it ends with the next that is replaced.
+                await self._retire(self._client)
+                self._client = fresh
+            return self._client
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._retire(self._client)
+        await self._retire(None)
+        self._client = None
+
+    async def _retire(self, client: kubernetes_client.ApiClient | None) -> None:
+        client, self._retired = self._retired, client
+        if client is not None:
+            await client.close()
+
+
+async def open_client() -> kubernetes_client.ApiClient:
+    """Return a client of the cluster that this process runs in, else that `KUBECONFIG` names.
+
+    Raises:
+        PermanentError: There are no credentials, or they cannot be read.
+    """
+    configuration = kubernetes_client.Configuration()
+    try:
+        if os.environ.get("KUBERNETES_SERVICE_HOST"):
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+        else:
+            await kubernetes_config.load_kube_config(
+                client_configuration=configuration, persist_config=False
+            )
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise PermanentError(
+            f"Expected a pod's service account or a kubeconfig, got: {error};"
+            " run in a cluster, or set KUBECONFIG"
+        ) from error
+    configuration.connection_pool_maxsize = CONNECTIONS
+    return kubernetes_client.ApiClient(configuration)
+
+
+async def exchange(
+    client: kubernetes_client.ApiClient, request: Request, *, timeout: float
+) -> RESTResponse:
+    """Send a request and return its answer, unread; all of it must come within `timeout` seconds.
+
+    Raises:
+        TimeoutError, aiohttp.ClientError, OSError: It does not come.
+    """
+    method, url, headers, _, _ = await client.param_serialize(
+        request.method,
+        request.path,
+        query_params=list(request.query),
+        header_params={"Accept": request.accept, "Content-Type": request.content_type},
+        auth_settings=["BearerToken"],
+    )
+    answer: RESTResponse = await client.rest_client.request(
+        method,
+        url,
+        headers=headers,
+        body=request.body,
+        _request_timeout=aiohttp.ClientTimeout(total=timeout),
+    )
+    return answer
+
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+ATTEMPTS = 4
+"""How often one request is sent at most."""
+LONGEST_PAUSE = 10.0
+"""Seconds; a server that asks for a longer pause is told of to the caller instead."""
+PAGE = 500
+"""Objects per answer of a list, as kubectl asks for them."""
+
+
+class NotFoundError(PermanentError):
+    """The API server has no such object, or no such kind."""
+
+
+class ConflictError(PermanentError):
+    """An object of that name exists already, or has changed since it was read."""
+
+
+class RefusedByKubernetesError(PermanentError):
+    """The API server refused a request, which will not be better the next time."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came back: 0 for nothing at all."""
+
+    status: int
+    content: str
+    retry_after: float | None
+
+
+class _PassingError(Exception):
+    """An answer after which asking again may help."""
+
+    def __init__(self, answer: _Answer) -> None:
+        super().__init__(answer.content)
+        self.answer = answer
+
+
+class KubernetesApi:
+    """A client of one API server; every call is bounded in time. Made by `connect`.
+
+    Every call raises `TemporaryError` where trying again later may help, and `NotFoundError`,
+    `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot. Where it
+    is `guarded`, what the guard raises ends a call before anything is sent.
+    """
+
+    def __init__(
+        self,
+        open_client: Callable[[], Awaitable[kubernetes_client.ApiClient]],
+        *,
+        timeout: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._connection = Connection(open_client)
+        self._timeout = timeout
+        self._sleep = sleep
+        self._guard: Guard | None = None
+
+    @classmethod
+    async def connect(cls, timeout: float = 10.0) -> Self:
+        """Return a client of the cluster that this process runs in, else that `KUBECONFIG` names.
+
+        Args:
+            timeout: Seconds for each attempt of a call.
+
+        Raises:
+            PermanentError: There are no credentials, or they cannot be read.
+        """
+        api = cls.unconnected(timeout)
+        await api._connection.opened()
+        return api
+
+    @classmethod
+    def unconnected(cls, timeout: float = 10.0) -> Self:
+        """Return what `connect` does, but connected by its first call, to that call's event loop.
+
+        Args:
+            timeout: Seconds for each attempt of a call.
+        """
+        return cls(open_client, timeout=timeout)
+
+    def guarded(self, guard: Guard) -> Self:
+        """Return this client for one who is asked before each attempt to change something.
+
+        It shares the connections, which belong to the client that it was made from.
+        """
+        other = copy(self)
+        other._guard = guard
+        return other
+
+    @property
+    def guard(self) -> Guard | None:
+        """Who is asked before something is changed; `None` where nobody is."""
+        return self._guard
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._connection.close()
+
+    async def get(self, path: str) -> Body:
+        """Return the object at `path`."""
+        return await self._ask(Request(method="GET", path=path))
+
+    async def read_log(self, path: str, *, container: str, most: int) -> str:
+        """Return the log of a container of the pod at `path`.
+
+        Args:
+            path: Of the pod.
+            container: Its name.
+            most: Bytes from its beginning.
+        """
+        query = (("container", container), ("limitBytes", str(most)))
+        request = Request(method="GET", path=f"{path}/log", query=query)
+        return (await self._answered(request)).content
+
+    async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
+        """Return the objects of the collection at `path`, all pages of it.
+
+        Args:
+            path: Of the collection.
+            labels: A label selector, such as `weir.dev/app=trips`.
+            fields: A field selector, such as `spec.nodeName=large`.
+        """
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = ("limit", str(PAGE)), *((name, text) for name, text in selectors.items() if text)
+        found: list[Body] = []
+        token = ""
+        while True:
+            page = (("continue", token),) if token else ()
+            answer = await self._ask(Request(method="GET", path=path, query=(*query, *page)))
+            found += answer["items"]
+            token = answer.get("metadata", {}).get("continue") or ""
+            if not token:
+                return tuple(found)
+
+    async def newest(self, path: str, labels: str = "") -> str:
+        """Return the resourceVersion from which a watch of the collection at `path` may begin."""
+        query = (("limit", "1"), ("labelSelector", labels))
+        answer = await self._ask(Request(method="GET", path=path, query=query))
+        return str(answer["metadata"]["resourceVersion"])
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
+    ) -> AsyncIterator[AsyncIterable[bytes]]:
+        """Open an answer that goes on, for `lasts` seconds at most; yields its lines.
+
+        Not asked again: only who reads knows from where to go on.
+        """
+        request = Request(method="GET", path=path, query=tuple(query.items()), accept=accept)
+        try:
+            answer = await exchange(await self._connection.opened(), request, timeout=lasts)
+            async with answer.response:
+                if answer.status != HTTPStatus.OK:
+                    content = (await answer.read()).decode()
+                    raise _error_of(request, _Answer(answer.status, content, None))
+                yield answer.response.content
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            cause = str(error) or type(error).__name__
+            raise TemporaryError(f"The answer to {request} ended early: {cause}") from error
+
+    async def create(self, path: str, body: Body) -> Body:
+        """Make an object in the collection at `path`, return it as it was stored.
+
+        Not sent twice after a lost answer: it may have been made, and the next look tells.
+        """
+        return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
+
+    async def apply(self, path: str, body: Body, manager: str = "weir") -> Body:
+        """Make or change the object at `path` so that the fields of `body` hold.
+
+        Server-side apply, forced: fields that this manager set before and left out now are removed,
+        and those of others are left alone.
+        """
+        return await self._ask(
+            Request(
+                method="PATCH",
+                path=path,
+                body=body,
+                query=(("fieldManager", manager), ("force", "true")),
+                content_type=APPLY_PATCH,
+            )
+        )
+
+    async def patch(
+        self, path: str, body: Body | Sequence[Body], content_type: str = MERGE_PATCH
+    ) -> Body:
+        """Change the object at `path`; a `resourceVersion` in a merge patch must still stand."""
+        return await self._ask(
+            Request(
+                method="PATCH",
+                path=path,
+                body=body,
+                content_type=content_type,
+                repeatable=content_type != JSON_PATCH,
+            )
+        )
+
+    async def replace(self, path: str, body: Body) -> Body:
+        """Put `body` in the place of the object at `path`, if its resourceVersion still stands."""
+        return await self._ask(Request(method="PUT", path=path, body=body))
+
+    async def delete(
+        self,
+        path: str,
+        grace: int | None = None,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Delete the object at `path`; one that is gone already is no error.
+
+        Args:
+            path: Of the object.
+            grace: Seconds that a pod's processes have to end; `None` takes the pod's own.
+            uid: Delete only the object with this uid, never a later one of the same name.
+            propagation: What becomes of its dependents: `Background`, `Foreground`, `Orphan`.
+        """
+        options: Body = {"propagationPolicy": propagation}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._answered(Request(method="DELETE", path=path, body=options))
+        except NotFoundError:
+            return
+
+    async def _ask(self, request: Request) -> Body:
+        answer = await self._answered(request)
+        found = _json(answer.content)
+        if not isinstance(found, dict):
+            raise PermanentError(
+                f"Expected a JSON object from the API server for {request}, got"
+                f" {answer.content[:80]!r}; is something else listening there?"
+            )
+        return found
+
+    async def _answered(self, request: Request) -> _Answer:
+        """Return the first answer that is neither an error nor worth another attempt."""
+
+        async def attempt() -> _Answer:
+            answer = await self._send(request)
+            if _may_pass(answer, repeatable=request.repeatable):
+                raise _PassingError(answer)
+            return answer
+
+        try:
+            answer: _Answer = await AsyncRetrying(
+                sleep=self._sleep,
+                stop=_gives_up,
+                wait=_pause,
+                retry=retry_if_exception_type(_PassingError),
+                reraise=True,
+            )(attempt)
+        except _PassingError as error:
+            raise _error_of(request, error.answer) from error
+        if not 200 <= answer.status < 300:
+            raise _error_of(request, answer)
+        return answer
+
+    async def _send(self, request: Request) -> _Answer:
+        """Send one request; where the credentials are no longer taken, again with fresh ones."""
+        client = await self._connection.opened()
+        answer = await self._send_by(client, request)
+        if answer.status != HTTPStatus.UNAUTHORIZED:
+            return answer
+        return await self._send_by(await self._connection.opened(instead_of=client), request)
+
+    async def _send_by(self, client: kubernetes_client.ApiClient, request: Request) -> _Answer:
+        if self._guard is not None and request.method != "GET":
+            await self._guard()  # last of all: what is sent later was asked for too early
+        try:
+            response = await exchange(client, request, timeout=self._timeout)
+            content = (await response.read()).decode()
+        except TimeoutError:
+            return _Answer(0, f"no answer within {self._timeout:g} s", None)
+        except (aiohttp.ClientError, OSError) as error:
+            return _Answer(0, str(error) or type(error).__name__, None)
+        return _Answer(
+            response.status, content, _seconds(response.getheader("Retry-After", default=""))
+        )
+
+
+def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
+    """Return whether the same request may be sent again, and to some purpose."""
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return True  # it was not even looked at
+    return repeatable and (answer.status == 0 or answer.status >= 500)
+
+
+def _gives_up(state: RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.answer.retry_after if isinstance(error, _PassingError) else None
+    return stop_after_attempt(ATTEMPTS)(state) or (asked or 0.0) > LONGEST_PAUSE
+
+
+def _pause(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.answer.retry_after if isinstance(error, _PassingError) else None
+    # Random, or all that were refused together would come again together.
+    return (asked or 0.0) + wait_random_exponential(multiplier=0.2, max=5.0)(state)
+
+
+def _error_of(request: Request, answer: _Answer) -> WeirError:
+    if answer.status == 0:
+        return TemporaryError(f"The API server cannot be reached for {request}: {answer.content}")
+    sentence = f"The API server refused {request} ({answer.status}): {_message(answer.content)}"
+    match answer.status:
+        case HTTPStatus.NOT_FOUND:
+            return NotFoundError(sentence)
+        case HTTPStatus.CONFLICT:
+            return ConflictError(sentence)
+        case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.GONE:
+            return TemporaryError(sentence)
+        case status if status >= 500:
+            return TemporaryError(sentence)
+    return RefusedByKubernetesError(sentence, answer.status)
+
+
+def _message(content: str) -> str:
+    """Return the sentence of a `Status`, or what else was answered."""
+    found = _json(content)
+    if isinstance(found, Mapping) and isinstance(found.get("message"), str):
+        return str(found["message"])
+    return content.strip().partition("\n")[0][:200] or "without a reason"
+
+
+def _json(content: str) -> object:
+    try:
+        # Faster than the standard library's, and equal strings are one: lists of pods are most of
+        # what a controller of many StreamApps reads.
+        return from_json(content)
+    except ValueError:
+        pass
+    try:
+        return json.loads(content)  # what is nested too deeply for the other
+    except (ValueError, RecursionError):
+        return None
+
+
+def _seconds(header: str) -> float | None:
+    try:
+        return float(header)
+    except ValueError:
+        return None  # absent, or a date, which API servers do not send

@@ -1,0 +1,309 @@
+"""Looks now and then whether somebody else scales the jobs that Weir scales.
+
+What scales something is read once per namespace for all its StreamApps. An API server that does
+not answer changes nothing: what was found last holds.
+
+Whether somebody else scales the same job: two autoscalers would undo each other's work.
+
+Looked for: Flink's own (the Flink Kubernetes Operator's autoscaler, and the reactive mode of the
+adaptive scheduler), a HorizontalPodAutoscaler, a ScaledObject of KEDA, and another StreamApp for
+the same job. Whoever is found is named with the way to end it. In the mode Auto that is a reason
+not to scale; in Advise it is only told, because advice disturbs nobody.
+
+`find_other_autoscalers` is pure; `read_scalers` asks the cluster for what it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import PermanentError, WeirError
+from weir_operator.external.reference import find_reference
+from weir_operator.flink.transport import Json
+from weir_operator.kubernetes.api.client import NotFoundError
+from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
+from weir_operator.streamapp.models import Mode, StreamApp
+
+REASON = "OtherAutoscaler"
+"""Reason of the condition and of the event."""
+
+Workload = tuple[str, str]
+"""Kind and name of an object that a scaler may point at."""
+
+_AUTOSCALER_KEYS = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
+"""The second is the name before release 1.7 of the Flink Kubernetes Operator."""
+_REACTIVE = ("scheduler-mode", "reactive")
+_HPA = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
+_SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherAutoscaler:
+    """Somebody who scales the job beside Weir."""
+
+    kind: str
+    """Kind of the object that says so."""
+    name: str
+    sentence: str
+    """What it does and how to end it."""
+    refuses: bool
+    """Whether Weir must not scale for as long as it is there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scalers:
+    """The objects of a namespace that scale something."""
+
+    horizontal: tuple[Json, ...] = ()
+    """HorizontalPodAutoscalers."""
+    scaled_objects: tuple[Json, ...] = ()
+    """Of KEDA."""
+    unread: tuple[str, ...] = ()
+    """Kinds that could not be read, for want of rights."""
+
+
+async def read_scalers(api: ClusterReader, namespace: str) -> Scalers:
+    """Return what scales something in a namespace; a kind that the cluster lacks has none.
+
+    Raises:
+        TemporaryError: The API server did not answer.
+    """
+    found: dict[str, tuple[Json, ...]] = {}
+    unread = []
+    for kind, path in (("horizontalpodautoscalers", _HPA), ("scaledobjects", _SCALED_OBJECT)):
+        try:
+            found[kind] = tuple(await api.list(path.format(namespace)))
+        except NotFoundError:
+            found[kind] = ()
+        except PermanentError:
+            found[kind] = ()
+            unread.append(kind)
+    return Scalers(
+        horizontal=found["horizontalpodautoscalers"],
+        scaled_objects=found["scaledobjects"],
+        unread=tuple(unread),
+    )
+
+
+def find_other_autoscalers(
+    app: StreamApp,
+    *,
+    workloads: Collection[Workload],
+    scalers: Scalers,
+    others: Collection[str] = (),
+    configuration: Mapping[str, str] | None = None,
+) -> tuple[OtherAutoscaler, ...]:
+    """Return everybody who scales the job of a StreamApp beside Weir.
+
+    Args:
+        app: The StreamApp.
+        workloads: Objects whose replicas are the job's, see `foreign_workloads`.
+        scalers: Of the app's namespace.
+        others: Names of other StreamApps of the namespace that refer to the same job.
+        configuration: Flink's, of the resource that `flink.ref` names; `None` is the app's own.
+    """
+    refuses = app.spec.mode is Mode.AUTO
+    return tuple(
+        OtherAutoscaler(kind=kind, name=name, sentence=sentence, refuses=refuses)
+        for kind, name, sentence in (
+            *_of_flink(app, configuration),
+            *_of_kubernetes(workloads, scalers),
+            *_of_weir(app, others),
+        )
+    )
+
+
+def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
+    """Return what a scaler of the job that `flink.ref` names may point at; none without a ref."""
+    ref = app.spec.flink.ref
+    if ref is None:
+        return ()
+    if ref.kind == "Deployment":
+        return (("Deployment", ref.name),)
+    # In standalone mode the operator runs the TaskManagers as a Deployment of their own.
+    return (
+        ("FlinkDeployment", ref.name),
+        ("Deployment", ref.name),
+        ("Deployment", f"{ref.name}-taskmanager"),
+    )
+
+
+_Found = tuple[str, str, str]
+"""Kind, name and sentence."""
+
+
+def _of_flink(app: StreamApp, configuration: Mapping[str, str] | None) -> Iterator[_Found]:
+    ref = app.spec.flink.ref
+    kind, name = ("StreamApp", app.metadata.name) if ref is None else (ref.kind, ref.name)
+    field = "spec.flink.config" if ref is None else "spec.flinkConfiguration"
+    given = (app.spec.flink.config or {}) if configuration is None else configuration
+    for key in _AUTOSCALER_KEYS:
+        if given.get(key, "").strip().lower() == "true":
+            yield (
+                kind,
+                name,
+                f"Flink's own autoscaler scales the job: {field} of {kind} {name} has {key}: "
+                "true; set it to false, or delete the StreamApp",
+            )
+    key, value = _REACTIVE
+    if given.get(key, "").strip().lower() == value:
+        yield (
+            kind,
+            name,
+            f"Flink's reactive mode scales the job: {field} of {kind} {name} has {key}: {value}; "
+            "remove it, or delete the StreamApp",
+        )
+
+
+def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterator[_Found]:
+    for scaled in scalers.scaled_objects:
+        # KEDA takes a target without a kind for a Deployment.
+        target = _target(scaled, kind="Deployment")
+        if target in workloads:
+            name = scaled["metadata"]["name"]
+            yield (
+                "ScaledObject",
+                name,
+                f"ScaledObject {name} of KEDA scales {' '.join(target)} of the job; delete it, or "
+                "delete the StreamApp",
+            )
+    for scaler in scalers.horizontal:
+        if any(owner["kind"] == "ScaledObject" for owner in _owners(scaler)):
+            continue  # KEDA's own, told above
+        target = _target(scaler, kind="")
+        if target in workloads:
+            name = scaler["metadata"]["name"]
+            yield (
+                "HorizontalPodAutoscaler",
+                name,
+                f"HorizontalPodAutoscaler {name} scales {' '.join(target)} of the job; delete it, "
+                "or delete the StreamApp",
+            )
+
+
+def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[_Found]:
+    ref = app.spec.flink.ref
+    if ref is None:
+        return
+    for name in sorted(others):
+        yield (
+            "StreamApp",
+            name,
+            f"StreamApp {name} refers to the same {ref.kind} {ref.name}; delete one of them",
+        )
+
+
+def _target(scaler: Json, *, kind: str) -> Workload:
+    target = scaler["spec"]["scaleTargetRef"]
+    return str(target.get("kind") or kind), str(target["name"])
+
+
+def _owners(thing: Json) -> Sequence[Json]:
+    owners: Sequence[Json] = thing["metadata"].get("ownerReferences") or ()
+    return owners
+
+
+log = structlog.get_logger()
+
+LOOK_EVERY = 120.0
+"""Seconds between two looks."""
+
+_REPLICA_SETS = "/apis/apps/v1/namespaces/{}/replicasets"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What scales something in a namespace, as it was read last."""
+
+    scalers: Scalers = field(default_factory=Scalers)
+    at: float = float("-inf")
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Rivals:
+    """Finds the other autoscalers of StreamApps' jobs."""
+
+    def __init__(self, api: ClusterReader, *, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+        self._references: dict[Key, Mapping[str, str]] = {}
+
+    def note(self, resource: Resource) -> None:
+        """Remember which job a StreamApp refers to, if any."""
+        reference = (resource.spec.get("flink") or {}).get("ref")
+        if reference is None:
+            self.forget(resource.key)
+        else:
+            self._references[resource.key] = dict(reference)
+
+    def forget(self, key: Key) -> None:
+        """Forget a StreamApp that is gone."""
+        self._references.pop(key, None)
+
+    async def find(self, app: StreamApp) -> tuple[OtherAutoscaler, ...]:
+        """Return who scales the job of `app` beside Weir.
+
+        Raises:
+            TemporaryError: The API server did not answer.
+            PermanentError: It refused, or the job that `flink.ref` names is not there.
+        """
+        scalers = await self._scalers_of(app.metadata.namespace)
+        configuration = None
+        workloads = set(foreign_workloads(app))
+        if app.spec.flink.ref is not None:
+            configuration = (await find_reference(self._api, app)).configuration
+        elif scalers.horizontal or scalers.scaled_objects:
+            workloads = await self._own_workloads(app)
+        return find_other_autoscalers(
+            app,
+            workloads=workloads,
+            scalers=scalers,
+            others=self._twins(app),
+            configuration=configuration,
+        )
+
+    def _twins(self, app: StreamApp) -> set[str]:
+        """Return the names of the other StreamApps that refer to the same job."""
+        own = Key(app.metadata.namespace, app.metadata.name)
+        mine = self._references.get(own)
+        return {
+            key.name
+            for key, reference in self._references.items()
+            if mine is not None
+            and key != own
+            and key.namespace == own.namespace
+            and reference == mine
+        }
+
+    async def watch(
+        self, app: StreamApp, see: Callable[[tuple[OtherAutoscaler, ...]], None]
+    ) -> None:
+        """Look for ever, and tell `see` of what was found each time."""
+        while True:
+            try:
+                see(await self.find(app))
+            except WeirError as error:
+                log.info("other autoscalers not looked for", reason=str(error))
+            await self._clock.sleep(LOOK_EVERY)
+
+    async def _scalers_of(self, namespace: str) -> Scalers:
+        seen = self._seen.setdefault(namespace, _Seen())
+        async with seen.reading:
+            now = self._clock.monotonic()
+            if now - seen.at >= LOOK_EVERY / 2:
+                seen.scalers, seen.at = await read_scalers(self._api, namespace), now
+            return seen.scalers
+
+    async def _own_workloads(self, app: StreamApp) -> set[tuple[str, str]]:
+        name = app.metadata.name
+        found = await self._api.list(
+            _REPLICA_SETS.format(app.metadata.namespace),
+            labels=f"app.kubernetes.io/managed-by=weir,weir.dev/app={name}",
+        )
+        return {("ReplicaSet", str(each["metadata"]["name"])) for each in found}

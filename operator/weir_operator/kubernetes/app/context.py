@@ -1,0 +1,124 @@
+"""What all StreamApps of one controller share, and the seams through which each gets its world."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.external.metrics import PrometheusFor
+from weir_operator.guard import Guard
+from weir_operator.kubernetes.api.leader import Fence
+from weir_operator.kubernetes.api.objects import ClusterReader, ObjectApi, Resource
+from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
+from weir_operator.kubernetes.app.health_checks import Crowd
+from weir_operator.kubernetes.app.policy_probe import PolicyProbe
+from weir_operator.kubernetes.status.events import EventPoster
+from weir_operator.kubernetes.status.telemetry import Telemetry
+from weir_operator.loop.restart_limits import SharedRestarts
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.history import HistoryReader
+from weir_operator.tuning.protocol import Tuner
+from weir_policies.kernels.table_storage import Room
+
+log = structlog.get_logger()
+
+
+TunerFor = Callable[[Resource, Guard], Tuner]
+"""Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
+
+
+class Api(ObjectApi, ClusterReader, Protocol):
+    """Everything that the controller's process asks of the API server."""
+
+    def guarded(self, guard: Guard) -> Api:
+        """Return it for one who is asked before each attempt to change something."""
+        ...
+
+
+class Worlds(Protocol):
+    """Makes what a StreamApp's loops stand on."""
+
+    def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
+        """Return where its Flink runs; `guard` is asked before anything is changed there."""
+        ...
+
+    def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
+        """Return the jobs that run there; `guard` is asked before one is changed."""
+        ...
+
+    def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
+        """Return where its samples come from, begun."""
+        ...
+
+    def prometheus(self) -> PrometheusFor | None:
+        """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
+        ...
+
+    def policy_probe(self) -> PolicyProbe | None:
+        """Return what tries whether NetworkPolicies are enforced; `None` where it cannot tell."""
+        ...
+
+
+class PolicyCompiler:
+    """Compiles each policy once in a process, beside the event loop.
+
+    The kernels of a policy are the same for all operators that use it, and compiling them again
+    costs nothing; but the first time takes up to a minute, and a thousand StreamApps that wait for
+    it in a thousand threads would take all threads there are.
+    """
+
+    def __init__(self) -> None:
+        self._done: set[str] = set()
+        self._busy = asyncio.Lock()
+
+    async def ensure(self, policy: str, compile_policy: Callable[[], None]) -> None:
+        """Return when the policy called `policy` is compiled."""
+        if policy in self._done:
+            return
+        async with self._busy:
+            if policy in self._done:
+                return
+            began = time.monotonic()
+            log.info("compiling", policy=policy, hint="a first time takes a minute or more")
+            await asyncio.to_thread(compile_policy)
+            log.info("compiled", policy=policy, seconds=round(time.monotonic() - began, 1))
+            self._done.add(policy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Office:
+    """One controller's shared parts."""
+
+    api: Api
+    fence: Fence
+    worlds: Worlds
+    events: EventPoster
+    rivals: Rivals
+    telemetry: Telemetry
+    clock: Clock
+    state: Path
+    """Folder of what outlives the process: records, what was learned."""
+    tuner_for: TunerFor | None = None
+    """Makes the tuner of a StreamApp; `None` tunes nothing."""
+    history: HistoryReader | None = None
+    """Reads the history of all jobs; `None` where nobody named a place."""
+    shared_restarts: SharedRestarts | None = None
+    """The restart budget over all StreamApps; `None` where there is none."""
+    compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
+    tables: Room | None = None
+    """Where the tables of all policies are; `None` keeps them in the memory of the process."""
+    crowd: Crowd = field(default_factory=Crowd)
+    """Who there is; the more, the rarer each job is looked at."""
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
+    """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
+    be renewed meanwhile."""

@@ -1,0 +1,264 @@
+"""The end of a StreamApp that was deleted: a last savepoint, told of, and nothing left running.
+
+Level-based and repeated until it is done: the StreamApp's finalizer waits for it. A job that
+cannot be stopped with a savepoint does not keep its StreamApp for ever: after a while its newest
+checkpoint is named instead. Where the namespace is being deleted, that is done at once: Kubernetes
+deletes the pods of a namespace before anything else, so there is no job left to be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import structlog
+
+from weir_operator.errors import (
+    InvalidStreamAppError,
+    PermanentError,
+    TemporaryError,
+    WeirError,
+    describe_unexpected,
+)
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.last_valid_spec import recall_spec
+from weir_operator.kubernetes.app.opening import Loops, Memory, open_loops, open_memory
+from weir_operator.kubernetes.app.reporter import Notebook
+from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.view import first_facts
+from weir_operator.loop.directives import directives_of
+from weir_operator.rescale.jobs import LIVE_STATES
+from weir_operator.rescale.stopping import find_restore_point, find_retained
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.managers import Policy
+from weir_operator.streamapp.models import DeletionPolicy, StreamApp
+from weir_operator.wiring.loops import state_directory
+
+log = structlog.get_logger()
+
+PATIENCE = 600.0
+"""Seconds since the deletion after which the job is ended without a savepoint."""
+FAILED = "FinalSavepointFailed"
+"""Reason of the condition `Ready`, and of the event, where the last savepoint does not come."""
+CANCELLED_WITHIN = 60.0
+"""Seconds that a job may take to be cancelled."""
+
+
+async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> None:
+    """End the job of a StreamApp that is being deleted, and everything that ran for it.
+
+    What keeps it is posted as an event at each try. A defect of Weir does not keep it for ever:
+    once patience is over, its pods go with it, as its dependents.
+
+    Args:
+        office: The controller's parts.
+        resource: The StreamApp, with a deletion timestamp.
+        deleted_for: Seconds since then.
+
+    Raises:
+        WeirError: It is to be tried again.
+    """
+    structlog.contextvars.bind_contextvars(app=str(resource.key))
+    try:
+        await _end(office, resource, hurried=deleted_for > PATIENCE)
+    except WeirError as error:
+        office.events.post(resource, "Warning", "DeletionWaits", str(error))
+        raise
+    except Exception as error:
+        log.exception("unexpected error in a deletion")
+        sentence = describe_unexpected(error)
+        if deleted_for <= PATIENCE:
+            office.events.post(resource, "Warning", "DeletionWaits", sentence)
+            raise TemporaryError(sentence) from error
+        office.telemetry.final_savepoints.labels("Failed").inc()
+        office.events.post(resource, "Warning", "FinalSavepointFailed", sentence)
+
+
+async def _end(office: Office, resource: Resource, *, hurried: bool) -> None:
+    try:
+        app = parse_manifest(resource.manifest)
+    except InvalidStreamAppError as mistake:
+        folder = state_directory(office.state, str(resource.key))
+        last = await asyncio.to_thread(recall_spec, folder, resource)
+        if last is None:
+            # Nothing was ever put together for it, or nothing is known of it any more; what ran
+            # for it is its dependent and goes with it, once there was time to mend the spec.
+            if await _has_run(office, resource):
+                if not hurried:
+                    raise TemporaryError(
+                        "The job cannot be stopped with a savepoint, the spec is not valid: "
+                        f"{mistake}; mend it within {PATIENCE:g} s of the deletion"
+                    ) from mistake
+                office.telemetry.final_savepoints.labels("Failed").inc()
+            office.events.post(
+                resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
+            )
+            return
+        app = last
+    door = StatusDoor(office.api, resource, office.fence)
+    await door.open()
+    await door.settle()
+    notebook = Notebook(office, resource, door, first_facts(resource.generation, app))
+    if _has_failed(door):
+        notebook.set_ready("False", FAILED, "The last savepoint is tried again")
+    else:
+        notebook.set_ready("False", "Deleting", "The StreamApp is being deleted")
+    if app.spec.flink.ref is not None:
+        return  # the job is somebody else's
+    async with (
+        notebook.writing(),
+        open_memory(office, resource, door, notebook) as memory,
+    ):
+        kept: bool | None = None
+        if await _is_going(office, resource.key.namespace):
+            kept = _tell_what_stays(memory, notebook)
+        else:
+            app = _with_the_default_policy(app)
+            async with open_loops(
+                office, app, resource, memory, notebook, lambda: directives_of(app)
+            ) as loops:
+                if app.spec.deletion_policy is DeletionPolicy.DELETE:
+                    await _discard(memory, loops, notebook, office)
+                else:
+                    kept = await _keep(memory, loops, notebook, hurried=hurried)
+                await loops.runtime.close()
+        if kept is not None and memory.store.load().job_id is not None:
+            office.telemetry.final_savepoints.labels("Done" if kept else "Failed").inc()
+    if app.spec.deletion_policy is DeletionPolicy.DELETE:
+        await asyncio.to_thread(shutil.rmtree, memory.folder, ignore_errors=True)
+
+
+async def _has_run(office: Office, resource: Resource) -> bool:
+    """Return whether the status knows of a job."""
+    controller = ((await office.api.get(resource.key.path)).get("status") or {}).get("controller")
+    return isinstance(controller, dict) and bool(controller.get("job_id"))
+
+
+def _has_failed(door: StatusDoor) -> bool:
+    """Return whether the status says that the last savepoint has been tried in vain."""
+    conditions = door.status.get("conditions")
+    return isinstance(conditions, list) and any(
+        isinstance(each, dict) and each.get("type") == "Ready" and each.get("reason") == FAILED
+        for each in conditions
+    )
+
+
+async def _is_going(office: Office, namespace: str) -> bool:
+    """Return whether a namespace is being deleted; a controller that may not know says no."""
+    try:
+        found = await office.api.get(f"/api/v1/namespaces/{namespace}")
+    except PermanentError as error:
+        log.info("namespace not read", reason=str(error))
+        return False
+    return "deletionTimestamp" in found["metadata"]
+
+
+def _tell_what_stays(memory: Memory, notebook: Notebook) -> bool:
+    """Say where the state is of a job that went with its namespace; only the log can be told.
+
+    Returns:
+        Whether it has a last savepoint, or needed none.
+    """
+    status = memory.store.load()
+    seen = status.checkpointed
+    ran = status.job_id is not None and not (status.suspended or status.finished)
+    path = seen.path if ran and seen is not None and seen.job == status.job_id else None
+    path = path or status.restore_path
+    cause = "The namespace is being deleted"
+    if ran:
+        notebook.tell(
+            FAILED,
+            f"{cause}, and the job's pods went first; the newest state that was seen is {path}; "
+            "delete StreamApps before their namespace",
+        )
+    elif path is not None:
+        notebook.tell("FinalSavepoint", f"{cause}; the job's state was kept in {path}")
+    return not ran
+
+
+def _with_the_default_policy(app: StreamApp) -> StreamApp:
+    """Return `app` with a policy that can be built: none decides any more.
+
+    One whose name or settings are wrong, or whose library is not installed, would otherwise keep
+    its StreamApp for ever.
+    """
+    loop = app.spec.operator_manager.model_copy(update={"policy": Policy()})
+    return app.model_copy(update={"spec": app.spec.model_copy(update={"operator_manager": loop})})
+
+
+async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bool) -> bool:
+    """Stop the job with a last savepoint and say where it is; return whether nothing failed."""
+    came = True
+    try:
+        await loops.steering.lifecycle.suspend()
+    except WeirError as error:
+        if not hurried:
+            sentence = f"The last savepoint has not come about yet: {error}"
+            notebook.set_ready(
+                "False",
+                FAILED,
+                f"{sentence}; {PATIENCE:g} s after the deletion the job is ended without",
+            )
+            raise TemporaryError(sentence) from error
+        notebook.tell(FAILED, str(error))
+        came = False
+    status = memory.store.load()
+    if status.finished:  # Flink has deleted its checkpoints
+        notebook.tell("EndedWithoutSavepoint", "The job came to its own end and has left no state")
+        return came
+    path = status.restore_path
+    if not status.suspended and status.job_id is not None:
+        try:
+            path = await find_restore_point(
+                status.job_id, status, jobs=loops.jobs, runtime=loops.runtime
+            )
+        except WeirError as error:
+            if not hurried:
+                raise TemporaryError(f"The newest state is not known yet: {error}") from error
+            seen = status.checkpointed
+            last = seen.path if seen is not None and seen.job == status.job_id else path
+            notebook.tell(
+                FAILED,
+                f"The newest state is not known ({error}); the last that was seen is {last}, look "
+                "in the storage for a newer one",
+            )
+            return False
+    if path is None:
+        notebook.tell("EndedWithoutSavepoint", "The job has left no state")
+    else:
+        notebook.tell(
+            "FinalSavepoint",
+            f"The job's state is kept in {path}; a new StreamApp goes on from it with "
+            "spec.flink.job.initialSavepoint",
+        )
+    return came
+
+
+async def _discard(memory: Memory, loops: Loops, notebook: Notebook, office: Office) -> None:
+    """Stop the job at once and remove its state, as far as Flink can."""
+    status = memory.store.load()
+    left = [*status.savepoints, *status.superseded]
+    try:
+        if status.job_id is not None:
+            await loops.steering.lifecycle.reach()
+            left += await _cancel(status.job_id, loops, office)
+        while left:
+            await loops.jobs.dispose(left[-1])
+            left.pop()
+    except (TemporaryError, PermanentError) as error:
+        notebook.tell("StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}")
+
+
+async def _cancel(job: str, loops: Loops, office: Office) -> list[str]:
+    """Cancel the job; return the checkpoints that it leaves."""
+    progress = await loops.jobs.progress(job)
+    if progress is not None and progress.state in LIVE_STATES:
+        await loops.jobs.cancel(job)
+        until = office.clock.monotonic() + CANCELLED_WITHIN
+        while progress is not None and progress.state in LIVE_STATES:
+            if office.clock.monotonic() >= until:
+                raise TemporaryError(f"Job {job} was not cancelled in {CANCELLED_WITHIN:g} s")
+            await office.clock.sleep(0.5)
+            progress = await loops.jobs.progress(job)
+    return [*await find_retained(job, jobs=loops.jobs, runtime=loops.runtime)]

@@ -1,0 +1,80 @@
+"""How many StreamApps one controller steers at once, and how much rarer each is looked at for it.
+
+A look at a job (does its JobManager answer, do its pods live) costs the controller some
+milliseconds, every five seconds for every job. Nothing is lost by looking less often: Kubernetes
+replaces pods and Flink recovers jobs by themselves, and control intervals keep their own time. So
+all jobs together are looked at so many times a second and no more.
+
+What cannot wait for its turn is a node that is about to go: only Weir moves replicas before they
+are lost. Who has a replica there is looked at at once, and then as often as if these were alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Set
+from contextlib import contextmanager, suppress
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+
+log = structlog.get_logger()
+
+LOOKS_PER_SECOND = 16.0
+"""At all jobs together: a thousand are looked at once a minute, eighty every five seconds."""
+WATCH_EVERY = 2.0
+"""Seconds between two looks at who is in danger; nodes are listed more rarely, see `nodes`."""
+
+
+class Crowd:
+    """Knows the StreamApps whose loops run, and who of them is in danger."""
+
+    def __init__(self) -> None:
+        self._wakers: dict[Key, asyncio.Event] = {}
+        self._threatened: Set[Key] = frozenset()
+
+    @contextmanager
+    def joined(self, key: Key) -> Iterator[None]:
+        """Count one StreamApp more while the block runs."""
+        self._wakers[key] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._wakers[key]
+
+    def look_every(self, key: Key, least: float) -> float:
+        """Return seconds between two looks at one job.
+
+        Args:
+            key: Whose it is.
+            least: Seconds where there are few.
+        """
+        equals = self._threatened if key in self._threatened else self._wakers
+        return max(least, len(equals) / LOOKS_PER_SECOND)
+
+    async def rest(self, key: Key, least: float) -> None:
+        """Wait until the next look at the job of one that has joined; see `look_every`."""
+        woken = self._wakers[key]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(woken.wait(), self.look_every(key, least))
+        woken.clear()
+
+    def warn(self, threatened: Set[Key]) -> None:
+        """Take over who has a replica on a node that is about to go; wake whoever is new."""
+        for key in threatened - self._threatened:
+            if key in self._wakers:
+                self._wakers[key].set()
+        self._threatened = threatened
+
+    async def watch(self, notices: NodeNotices, clock: Clock) -> None:
+        """See for ever who is in danger."""
+        while True:
+            try:
+                self.warn(await notices.threatened())
+            except (TemporaryError, PermanentError) as error:
+                log.warning("replicas on nodes that go are not seen", failure=str(error))
+            await clock.sleep(WATCH_EVERY)

@@ -1,0 +1,152 @@
+"""Opens what one StreamApp's loops stand on, for as long as they stand on it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import Clock
+from weir_operator.errors import TemporaryError
+from weir_operator.guard import Guard
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.reporter import Notebook, ToldRecords
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.records import RECORDS
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.history import Past
+from weir_operator.wiring import assembly
+from weir_operator.wiring.loops import Steering, Surroundings, assemble, state_directory
+from weir_policies.model.season import Season
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
+back pods by itself, and Flink the job."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """What is remembered of one StreamApp."""
+
+    store: KubernetesStatusStore
+    records: ToldRecords
+    folder: Path
+    guard: Guard
+    """Asked before anything is changed for it outside."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loops:
+    """The loops of one StreamApp, with what they stand on."""
+
+    runtime: Runtime
+    jobs: FlinkJobs
+    steering: Steering
+
+
+@asynccontextmanager
+async def open_memory(
+    office: Office, resource: Resource, door: StatusDoor, notebook: Notebook
+) -> AsyncIterator[Memory]:
+    """Open the records of a StreamApp and read its status, of which `door` was opened.
+
+    Raises:
+        PermanentError: The status is not Weir's.
+    """
+    store = KubernetesStatusStore(door)
+    folder = state_directory(office.state, str(resource.key))
+    records = ToldRecords(folder / RECORDS, notebook)
+    try:
+        notebook.open(records, store)
+        yield Memory(store=store, records=records, folder=folder, guard=door.confirm)
+    finally:
+        notebook.close()
+        records.close()
+
+
+@asynccontextmanager
+async def open_loops(
+    office: Office,
+    app: StreamApp,
+    resource: Resource,
+    memory: Memory,
+    notebook: Notebook,
+    directives: Callable[[], Directives],
+) -> AsyncIterator[Loops]:
+    """Put the loops of `app` together; in the end its job is let go and runs on.
+
+    Args:
+        office: What all StreamApps share.
+        app: The spec that the loops are made for.
+        resource: The object.
+        memory: Opened before.
+        notebook: Where everything is told.
+        directives: What people ask of the loops now, read at every tick.
+    """
+    async with AsyncExitStack() as stack:
+        stack.enter_context(office.crowd.joined(resource.key))
+        runtime = office.worlds.runtime(app, resource, memory.guard)
+        stack.push_async_callback(runtime.detach)
+        jobs = office.worlds.jobs(runtime, memory.guard)
+        stack.push_async_callback(jobs.close)
+        source = office.worlds.source(app, runtime)
+        stack.push_async_callback(source.close)
+        past = (
+            None if office.history is None else Past(reader=office.history, app=str(resource.key))
+        )
+        seasons = {} if past is None else await _read_seasons(past, notebook, office.clock)
+        around = Surroundings(
+            runtime=runtime,
+            jobs=jobs,
+            store=memory.store,
+            source=source,
+            records=memory.records,
+            folder=memory.folder,
+            clock=office.clock,
+            on_tick=notebook.on_tick,
+            on_event=notebook.on_event,
+            on_change=notebook.on_change,
+            on_trouble=notebook.on_trouble,
+            directives=directives,
+            shared_restarts=office.shared_restarts,
+            tuner=None if office.tuner_for is None else office.tuner_for(resource, memory.guard),
+            past=past,
+            seasons=seasons,
+            phase=phase_of(resource),
+            rest=lambda: office.crowd.rest(resource.key, LOOK_EVERY),
+        )
+        steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
+        if office.tables is not None:
+            for manager in steering.managers.values():
+                manager.keep_tables_in(office.tables)
+        yield Loops(runtime=runtime, jobs=jobs, steering=steering)
+
+
+async def _read_seasons(past: Past, notebook: Notebook, clock: Clock) -> Mapping[str, Season]:
+    """Return what policies begin with; nothing, and an event, where it cannot be read."""
+    try:
+        return await past.seasons()
+    except TemporaryError as error:
+        notebook.on_event(
+            Event(
+                time=clock.now(),
+                reason="HistoryUnused",
+                message=f"Policies begin without the season of history: {error}",
+            )
+        )
+        return {}
+
+
+def phase_of(resource: Resource) -> float:
+    """Return the place of a StreamApp's ticks in their interval, a share of it.
+
+    Evenly spread over StreamApps, and the same in every process.
+    """
+    return zlib.crc32(resource.uid.encode()) / 2**32

@@ -1,0 +1,404 @@
+"""Where everything that happens to one StreamApp is told: status, events, metrics, records, log.
+
+When a status is written for people: when there is news.
+
+News is anything that a person would act on (a condition, a deployment, a last action) and is
+written at once; figures are written when one has moved by a tenth, sentences that merely repeat
+them now and then. Without this a thousand quiet StreamApps would be a thousand writes a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from pydantic.types import JsonValue
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError
+from weir_operator.external.advice import Advice
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.status.conditions import Aspect, Truth
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.kubernetes.status.view import (
+    Facts,
+    figures_of,
+    job_runs,
+    render_status,
+    see_change,
+    see_decisions,
+    see_tick,
+    see_trouble,
+)
+from weir_operator.loop.directives import Directives, LoopSettings
+from weir_operator.loop.events import Event
+from weir_operator.loop.guards import guards_at
+from weir_operator.loop.loop import Trouble
+from weir_operator.loop.records import DecisionRecord, TolerantRecords
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.streamapp.status import StreamAppStatus
+
+log = structlog.get_logger()
+
+MOVED = 0.1
+"""Share by which a figure must move to be news."""
+REFRESH = 300.0
+"""Seconds after which what is no news is written too."""
+
+_OWN = ("rescale", "controller")
+"""Fields that are written before each step, by the status store."""
+
+
+class StatusWriter:
+    """Writes one StreamApp's status when there is news."""
+
+    def __init__(
+        self,
+        door: StatusDoor,
+        facts: Facts,
+        *,
+        clock: Clock,
+        on_written: Callable[[StreamAppStatus], None],
+    ) -> None:
+        """Begin with what is known before anything was seen.
+
+        Args:
+            door: Through which is written.
+            facts: What is known.
+            clock: The time.
+            on_written: Told of every status that was written.
+        """
+        self._door = door
+        self._on_written = on_written
+        self._clock = clock
+        self._facts = facts
+        self._dirty = asyncio.Event()
+        self._dirty.set()
+        self._before = _read(door.status)
+        self._figures: dict[str, float] = {}
+        self._written = -math.inf
+
+    @property
+    def facts(self) -> Facts:
+        """What is known now."""
+        return self._facts
+
+    def note(self, facts: Facts) -> None:
+        """Take over what is known now; it is written soon, if it is news."""
+        self._facts = facts
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Write what is news, until another controller does."""
+        pause = 1.0
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self.flush()
+                pause = 1.0
+            except LeaseLostError as error:
+                log.info("status is no longer written here", reason=str(error))
+                return
+            except WeirError as error:
+                # Also where it is refused: rights come back, and what was refused is replaced.
+                log.warning("status not written", failure=str(error))
+                self._dirty.set()
+                pause = min(60.0, 2 * pause)
+            except Exception:  # a defect of Weir must not end the telling: the next may be right
+                log.exception("status not rendered")
+                pause = min(60.0, 2 * pause)
+            await self._clock.sleep(pause)  # what changes meanwhile goes into the next write
+
+    async def flush(self) -> None:
+        """Write now, if there is news.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            TemporaryError: It could not be written.
+        """
+        now = self._clock.monotonic()
+        figures = figures_of(self._facts)
+        wanted = render_status(self._facts, self._before, self._clock.now())
+        if not self._is_news(wanted, figures, now):
+            return
+        await self._door.write(_dump(wanted))
+        self._before, self._figures, self._written = wanted, figures, now
+        self._on_written(wanted)
+
+    def _is_news(self, wanted: StreamAppStatus, figures: Mapping[str, float], now: float) -> bool:
+        if wanted == self._before:
+            return False
+        if now - self._written >= REFRESH or _essence(wanted) != _essence(self._before):
+            return True
+        return figures.keys() != self._figures.keys() or any(
+            _has_moved(self._figures[name], value) for name, value in figures.items()
+        )
+
+
+def _has_moved(before: float, now: float) -> bool:
+    if math.isnan(before) or math.isnan(now):
+        return math.isnan(before) != math.isnan(now)
+    return (
+        abs(now - before) > MOVED * max(abs(before), abs(now))
+        if math.isfinite(now)
+        else (before != now)
+    )
+
+
+def _essence(status: StreamAppStatus) -> Mapping[str, Any]:
+    """Return what a person would act on, without figures and the sentences that hold them."""
+    return {
+        "conditions": [(each.type, each.status, each.reason) for each in status.conditions],
+        "generation": status.observed_generation,
+        "replicas": status.replicas,
+        "objective": status.objective,
+        "cost": status.cost_per_hour,
+        "action": status.last_action,
+        "window": status.window,
+        "restarts": status.restarts_last_day,
+        "tuning": status.tuning and status.tuning.version,
+        "operators": [
+            (each.name, each.deployment, each.target, each.decision and each.decision.outcome)
+            for each in status.operators
+        ],
+    }
+
+
+def _read(status: Mapping[str, JsonValue]) -> StreamAppStatus:
+    """Return what was written before; what cannot be read is written anew."""
+    own = {name: value for name, value in status.items() if name not in _OWN}
+    try:
+        return StreamAppStatus.model_validate_json(json.dumps(own), by_alias=True, by_name=False)
+    except ValidationError as error:
+        log.info("the old status cannot be read", mistakes=error.error_count())
+        return StreamAppStatus()
+
+
+def _dump(status: StreamAppStatus) -> dict[str, JsonValue]:
+    """Return the fields to write; those that are not known any more are taken out."""
+    plain: dict[str, JsonValue] = status.model_dump(mode="json", by_alias=True, exclude=set(_OWN))
+    return {
+        name: _without_none(value) if value is not None else None for name, value in plain.items()
+    }
+
+
+def _without_none(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_none(each) for each in value]
+    return value
+
+
+class Notebook:
+    """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
+
+    def __init__(self, office: Office, resource: Resource, door: StatusDoor, facts: Facts) -> None:
+        """Begin with what is known before anything was seen.
+
+        Args:
+            office: Who listens.
+            resource: The StreamApp.
+            door: Through which its status is written.
+            facts: What is known.
+        """
+        self._office = office
+        self._resource = resource
+        self._writer = StatusWriter(
+            door,
+            facts,
+            clock=office.clock,
+            on_written=lambda status: office.telemetry.see_status(resource.key, status),
+        )
+        self._store: KubernetesStatusStore | None = None
+        self._records: TolerantRecords | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """What is known now."""
+        return self._writer.facts
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write the status when there is news, and what is left of it in the end."""
+        task = asyncio.create_task(self._writer.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            try:
+                await self._writer.flush()
+            except WeirError as error:
+                log.warning("the last status was not written", failure=str(error))
+
+    def open(self, records: TolerantRecords, store: KubernetesStatusStore) -> None:
+        """Begin to keep records; what was applied is read from the status."""
+        self._records, self._store = records, store
+        self._note(replace(self.facts, change=store.load().rescale))
+
+    def close(self) -> None:
+        """Keep no more records."""
+        self._records = self._store = None
+
+    def set_spec(self, generation: int, mistake: str, asked: Directives) -> None:
+        """Tell of which spec the status speaks, what it asks, and why it cannot be right.
+
+        Args:
+            generation: Of the spec.
+            mistake: Why it cannot be right; empty where it can.
+            asked: What the last right one asks of the loops.
+        """
+        guards = guards_at(asked, self._office.clock.now())
+        self._note(
+            replace(
+                self.facts, generation=generation, mistake=mistake, mode=asked.mode, guards=guards
+            )
+        )
+
+    def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
+        """Take over by what the loops reckon, where that does not follow from the spec alone."""
+        self._note(replace(self.facts, settings=settings, prices=prices))
+
+    def set_ready(self, status: Truth, reason: str, message: str) -> None:
+        """Tell whether the job runs as the spec says."""
+        self._note(replace(self.facts, ready=Aspect("Ready", status, reason, message)))
+
+    def on_tick(self, tick: Tick) -> None:
+        """Take over a control interval."""
+        before, facts = self.facts.tick, see_tick(self.facts, tick)
+        self._note(facts)
+        if facts.settings is not None:
+            if before is not None:
+                # Ticks keep their places in time, so one that follows late began late.
+                late = tick.now - before.now - facts.settings.interval
+                self._office.telemetry.tick_lag.observe(max(0.0, late))
+            self._office.telemetry.see_tick(
+                self._resource.key, tick, facts.settings, cost=figures_of(facts)["cost"]
+            )
+
+    def on_trouble(self, trouble: Trouble) -> None:
+        """Take over what is wrong with a loop."""
+        self._note(see_trouble(self.facts, trouble))
+
+    def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:
+        """Take over what was decided."""
+        decided = tuple(decisions)
+        for each in decided:
+            self._office.telemetry.see_decision(self._resource.key, each)
+            if is_news(each, self.facts.decisions.get(each.operator)):
+                log.info(
+                    "decision",
+                    operator=each.operator,
+                    decision=each.id,
+                    change=each.change,
+                    reason=each.decision.reason,
+                    verdict=each.verdict,
+                )
+        self._note(see_decisions(self.facts, decided))
+
+    def on_change(self, change: RescaleJournal) -> None:
+        """Take over how far a change has come."""
+        if self._records is not None:
+            self._records.note(change=change)
+        self._office.telemetry.see_change(self._resource.key, change)
+        log.info("change", change=change.id, kind=str(change.kind), step=str(change.step))
+        self._note(see_change(self.facts, change))
+
+    def on_advice(self, advice: Advice | None) -> None:
+        """Take over what is advised for a job that somebody else runs; `None` takes it back."""
+        self._note(replace(self.facts, advice=advice.message if advice else ""))
+
+    def on_policies(self, found: Aspect) -> None:
+        """Take over whether the network enforces NetworkPolicies."""
+        before = self.facts.policies
+        if found.status == "False" and (before is None or before.status != "False"):
+            self.tell("NetworkPolicyNotEnforced", found.message)
+        self._note(replace(self.facts, policies=found))
+
+    def on_event(self, event: Event) -> None:
+        """Take over a fact."""
+        if self._records is not None:
+            self._records.note(events=[event])
+        severity = event.severity
+        key = self._resource.key
+        self._office.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
+        level = 30 if severity == "Warning" else 20
+        log.log(level, "event", reason=event.reason, fact=event.message)
+        self._office.events.post(self._resource, severity, event.reason, event.message)
+
+    def tell(self, reason: str, message: str) -> None:
+        """Tell a fact that the cluster's side has found."""
+        now = self._office.clock.now()
+        self.on_event(Event(time=now, reason=reason, message=message))
+
+    def _note(self, facts: Facts) -> None:
+        if self._records is not None:
+            facts = replace(facts, unrecorded=self._records.failure)
+        if self._store is not None:
+            status = self._store.load()
+            stands = status.suspended or status.finished
+            facts = replace(
+                facts,
+                # A job that somebody else runs is in no status: what its last tick saw stands.
+                deployments={} if stands else status.deployments or facts.deployments,
+                suspended=(status.restore_path or "") if status.suspended else None,
+                restarts=tuple(status.restart_tokens.get("restarts", ())),
+            )
+            if stands and facts.settings is not None:
+                cost = facts.settings.job_manager_price
+                self._office.telemetry.see_standstill(self._resource.key, cost=cost)
+        self._office.telemetry.see_job(self._resource.key, runs=job_runs(facts))
+        self._writer.note(facts)
+
+
+def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
+    """Return whether the log is to tell of a decision.
+
+    In mode Advise a wish is the same for hours, and would be told in every interval.
+
+    Args:
+        record: What was decided.
+        before: What had been decided for the operator in the interval before.
+    """
+    here, target = record.observation.deployment, record.decision.target
+    if target == here:
+        return False
+    is_same = before is not None and (before.observation.deployment, before.decision.target) == (
+        here,
+        target,
+    )
+    return record.change is not None or not is_same
+
+
+class ToldRecords(TolerantRecords):
+    """Decision records that are told as they are written."""
+
+    def __init__(self, path: Path, notebook: Notebook) -> None:
+        super().__init__(path, notebook.tell)
+        self._notebook = notebook
+
+    def write(
+        self,
+        decisions: Iterable[DecisionRecord],
+        *,
+        events: Iterable[Event] = (),
+        change: RescaleJournal | None = None,
+    ) -> None:
+        """Write one tick's records in one transaction, then tell what was decided."""
+        decided = tuple(decisions)
+        super().write(decided, events=events, change=change)
+        if decided:
+            self._notebook.on_decisions(decided)

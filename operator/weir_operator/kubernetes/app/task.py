@@ -1,0 +1,423 @@
+"""One StreamApp of a cluster: a task of its own, from its first sight to its end.
+
+The task opens the status, then lives life after life: put the loops together for the spec as it
+is now, bring the job up, steer until the spec asks for other loops. A life that ends in an error
+is told (`Ready`, an event, a count), whatever the error, and followed by the next one after a pause
+that grows; in the middle of a change, when the job may be down, it stays short. A spec that cannot
+be right ends no life: the job runs on as it is, and the status says what is wrong. One that must
+not act any more (the Lease is lost, another controller writes the status, an annotation gives the
+StreamApp away) is cut off where it is, and says nothing more.
+
+Every StreamApp has its own task, so that a JobManager that hangs delays nobody else.
+
+How long a StreamApp is left alone after a life of its loops has failed. Pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+
+import structlog
+from pydantic.types import JsonValue
+
+from weir_operator.errors import (
+    InvalidStreamAppError,
+    PermanentError,
+    TemporaryError,
+    WeirError,
+    describe_unexpected,
+)
+from weir_operator.external.app import AdoptedApp, AdoptedSurroundings
+from weir_operator.kubernetes.api.background import running_beside
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.autoscaler_conflicts import OtherAutoscaler
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.last_valid_spec import keep_spec, recall_spec
+from weir_operator.kubernetes.app.opening import Memory, open_loops, open_memory, phase_of
+from weir_operator.kubernetes.app.preflight import read_app
+from weir_operator.kubernetes.app.reporter import Notebook
+from weir_operator.kubernetes.status.conditions import Aspect
+from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
+from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.view import first_facts
+from weir_operator.loop.directives import (
+    Directives,
+    carried_by_directives,
+    directives_of,
+)
+from weir_operator.rescale.journal import Step
+from weir_operator.runtime.local.processes import release_replicas
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring.loops import state_directory
+from weir_policies.errors import WeirPolicyError
+
+FIRST_PAUSE = 2.0
+LONGEST_PAUSE = 300.0
+"""Seconds between a life that failed and the next one."""
+LONGEST_MID_CHANGE = 20.0
+"""The same while a change is unfinished."""
+LOOK_ELSEWHERE = 60.0
+"""Seconds between two looks at a StreamApp that another installation looks after."""
+HEALTHY_AFTER = 600.0
+"""Seconds of a life after which the next pause is short again."""
+
+
+def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
+    """Return seconds until the next life.
+
+    Args:
+        kind: Of the error that ended the last one.
+        before: Seconds that the last pause took.
+        mid_change: Whether a change is unfinished: the job may be down until somebody goes on.
+    """
+    if kind == "fenced":
+        return FIRST_PAUSE  # the next life finds out who the owner is
+    if mid_change and kind != "elsewhere":
+        return min(LONGEST_MID_CHANGE, 2 * before)
+    if kind == "permanent":
+        return LONGEST_PAUSE
+    return min(LOOK_ELSEWHERE if kind == "elsewhere" else LONGEST_PAUSE, 2 * before)
+
+
+def is_mid_change(status: Mapping[str, JsonValue]) -> bool:
+    """Return whether a change is unfinished, by the StreamApp's status."""
+    journal = status.get("rescale")
+    step = journal.get("step") if isinstance(journal, dict) else None
+    return isinstance(step, str) and step in {str(each) for each in Step if not each.is_end}
+
+
+log = structlog.get_logger()
+
+LET_GO = 15.0
+"""Seconds that a change under way may take to its end when the controller stops; then the next
+controller goes on from the journal."""
+
+
+JOB_FINISHED = (
+    "The job came to its own end; to run it again, change spec.flink.job.restoreNonce (it starts "
+    "from spec.flink.job.initialSavepoint)"
+)
+
+
+class SteeredApp:
+    """Looks after one StreamApp; `see` brings news, `run` is the task."""
+
+    def __init__(self, resource: Resource, office: Office) -> None:
+        self.resource = resource
+        self._office = office
+        self._seen = False
+        self._app: StreamApp | None = None
+        self._asked = Directives()  # of the loops as they run
+        self._mistake: InvalidStreamAppError | None = None
+        self._told_mistake = ""
+        self._failure = ""  # of the last life, until the job runs again
+        self._runs = False  # the job was brought up, and no life has failed since
+        self._finished = False  # the job came to its own end, and no loop waits for directives
+        self._refused = ""  # why nothing may be scaled, as far as the surroundings know
+        self._policies: Aspect | None = None  # whether the network enforces NetworkPolicies
+        self._door = StatusDoor(office.api, resource, office.fence, on_lost=self._cut_off)
+        self._stop = asyncio.Event()  # ends the present life
+        self._lost = asyncio.Event()  # the present life must not act any more
+        self._news = asyncio.Event()  # wakes whoever pauses
+        self._leaving = False
+        self._notebook: Notebook | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.see(resource)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task lives."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin the task, unless it lives."""
+        if not self.is_running:
+            self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
+
+    def see(self, resource: Resource) -> None:
+        """Take over the object as it is now; level-based: the same object again changes nothing."""
+        if self._seen and resource.asks_the_same_as(self.resource):
+            return
+        handed_over = self._seen and (
+            resource.annotations.get(ANNOTATION) != self.resource.annotations.get(ANNOTATION)
+        )
+        self._seen = True
+        self.resource = resource
+        self._door.note(resource.annotations)
+        if handed_over:
+            self._cut_off()
+            self._news.set()
+        before, self._mistake, self._failure = self._app, None, ""
+        try:
+            self._app = read_app(resource)
+        except InvalidStreamAppError as mistake:
+            self._mistake = mistake  # the last right spec goes on to be steered by
+        self._ask()
+        if self._app is None or self._mistake is not None:
+            return
+        carried = before is not None and carried_by_directives(before.spec, self._app.spec)
+        if self._finished or not carried:
+            self._stop.set()
+            self._news.set()
+
+    async def run(self) -> None:
+        """Live life after life until `leave` is called."""
+        structlog.contextvars.bind_contextvars(app=str(self.resource.key))
+        pause = FIRST_PAUSE
+        while not self._leaving:
+            began = self._office.clock.monotonic()
+            self._news.clear()  # it is heeded now, and shortens no pause any more
+            try:
+                async with self._office.opening:
+                    await self._door.open()
+                await self._door.settle()
+                await self._live(self._door)
+                pause = FIRST_PAUSE
+                continue
+            except LeaseLostError as error:
+                kind, failure = "fenced", str(error)
+            except ManagedElsewhereError as error:
+                self._office.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
+                kind, failure = "elsewhere", str(error)
+            except (PermanentError, WeirPolicyError) as error:
+                kind, failure = "permanent", str(error)
+            except TemporaryError as error:
+                kind, failure = "temporary", str(error)
+            except WeirError as error:  # the job failed, or is not the one that was expected
+                kind, failure = "job", str(error)
+            except Exception as error:  # a defect of Weir must not end the task of an app
+                log.exception("defect")
+                kind, failure = "defect", describe_unexpected(error)
+            if self._office.clock.monotonic() - began > HEALTHY_AFTER:
+                pause = FIRST_PAUSE
+            pause = choose_pause(kind, pause, mid_change=is_mid_change(self._door.status))
+            self._fail(kind, failure, pause)
+            await self._rest(pause)
+
+    async def leave(self) -> None:
+        """End the task and let the job run on; a change under way may first come to its end."""
+        self._leaving = True
+        self._stop.set()
+        self._news.set()
+        if self._task is None:
+            return
+        try:
+            self._office.fence.check()
+            await asyncio.wait({self._task}, timeout=LET_GO)
+        except LeaseLostError:
+            self._cut_off()  # what it can still do is to wait in vain
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=1.0)
+        if not self._task.cancelled() and self._task.exception() is not None:
+            log.error(
+                "task ended badly", app=str(self.resource.key), exc_info=self._task.exception()
+            )
+
+    async def _live(self, door: StatusDoor) -> None:
+        """Steer until the spec asks for other loops, or the job is at its end."""
+        stop = self._stop = asyncio.Event()
+        self._lost.clear()
+        self._news.clear()
+        self._finished = False
+        if self._leaving:
+            return
+        door.check()  # it may have been given away since it was opened
+        office = self._office
+        await self._remember_the_spec()
+        app = self._app
+        facts = replace(first_facts(self.resource.generation, app), policies=self._policies)
+        notebook = self._notebook = Notebook(office, self.resource, door, facts)
+        if self._failure:
+            # What people must see to is not hidden by each new try.
+            notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
+        self._tell_spec()
+        async with notebook.writing():
+            try:
+                if app is not None:
+                    async with (
+                        self._watching_rivals(app, notebook),
+                        open_memory(office, self.resource, door, notebook) as memory,
+                    ):
+                        await _unless(self._lost, self._steer(app, memory, notebook, stop))
+                await _unless(self._lost, self._wait_for_news())
+                if self._lost.is_set():
+                    door.check()
+            except LeaseLostError:
+                raise  # the status is for the next controller to write
+            except Exception as error:
+                expected = isinstance(error, (WeirError, WeirPolicyError))
+                self._failure = str(error) if expected else describe_unexpected(error)
+                self._runs = False
+                notebook.set_ready("False", "ReconcileFailed", self._failure)
+                notebook.tell("ReconcileFailed", self._failure)
+                raise
+            finally:
+                self._notebook = None
+
+    async def _remember_the_spec(self) -> None:
+        """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
+        folder = state_directory(self._office.state, str(self.resource.key))
+        if self._app is not None and self._mistake is None:
+            await asyncio.to_thread(keep_spec, folder, self.resource)
+        elif self._app is None:
+            self._app = await asyncio.to_thread(recall_spec, folder, self.resource)
+            if self._app is not None:
+                self._asked = directives_of(self._app, refused=self._refused)
+
+    async def _steer(
+        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+    ) -> None:
+        office = self._office
+        if app.spec.flink.ref is not None:
+            notebook.set_ready("True", "Advising", "The job is seen and advised, never touched")
+            await self._advise(app, memory, notebook, stop)
+            return
+        async with AsyncExitStack() as stack:
+            async with office.opening:
+                loops = await stack.enter_async_context(
+                    open_loops(office, app, self.resource, memory, notebook, lambda: self._asked)
+                )
+            if self._runs:
+                notebook.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+            elif self._failure:
+                pass  # it stands until the job runs
+            elif memory.store.load().job_id is not None:
+                notebook.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
+            else:
+                notebook.set_ready("False", "Starting", "The job is being brought up")
+            await office.compiler.ensure(
+                app.spec.operator_manager.policy.name, loops.steering.compile
+            )
+            await _unless(stop, loops.steering.lifecycle.bring_up())
+            if stop.is_set():
+                return
+            self._failure, self._runs = "", True
+            notebook.set_ready("True", "JobRunning", "The job runs")
+            async with self._probing_policies(loops.runtime, notebook):
+                await loops.steering.controller.run(stop)
+            if not self._news.is_set():
+                await release_replicas(loops.runtime)
+                self._finished, self._runs = True, False
+                notebook.set_ready("False", "JobFinished", JOB_FINISHED)
+
+    async def _advise(
+        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+    ) -> None:
+        around = AdoptedSurroundings(
+            api=self._office.api,
+            store=memory.store,
+            records=memory.records,
+            folder=memory.folder,
+            prometheus=self._office.worlds.prometheus(),
+            clock=self._office.clock,
+            on_found=lambda terms: notebook.set_terms(terms.settings, terms.prices),
+            on_tick=notebook.on_tick,
+            on_advice=notebook.on_advice,
+            on_event=notebook.on_event,
+            compile=self._office.compiler.ensure,
+            directives=lambda: self._asked,
+            phase=phase_of(self.resource),
+        )
+        await AdoptedApp(app, around).run(stop)
+
+    # -- what people and rivals ask ---------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _watching_rivals(self, app: StreamApp, notebook: Notebook) -> AsyncIterator[None]:
+        """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
+        told: set[str] = set()
+
+        def see(found: tuple[OtherAutoscaler, ...]) -> None:
+            sentences = {each.sentence for each in found}
+            for sentence in sorted(sentences - told):
+                notebook.tell("OtherAutoscaler", sentence)
+            told.clear()
+            told.update(sentences)
+            self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
+            self._ask()
+
+        async with self._beside("rivals", lambda: self._office.rivals.watch(app, see)):
+            yield
+
+    def _beside(
+        self, name: str, work: Callable[[], Awaitable[None]]
+    ) -> AbstractAsyncContextManager[None]:
+        count = self._office.telemetry.count_task_failure
+        return running_beside(name, work, clock=self._office.clock, count=count)
+
+    @contextlib.asynccontextmanager
+    async def _probing_policies(self, runtime: Runtime, notebook: Notebook) -> AsyncIterator[None]:
+        """Try beside whether the network keeps others from the job's Flink."""
+        probe = self._office.worlds.policy_probe()
+        if probe is None:
+            yield
+            return
+
+        def see(found: Aspect) -> None:
+            notebook.on_policies(found)
+            self._policies = found
+
+        async with self._beside("policies", lambda: probe.watch(lambda: runtime.rest_url, see)):
+            yield
+
+    def _ask(self) -> None:
+        """Take over what the manifest and the surroundings ask of the loops."""
+        if self._app is not None and self._mistake is None:
+            self._asked = directives_of(self._app, refused=self._refused)
+        self._tell_spec()
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def _tell_spec(self) -> None:
+        """Put into the status of which spec it speaks, and what is wrong with that."""
+        if self._notebook is None:
+            return
+        sentence = str(self._mistake or "")
+        self._notebook.set_spec(self.resource.generation, sentence, self._asked)
+        if sentence and sentence != self._told_mistake:
+            self._notebook.tell("InvalidSpec", sentence)
+        self._told_mistake = sentence
+
+    def _fail(self, kind: str, failure: str, pause: float) -> None:
+        """Tell of a life that failed, and of the seconds until the next one."""
+        key = self.resource.key
+        self._office.telemetry.errors.labels(key.namespace, key.name, kind).inc()
+        log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
+        if kind in ("permanent", "defect") and failure != self._failure:
+            # It failed before there was a status to tell of it.
+            self._office.events.post(self.resource, "Warning", "ReconcileFailed", failure)
+
+    def _cut_off(self) -> None:
+        """End the present life where it is: another controller may be the one to act."""
+        self._lost.set()
+
+    async def _wait_for_news(self) -> None:
+        await self._news.wait()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for news, or until a pause of about so many seconds is over."""
+        # Spread, or all StreamApps that an outage has stopped would come back in one moment.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds * random.uniform(0.75, 1.25))
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do the work, or leave off where it is time to stop: what was begun is in the journal."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        while not doing.done():
+            doing.cancel()  # again, where the end waits for what was begun
+            await asyncio.wait({doing}, timeout=1.0)
+    if not doing.cancelled():
+        doing.result()

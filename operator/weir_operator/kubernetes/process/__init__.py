@@ -1,0 +1,1 @@
+"""The controller process: handlers, health checks, settings, start and end."""

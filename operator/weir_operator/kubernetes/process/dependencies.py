@@ -1,0 +1,101 @@
+"""What the loops of a StreamApp on Kubernetes stand on: its pods, and the source of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from weir_operator.errors import TemporaryError
+from weir_operator.external.metrics import PrometheusFor
+from weir_operator.guard import Guard
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.policy_probe import PolicyProbe, probe_from_here
+from weir_operator.kubernetes.process.settings import PrometheusAccess
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.names import APP_LABEL
+from weir_operator.metrics.prometheus import SharedPrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.streamapp.models import StreamApp
+
+RuntimeFor = Callable[[StreamApp, Resource, Guard], Runtime]
+"""Makes the runtime of a StreamApp, whose object owns what is started."""
+
+
+class ClusterWorlds:
+    """`Worlds` on a real cluster."""
+
+    def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:
+        """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""
+        self._runtime_for = runtime_for
+        self._server = None if prometheus is None else _connect(prometheus)
+        self._probe = probe_from_here()
+
+    async def close(self) -> None:
+        """Release the connections to Prometheus."""
+        if self._server is not None:
+            await self._server.close()
+
+    def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
+        """Return where its Flink runs; `guard` is asked before anything is changed there."""
+        return self._runtime_for(app, resource, guard)
+
+    def jobs(self, runtime: Runtime, guard: Guard) -> FlinkJobs:
+        """Return the jobs that run there; `guard` is asked before one is changed."""
+        return FlinkJobs(runtime, guard)
+
+    def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
+        """Return where its samples come from, begun."""
+        name = f"{app.metadata.namespace}/{app.metadata.name}"
+        if self._server is not None:
+            return SharedPrometheusSource(self._server, label=APP_LABEL, value=name)
+
+        async def targets() -> list[str]:
+            replicas = await runtime.replicas()
+            return [
+                runtime.job_manager_metrics_url,
+                *(each.metrics_url for each in replicas if each.metrics_url),
+            ]
+
+        source = DirectSource(targets, name)
+        source.start()
+        return source
+
+    def policy_probe(self) -> PolicyProbe | None:
+        """Return what tries whether NetworkPolicies are enforced."""
+        return self._probe
+
+    def prometheus(self) -> PrometheusFor | None:
+        """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
+        server = self._server
+        if server is None:
+            return None
+
+        def ask(labels: Mapping[str, str]) -> MetricsSource:
+            [(label, value)] = labels.items()
+            return SharedPrometheusSource(server, label=label, value=value)
+
+        return ask
+
+
+def _connect(access: PrometheusAccess) -> PrometheusServer:
+    file = access.token_file
+
+    def read_token() -> str:
+        if file is None:
+            return ""
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise TemporaryError(
+                f"--prometheus-token-file: expected a token in {file}, got {error.strerror}; "
+                "mount the secret"
+            ) from error
+
+    return PrometheusServer(
+        access.url,
+        token=None if file is None else read_token,
+        verify=True if access.ca_file is None else str(access.ca_file),
+        matchers=access.labels,
+    )

@@ -1,0 +1,146 @@
+"""kopf's part: it watches StreamApps, calls passes, and holds the finalizer. Thin.
+
+kopf is in maintenance mode, so it is kept behind this module. Nothing here decides, and nothing is
+written through kopf: a status is due before a step is taken, when kopf's patch goes out after it.
+The only change-detecting handler is that of the deletion, and no handler watches the status.
+
+Why each setting is as it is:
+
+- A finalizer, progress and the last handled configuration under a prefix of our own: another
+  operator with kopf's defaults would handle our objects, and we its.
+- Standalone peering: another operator's `default` peering can freeze ours. One active controller
+  at a time is the Lease's business.
+- No log lines as events: events are facts, told by `events`.
+- Time limits for requests and watches: kopf's defaults are minutes, or none.
+- Scanning disabled: no right to list CRDs and namespaces is needed.
+- The deletion is tried until it is done; a timer may not end, so no exception leaves it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+
+from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
+from weir_operator.kubernetes.process.reconcile import Reconciler
+
+PREFIX = "kopf.weir.dev"
+FINALIZER = "weir.dev/final-savepoint"
+PASS_EVERY = 30.0
+"""Seconds between two passes over a StreamApp that nothing happened to."""
+DELETION_TAKES = 60.0
+"""Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
+LOOK_AT_DELETION = 5.0
+"""Seconds until the handler looks again."""
+TRY_DELETION_AGAIN = 10.0
+"""Seconds until a deletion that could not be done is tried again."""
+
+WatchSeen = Callable[[Mapping[str, Any]], None]
+
+
+def operator_settings(*, instance: str) -> kopf.OperatorSettings:
+    """Return kopf's settings.
+
+    Args:
+        instance: Name of this process, such as the pod's.
+    """
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX)
+    settings.posting.enabled = False
+    settings.posting.loggers = False
+    settings.posting.reporting_component = "weir"
+    settings.posting.reporting_instance = instance
+    settings.posting.event_name_prefix = "weir-"
+    settings.networking.request_timeout = 60.0
+    settings.networking.connect_timeout = 10.0
+    settings.networking.enforce_retry_after = True
+    settings.watching.connect_timeout = 10.0
+    settings.watching.server_timeout = 300  # a whole number, or the API server refuses
+    settings.watching.inactivity_timeout = 70.0
+    settings.execution.max_workers = 4
+    settings.execution.default_backoff = 15.0
+    settings.queueing.worker_limit = 64
+    settings.scanning.disabled = True
+    settings.background.cancellation_polling = 5.0
+    settings.process.ultimate_exiting_timeout = 60.0
+    return settings
+
+
+def build_registry(
+    reconciler: Reconciler, *, on_watch: Callable[[Resource], None]
+) -> kopf.OperatorRegistry:
+    """Return kopf's registry with Weir's handlers in it.
+
+    Args:
+        reconciler: Makes the passes.
+        on_watch: Told of every object that the watch shows.
+    """
+    registry = kopf.OperatorRegistry()
+    kind = (GROUP, VERSION, PLURAL)
+
+    @kopf.on.login(registry=registry, retries=3, errors=kopf.ErrorsMode.TEMPORARY)
+    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        # Not by the synchronous client, whose import alone costs some hundred megabytes.
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.event(*kind, id="see", registry=registry)
+    async def see(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
+        if event["type"] == "DELETED":
+            meta = body["metadata"]
+            reconciler.forget(Key(meta["namespace"], meta["name"]))
+            return
+        resource = Resource.of(body)
+        on_watch(resource)
+        reconciler.reconcile(resource)
+
+    @kopf.timer(
+        *kind,
+        id="pass",
+        registry=registry,
+        interval=PASS_EVERY,
+        initial_delay=_spread,
+        errors=kopf.ErrorsMode.TEMPORARY,
+        when=_runs_a_job,
+    )
+    async def pass_again(body: kopf.Body, **_: Any) -> None:
+        reconciler.reconcile(Resource.of(body))
+
+    @kopf.on.delete(
+        *kind,
+        id="end",
+        registry=registry,
+        errors=kopf.ErrorsMode.TEMPORARY,
+        backoff=15.0,
+        when=_runs_a_job,
+    )
+    async def end(body: kopf.Body, **_: Any) -> None:
+        try:
+            over = await reconciler.end(
+                Resource.of(body), body["metadata"]["deletionTimestamp"], patience=DELETION_TAKES
+            )
+        except WeirError as error:
+            raise kopf.TemporaryError(str(error), delay=TRY_DELETION_AGAIN) from error
+        if not over:
+            raise kopf.TemporaryError("The job is being stopped", delay=LOOK_AT_DELETION)
+
+    return registry
+
+
+def _runs_a_job(body: kopf.Body, **_: Any) -> bool:
+    """Return whether there is something to look after: kopf gives all others no finalizer.
+
+    A finalizer of the canary would outlive the controller, and with it the canary's namespace.
+    """
+    return CANARY_LABEL not in body["metadata"].get("labels", {})
+
+
+def _spread(**_: Any) -> float:
+    """Return seconds until a timer's first call: not all StreamApps in one moment at the start."""
+    return random.uniform(0.0, PASS_EVERY)

@@ -1,0 +1,86 @@
+"""Lists of all StreamApps, every few minutes: they show what a watch has lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.objects import ClusterReader, Resource, collection
+from weir_operator.kubernetes.process.reconcile import Reconciler
+from weir_operator.kubernetes.status.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+LIST_EVERY = 300.0
+"""Seconds between two lists."""
+
+
+class Listing:
+    """Lists the StreamApps and makes a pass over those that the watch has not shown."""
+
+    def __init__(
+        self,
+        api: ClusterReader,
+        namespaces: Sequence[str],
+        reconciler: Reconciler,
+        *,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        """Take over where to list and whom to tell.
+
+        Args:
+            api: Where StreamApps are listed.
+            namespaces: Whose StreamApps are looked after; empty: all.
+            reconciler: Makes the passes.
+            telemetry: Counts passes that failed.
+            clock: Measures pauses; nobody sets it.
+        """
+        self._api = api
+        self._namespaces = namespaces or (None,)
+        self._reconciler = reconciler
+        self._telemetry = telemetry
+        self._clock = clock
+
+    async def run(self) -> None:
+        """List for ever."""
+        while True:
+            await self._clock.sleep(LIST_EVERY)
+            try:
+                await self.list()
+            except WeirError as error:
+                log.warning("StreamApps not listed", failure=str(error))
+
+    async def list(self) -> None:
+        """List once.
+
+        Raises:
+            WeirError: The API server did not answer, or refused.
+        """
+        found = [
+            Resource.of(body)
+            for namespace in self._namespaces
+            for body in await self._api.list(collection(namespace))
+        ]
+        for resource in found:
+            if resource.deleting or resource.is_canary:
+                continue
+            if not self._reconciler.knows(resource):
+                log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
+                self._pass_over(resource)
+        there = {resource.key for resource in found}
+        for key in [key for key in self._reconciler.apps if key not in there]:
+            log.warning("a StreamApp whose end the watch has not shown", app=str(key))
+            self._reconciler.forget(key)
+
+    def _pass_over(self, resource: Resource) -> None:
+        """Make a pass over one StreamApp; one that cannot be read hides no other."""
+        try:
+            self._reconciler.reconcile(resource)
+        except Exception:
+            key = resource.key
+            log.exception("pass failed", app=str(key))
+            self._telemetry.errors.labels(key.namespace, key.name, "defect").inc()

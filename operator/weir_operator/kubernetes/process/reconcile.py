@@ -1,0 +1,188 @@
+"""One pass over a StreamApp: compute what should be, and move towards it. Level-based.
+
+A pass never waits: what takes time is a task per StreamApp (`steered`, `ending`). So passes come
+as often as anybody likes: from the watch when something changed, from a timer because events get
+lost, and from a list of all StreamApps because watches die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.objects import Key, Resource
+from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.finalizer import end_app
+from weir_operator.kubernetes.app.task import SteeredApp
+
+log = structlog.get_logger()
+
+
+class Move(StrEnum):
+    """What a pass does about one StreamApp."""
+
+    START = "start"
+    TELL = "tell"
+    """It is steered already: its task is told of the object as it is now."""
+    REPLACE = "replace"
+    """Another object of the same name is steered: that one is gone."""
+    LEAVE = "leave"
+    """It is being deleted, or only a canary: nothing is to be steered."""
+
+
+def choose_move(wanted: Resource, steered: Resource | None) -> Move:
+    """Return what is to be done about a StreamApp. Pure.
+
+    Args:
+        wanted: The object as it is now.
+        steered: The object that a task steers under the same name.
+    """
+    if wanted.deleting or wanted.is_canary:
+        return Move.LEAVE
+    if steered is None:
+        return Move.START
+    return Move.TELL if steered.uid == wanted.uid else Move.REPLACE
+
+
+class Reconciler:
+    """Looks after all StreamApps of a controller."""
+
+    def __init__(self, office: Office, *, clock: Clock) -> None:
+        """Begin with none.
+
+        Args:
+            office: What they share.
+            clock: Measures the ages of passes; nobody sets it.
+        """
+        self._office = office
+        self._clock = clock
+        self._apps: dict[Key, SteeredApp] = {}
+        self._passes: dict[Key, float] = {}
+        # Not the objects themselves, of which each app holds one already.
+        self._seen: dict[Key, tuple[str, int, Mapping[str, str]]] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._deleted_at: dict[str, float] = {}  # on the clock of the passes, by uid
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def ages(self) -> Mapping[Key, float]:
+        """Seconds since the last pass, by StreamApp; may be asked for in another thread."""
+        now = self._clock.now()
+        return {key: now - time for key, time in [*self._passes.items()]}
+
+    @property
+    def apps(self) -> Mapping[Key, SteeredApp]:
+        """What is steered."""
+        return self._apps
+
+    def knows(self, resource: Resource) -> bool:
+        """Return whether a pass has seen what people ask of this object, or a later generation.
+
+        Pauses are annotations, which are of no generation.
+        """
+        uid, generation, annotations = self._seen.get(resource.key, ("", -1, {}))
+        if uid != resource.uid or generation != resource.generation:
+            return uid == resource.uid and generation > resource.generation
+        return annotations == resource.annotations
+
+    def reconcile(self, resource: Resource) -> Move:
+        """Make one pass over a StreamApp; return what was done."""
+        key = resource.key
+        self._seen[key] = (resource.uid, resource.generation, resource.annotations)
+        self._passes[key] = self._clock.now()
+        steered = self._apps.get(key)
+        move = choose_move(resource, steered.resource if steered else None)
+        if self._closed or move is Move.LEAVE:
+            return Move.LEAVE
+        self._office.rivals.note(resource)
+        if move is Move.REPLACE and steered is not None:
+            self._let_go(steered)
+        if move is Move.TELL and steered is not None:
+            steered.see(resource)
+        else:
+            steered = self._apps[key] = SteeredApp(resource, self._office)
+        if not steered.is_running:
+            if move is Move.TELL:
+                log.error("a task had ended and is begun anew", app=str(key))
+            steered.start()
+        self._office.telemetry.apps.set(len(self._apps))
+        return move
+
+    def forget(self, key: Key) -> None:
+        """Let go of a StreamApp whose object is gone."""
+        steered = self._apps.pop(key, None)
+        if steered is not None:
+            self._let_go(steered)
+        self._passes.pop(key, None)
+        self._seen.pop(key, None)
+        self._office.events.forget(key)
+        self._office.rivals.forget(key)
+        self._office.telemetry.forget(key)
+        self._office.telemetry.apps.set(len(self._apps))
+
+    async def end(self, resource: Resource, deleted: str, *, patience: float) -> bool:
+        """Go on with the end of a StreamApp that is being deleted; return whether it is over.
+
+        Args:
+            resource: The object.
+            deleted: Its deletion timestamp, RFC 3339.
+            patience: Seconds to wait for it; it goes on beside.
+
+        Raises:
+            WeirError: The last try did not come to the end; the next call tries again.
+        """
+        self._passes[resource.key] = self._clock.now()
+        if resource.is_canary:
+            return True
+        ending = self._endings.get(resource.uid)
+        if ending is None:
+            ending = asyncio.create_task(self._end(resource, deleted))
+            self._endings[resource.uid] = ending
+        await asyncio.wait({ending}, timeout=patience)
+        if not ending.done():
+            return False
+        del self._endings[resource.uid]
+        ending.result()
+        self._deleted_at.pop(resource.uid, None)
+        return True
+
+    async def close(self) -> None:
+        """Let go of everything; the jobs run on."""
+        self._closed = True
+        for ending in self._endings.values():
+            ending.cancel()
+        for steered in self._apps.values():
+            self._let_go(steered)
+        waiting = {*self._leaving, *self._endings.values()}
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _end(self, resource: Resource, deleted: str) -> None:
+        steered = self._apps.pop(resource.key, None)
+        self._office.rivals.forget(resource.key)
+        if steered is not None:
+            await steered.leave()
+        now = self._clock.now()
+        # Only the first look goes by wall time, which may be set while the end is waited for.
+        known = max(0.0, self._office.clock.now() - datetime.fromisoformat(deleted).timestamp())
+        since = self._deleted_at.setdefault(resource.uid, now - known)
+        try:
+            await end_app(self._office, resource, deleted_for=now - since)
+        except WeirError as error:
+            self._office.telemetry.errors.labels(
+                resource.key.namespace, resource.key.name, "deletion"
+            ).inc()
+            log.warning("deletion waits", app=str(resource.key), failure=str(error))
+            raise
+
+    def _let_go(self, steered: SteeredApp) -> None:
+        task = asyncio.create_task(steered.leave())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)

@@ -1,0 +1,169 @@
+"""Runs controllers one after the other in one process, each for its term with the Lease.
+
+A term that is over is never resumed: all work of it is cut off and ended, and a new controller,
+made from nothing but the settings, stands by for the Lease and reads the statuses. A new process
+would do the same, but the kubelet starts one only after pauses that grow to five minutes, and an
+API server that is away for half a minute now and then would cost all of them. Whatever else ends a
+controller ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from weir_operator.clock import SystemClock
+from weir_operator.guard import Guard
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.kubernetes.api.objects import ClosableApi, Resource
+from weir_operator.kubernetes.app.context import Api, TunerFor, Worlds
+from weir_operator.kubernetes.process.dependencies import ClusterWorlds
+from weir_operator.kubernetes.process.process import Controller
+from weir_operator.kubernetes.process.settings import ControllerSettings, TunerAccess
+from weir_operator.runtime.kubernetes.changes import Changes
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.job import JobTuner
+
+log = structlog.get_logger()
+
+THREADS = 32
+"""For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
+hangs must not hold up the others."""
+
+
+def allow_open_files() -> None:
+    """Let this process open as many files and sockets as it may ask for.
+
+    Many systems allow 1,024 at first. Each StreamApp takes several: its records, its Flink.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def run_on_cluster(settings: ControllerSettings) -> None:
+    """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
+
+    Raises:
+        WeirError: See `run_controller`; also where no cluster can be reached.
+    """
+    api = await KubernetesApi.connect()
+    nodes = NodeNotices(api, settings.namespaces)
+    changes = Changes(api, settings.namespaces)
+
+    def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
+        return KubernetesRuntime.of(
+            app,
+            uid=resource.uid,
+            api=api.guarded(guard),
+            nodes=nodes,
+            changes=changes,
+            controller_namespace=settings.own_namespace,
+        )
+
+    worlds = ClusterWorlds(runtime_for, settings.prometheus)
+    try:
+        await run_controller(
+            settings,
+            api=api,
+            worlds=worlds,
+            nodes=nodes,
+            open_lease_api=KubernetesApi.unconnected,
+            changes=changes,
+            tuner_for=_tuner_for(api, settings.tuner),
+        )
+    finally:
+        await worlds.close()
+        await api.close()
+
+
+async def run_controller(
+    settings: ControllerSettings,
+    *,
+    api: Api,
+    worlds: Worlds,
+    nodes: NodeNotices,
+    open_lease_api: Callable[[], ClosableApi],
+    changes: Changes | None = None,
+    tuner_for: TunerFor | None = None,
+) -> None:
+    """Run controllers until SIGTERM or SIGINT.
+
+    Args:
+        settings: Of the process.
+        api: The API server.
+        worlds: What the loops of StreamApps stand on.
+        nodes: What is known of nodes that go.
+        open_lease_api: Returns the API server once more, for the Lease of one term alone.
+        changes: Watched while it leads; `None` where Flink is not on the API server.
+        tuner_for: Makes the tuner of a StreamApp; `None` tunes nothing.
+
+    Raises:
+        WeirError: See `run_terms`.
+    """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="weir"))
+
+    def claim_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+
+    def make() -> Controller:
+        return Controller(
+            api,
+            worlds,
+            nodes,
+            settings,
+            lease_api=open_lease_api(),
+            changes=changes,
+            tuner_for=tuner_for,
+        )
+
+    await run_terms(make, stop, claim_signals=claim_signals)
+
+
+async def run_terms(
+    make: Callable[[], Controller],
+    stop: asyncio.Event,
+    *,
+    claim_signals: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a controller, and another one whenever its term is over, until `stop` is set.
+
+    Args:
+        make: Returns a controller that has not begun.
+        stop: Ends the work in order.
+        claim_signals: See `Controller.run`.
+
+    Raises:
+        DeadControllerError: Passes or watch have stopped.
+        WeirError: The API server refuses for good.
+    """
+    while not stop.is_set():
+        try:
+            await make().run(stop, claim_signals=claim_signals)
+        except LeaseLostError as error:
+            log.warning("term over, another one is sought", reason=str(error))
+        else:
+            return
+
+
+def _tuner_for(api: KubernetesApi, access: TunerAccess | None) -> TunerFor | None:
+    """Return what makes the tuner of a StreamApp; `None` where nothing is tuned."""
+    if access is None:
+        return None
+    return lambda resource, guard: JobTuner(
+        api.guarded(guard),
+        access.template,
+        namespace=access.namespace,
+        app=str(resource.key),
+        deadline=access.deadline,
+        clock=SystemClock(),
+    )

@@ -1,0 +1,1 @@
+"""What Weir writes about a StreamApp: status, conditions, events, metrics."""

@@ -1,0 +1,182 @@
+"""The aspects of a StreamApp's state, as conditions of Kubernetes. Pure.
+
+A condition's `lastTransitionTime` moves only when its `status` does, so an aspect is rendered
+against what was written before. `reason` is one CamelCase word and never empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from weir_operator.loop.guards import Cause, Guard
+from weir_operator.loop.loop import Trouble
+from weir_operator.loop.tick import Tick
+from weir_operator.loop.tuned import TuningView
+from weir_operator.rescale.journal import RescaleJournal, Step
+from weir_operator.streamapp.status import Condition, shorten
+
+LONGEST_MESSAGE = 512
+"""Characters of a message in the status, which must stay small."""
+
+Truth = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """What is known of one aspect."""
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+
+
+def judge_metrics(tick: Tick | None) -> Aspect:
+    """Return whether what is measured can be trusted."""
+    if tick is None:
+        return Aspect("MetricsHealthy", "Unknown", "NoSamples", "Nothing has been measured yet")
+    if tick.sight.app is None:
+        why = tick.held or "It is not known yet where the tasks run"
+        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"Nothing was measured: {why}")
+    holding = [problem for problem in tick.sight.problems if problem.kind.holds]
+    if holding:
+        return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
+    return Aspect("MetricsHealthy", "True", "Complete", "Every replica reports plausible samples")
+
+
+def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspect:
+    """Return whether the last interval kept the bound."""
+    if tick is None or tick.violated is None:
+        return Aspect("ObjectiveMet", "Unknown", "NotMeasured", "No response time was measured")
+    measured = tick.sight.response(statistic)
+    seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
+    sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
+    if tick.infeasible:
+        sentence = f"{sentence}; {tick.infeasible}"
+    if tick.violated:
+        return Aspect("ObjectiveMet", "False", "Violated", sentence)
+    return Aspect("ObjectiveMet", "True", "WithinBound", sentence)
+
+
+def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
+    """Return whether the simulator is like the job, by the last fit.
+
+    Where nothing is tuned, whether every operator's service time is known; a tick that held says
+    nothing new of that.
+    """
+    if tick is not None and tick.tuning is not None:
+        model = tick.tuning.model
+        truth: Truth = "Unknown" if model.fitted is None else "True" if model.fitted else "False"
+        return Aspect("ModelFitted", truth, model.reason, model.sentence)
+    if tick is None or not tick.proposals:
+        return before or Aspect("ModelFitted", "Unknown", "NoSamples", "Nothing was decided yet")
+    unknown = sorted(
+        name
+        for name, proposal in tick.proposals.items()
+        if math.isnan(proposal.observation.model.service_mean)
+    )
+    if unknown:
+        return Aspect(
+            "ModelFitted",
+            "False",
+            "ServiceTimeUnknown",
+            f"No service time is known of {', '.join(unknown)}",
+        )
+    sentence = "Every operator's service time is known; without a tuner no simulator is fitted"
+    return Aspect("ModelFitted", "True", "ServiceTimesKnown", sentence)
+
+
+def judge_ticks(tick: Tick | None, trouble: Trouble | None) -> Aspect:
+    """Return whether control intervals come to their end."""
+    if trouble is not None:
+        return Aspect("Deciding", "False", "TickFailed", trouble.sentence)
+    if tick is None:
+        return Aspect("Deciding", "Unknown", "NoInterval", "No control interval has ended yet")
+    sentence = "Every control interval is measured, and decided where nothing holds it"
+    return Aspect("Deciding", "True", "IntervalsEnd", sentence)
+
+
+def judge_tuning(view: TuningView) -> Aspect:
+    """Return whether the tuner answers."""
+    if view.failure:
+        return Aspect("Tuned", "False", "TuningFailed", view.failure)
+    if view.answered:
+        found = view.expected or "Nothing better was found"
+        return Aspect("Tuned", "True", "TunerAnswers", found)
+    waits = f"Nothing is tuned yet: {view.model.sentence}"
+    return Aspect("Tuned", "Unknown", "NothingTuned", waits)
+
+
+def judge_progress(change: RescaleJournal | None) -> Aspect:
+    """Return whether a change is under way."""
+    if change is None or change.step.is_end:
+        return Aspect("Progressing", "False", "Idle", "No change is under way")
+    return Aspect("Progressing", "True", str(change.step), f"{change.kind}: {change.reason}")
+
+
+def judge_pause(guards: Sequence[Guard]) -> Aspect:
+    """Return whether scaling stands still, wholly or in one direction."""
+    if not guards:
+        return Aspect("Paused", "False", "NotPaused", "Scaling is not paused")
+    reasons = {
+        Cause.PAUSE: "PausedByAnnotation",
+        Cause.WINDOW: "BlockedPeriod",
+        Cause.REFUSED: "ScalingRefused",
+    }
+    text = "; ".join(guard.reason for guard in guards)
+    return Aspect("Paused", "True", reasons[guards[0].cause], text[:1].upper() + text[1:])
+
+
+def judge_records(failure: str) -> Aspect:
+    """Return whether decisions are recorded."""
+    if failure:
+        sentence = f"Decisions go on and are not recorded: {failure}"
+        return Aspect("RecordsKept", "False", "RecordsNotKept", sentence)
+    return Aspect("RecordsKept", "True", "Recorded", "Decisions are recorded")
+
+
+def judge_change(change: RescaleJournal | None) -> Aspect:
+    """Return whether the last change left the job other than it should be."""
+    if change is None or not change.step.is_end:
+        return Aspect("Degraded", "False", "AsPlanned", "Nothing speaks against the deployment")
+    if change.step is Step.DONE:
+        sentence = f"The last change went as planned ({change.kind}: {change.reason})"
+        return Aspect("Degraded", "False", "AsPlanned", sentence)
+    failure = change.failure or change.reason
+    return Aspect("Degraded", "True", str(change.step), failure)
+
+
+def render(
+    aspects: Iterable[Aspect], before: Sequence[Condition], *, generation: int, now: float
+) -> tuple[Condition, ...]:
+    """Return the conditions; their times are those of `before` where nothing changed.
+
+    Args:
+        aspects: What is known now.
+        before: What was written last.
+        generation: Of the spec that was judged.
+        now: Unix seconds.
+    """
+    known = {each.type: each for each in before}
+    return tuple(
+        Condition(
+            type=aspect.type,
+            status=aspect.status,
+            reason=aspect.reason,
+            message=shorten(aspect.message, LONGEST_MESSAGE),
+            last_transition_time=known[aspect.type].last_transition_time
+            if aspect.type in known and known[aspect.type].status == aspect.status
+            else stamp(now),
+            observed_generation=generation,
+        )
+        for aspect in aspects
+    )
+
+
+def stamp(now: float) -> str:
+    """Return Unix seconds as Kubernetes writes a time."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

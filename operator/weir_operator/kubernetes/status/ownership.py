@@ -1,0 +1,91 @@
+"""Which installation looks after a StreamApp that several of them watch.
+
+Controllers of one installation share a Lease; those of another hold one of their own, so nothing
+keeps two installations from steering one job if their namespaces overlap. So each StreamApp
+remembers its home, the Lease of whoever opened it first, in `status.controller.home`. Another
+installation leaves it alone while that Lease is renewed, and takes it over once it is not: a Lease
+that was given back or deleted at once, one that stands still after its duration. An annotation
+gives a StreamApp to one installation whatever its home was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import NotFoundError
+from weir_operator.kubernetes.api.leader import StandingLease
+from weir_operator.kubernetes.api.objects import ObjectApi
+
+ANNOTATION = "weir.dev/controller"
+"""`namespace/name` of the Lease of the installation that is to look after the StreamApp."""
+
+
+def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
+    """Return the installation that the annotation names; empty for `own`, and where there is none.
+
+    Args:
+        annotations: The StreamApp's.
+        own: The home that asks.
+    """
+    given = annotations.get(ANNOTATION, "")
+    return "" if given == own else given
+
+
+class ManagedElsewhereError(TemporaryError):
+    """Another installation of Weir looks after the StreamApp."""
+
+
+class Home:
+    """Judges, for one StreamApp and one installation, whether it may be looked after."""
+
+    def __init__(self, api: ObjectApi, own: str) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            api: Where Leases are read.
+            own: This installation's home.
+        """
+        self._api = api
+        self._own = own
+        self._lease = StandingLease(duration=30.0)
+
+    async def check(self, kept: object, annotations: Mapping[str, str]) -> None:
+        """Return if this installation may look after the StreamApp.
+
+        Args:
+            kept: The home in its status, if any.
+            annotations: The StreamApp's.
+
+        Raises:
+            ManagedElsewhereError: Another one does.
+            TemporaryError: The API server does not answer.
+        """
+        given = given_elsewhere(annotations, self._own)
+        if given:
+            raise ManagedElsewhereError(
+                f"The annotation {ANNOTATION} gives it to {given}; {self._own} leaves it alone"
+            )
+        if annotations.get(ANNOTATION) or not isinstance(kept, str) or kept == self._own:
+            return
+        try:
+            over = await self._is_over(kept)
+            known = "which is active"
+        except PermanentError as error:
+            over, known = False, f"of which nothing is known here ({error})"
+        if not over:
+            raise ManagedElsewhereError(
+                f"The controller of Lease {kept}, {known}, looks after it, so that of {self._own} "
+                "leaves it alone; let their watchNamespaces not overlap, or hand it over by the "
+                f"annotation {ANNOTATION}: {self._own}"
+            )
+
+    async def _is_over(self, home: str) -> bool:
+        namespace, _, name = home.partition("/")
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        try:
+            lease = await self._api.get(path)
+        except NotFoundError:
+            return True
+        return self._lease.is_over(lease, asyncio.get_running_loop().time())

@@ -1,0 +1,281 @@
+"""The status of a StreamApp at the API server: the one door through which Weir writes it.
+
+Two things are written: what people read, now and then; and what the controller needs to go on
+after a crash, before each step and answered before the step is taken. Both go by the same door,
+because both replace the same object: the status subresource, whole, on condition that its
+resourceVersion still stands. A merge patch would keep what a map no longer has (a pool that an
+operator left), and has nothing to say about who else wrote.
+
+**Fencing.** The first write of a controller puts its term (see `leader`) into the status. From
+then on a controller of an earlier term that wakes up and writes meets a conflict, reads the other
+term, and knows that its time is over. Before each write the Lease is asked, too.
+
+The same is asked before anything else is changed in Kubernetes or Flink (`confirm`, which the
+clients of both call before each such request), because healing acts without writing first. Who
+takes a StreamApp over from another installation waits until that one must have noticed (`settle`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+
+import structlog
+from pydantic.types import JsonValue
+
+from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
+from weir_operator.kubernetes.api.leader import Fence, LeaseLostError
+from weir_operator.kubernetes.api.objects import Body, ObjectApi, Resource
+from weir_operator.kubernetes.status.ownership import Home, given_elsewhere
+from weir_operator.rescale.status import AppStatus, read_status
+from weir_operator.streamapp.models import API_VERSION, KIND
+
+log = structlog.get_logger()
+
+CONFIRMED_FOR = 2.0
+"""Seconds for which what was read of the status counts: who else writes it is known by then."""
+SETTLE = CONFIRMED_FOR + 13.0
+"""Seconds after which another installation has noticed that a StreamApp is no longer its own: it
+reads the status before it acts, and a request that was under way has come to its end."""
+ATTEMPTS = 5
+"""Conflicts in a row, each with a look in between, after which a write gives up for now."""
+
+WRITER = "writer"
+"""Key under `status.controller` that names the term of whoever wrote last."""
+HOME = "home"
+"""Key under `status.controller` that names the installation that looks after the StreamApp."""
+
+
+class StatusDoor:
+    """Reads and writes one StreamApp's status."""
+
+    def __init__(
+        self,
+        api: ObjectApi,
+        resource: Resource,
+        fence: Fence,
+        *,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with nothing read.
+
+        Args:
+            api: Where the status is.
+            resource: The StreamApp.
+            fence: This controller's Lease.
+            on_lost: Called when it turns out that this controller may act no more.
+        """
+        self._api = api
+        self._resource = resource
+        self._fence = fence
+        self._on_lost = on_lost
+        self._home = Home(api, fence.home)
+        self._lock = asyncio.Lock()
+        self._version = ""
+        self._annotations: Mapping[str, str] = {}
+        self._status: dict[str, JsonValue] = {}
+        self._read_at = -math.inf
+        self._settled_at = -math.inf
+        self.writes = 0
+        """Successful ones."""
+
+    @property
+    def status(self) -> Mapping[str, JsonValue]:
+        """The status as this process last read or wrote it."""
+        return self._status
+
+    async def open(self) -> None:
+        """Read the status and put this controller's term into it.
+
+        Raises:
+            LeaseLostError: This process does not hold the Lease.
+            ManagedElsewhereError: Another installation looks after the StreamApp.
+            TemporaryError: The API server does not answer, or the StreamApp is gone.
+        """
+        async with self._lock:
+            await self._fetch()
+            await self._check_home()
+            before = self._controller().get(HOME, self._fence.home)
+            claim = {**self._controller(), **self._mark}
+            if claim != self._controller():
+                await self._write({"controller": claim}, claiming=True)
+            if before != self._fence.home:
+                self._settled_at = _now() + SETTLE
+
+    async def settle(self) -> None:
+        """Wait until an installation that this StreamApp was taken from must have noticed."""
+        await asyncio.sleep(max(0.0, self._settled_at - _now()))
+
+    def note(self, annotations: Mapping[str, str]) -> None:
+        """Take over the annotations that the watch has shown."""
+        self._annotations = annotations
+
+    def check(self) -> None:
+        """Return if this controller may act, as far as is known without asking.
+
+        Raises:
+            LeaseLostError: It may not.
+        """
+        try:
+            self._fence.check()
+            given = given_elsewhere(self._annotations, self._fence.home)
+            if given:
+                raise LeaseLostError(f"{self._resource.key} was given to the controller of {given}")
+            writer = self._controller().get(WRITER)
+            if writer != self._fence.term:
+                raise LeaseLostError(
+                    f"Another controller has written the status of {self._resource.key}: expected "
+                    f"the writer {self._fence.term}, got {writer}"
+                )
+        except LeaseLostError:
+            self._on_lost()
+            raise
+
+    async def confirm(self) -> None:
+        """Return if this controller may act, by a status that was read just now.
+
+        Raises:
+            LeaseLostError: It may not.
+            TemporaryError: The API server does not answer, or the StreamApp is gone.
+        """
+        self.check()
+        if _now() - self._read_at < CONFIRMED_FOR:
+            return
+        async with self._lock:
+            await self._fetch()
+        self.check()
+
+    async def write(self, part: Mapping[str, JsonValue]) -> None:
+        """Put fields into the status; those that are `None` are taken out of it.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            TemporaryError: It could not be written; what stands there is unknown.
+        """
+        async with self._lock:
+            await self._write(part, claiming=False)
+
+    async def write_controller(self, part: Mapping[str, JsonValue]) -> None:
+        """Put what the controller itself needs, with its term; see `write`."""
+        controller = part.get("controller")
+        own = controller if isinstance(controller, dict) else {}
+        await self.write({**part, "controller": {**own, **self._mark}})
+
+    async def _write(self, part: Mapping[str, JsonValue], *, claiming: bool) -> None:
+        for _ in range(ATTEMPTS):
+            if claiming:
+                self._fence.check()
+            else:
+                self.check()
+            merged = {**self._status, **part}
+            wanted = {name: value for name, value in merged.items() if value is not None}
+            if wanted == self._status:
+                return
+            began = _now()
+            try:
+                answer = await self._api.replace(f"{self._path}/status", self._body(wanted))
+                self._read(answer, began)
+            except ConflictError:
+                await self._fetch()
+                if claiming:
+                    await self._check_home()  # two installations may open a new one at once
+                continue
+            except NotFoundError as error:
+                raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+            self.writes += 1
+            return
+        raise TemporaryError(
+            f"The status of {self._resource.key} was changed {ATTEMPTS} times while it was written"
+        )
+
+    async def _fetch(self) -> None:
+        began = _now()
+        try:
+            found = await self._api.get(self._path)
+        except NotFoundError as error:
+            raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+        if found["metadata"]["uid"] != self._resource.uid:
+            raise TemporaryError(f"StreamApp {self._resource.key} is another one now")
+        self._read(found, began)
+
+    def _read(self, body: Body, began: float) -> None:
+        """Take over the object as the API server had it after `began`."""
+        self._read_at = began
+        self._version = body["metadata"]["resourceVersion"]
+        self._status = body.get("status") or {}
+        self._annotations = body["metadata"].get("annotations") or {}
+
+    @property
+    def _mark(self) -> dict[str, JsonValue]:
+        return {WRITER: self._fence.term, HOME: self._fence.home}
+
+    async def _check_home(self) -> None:
+        await self._home.check(self._controller().get(HOME), self._annotations)
+
+    def _controller(self) -> dict[str, JsonValue]:
+        kept = self._status.get("controller")
+        return kept if isinstance(kept, dict) else {}
+
+    def _body(self, status: Mapping[str, JsonValue]) -> Body:
+        key = self._resource.key
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": self._resource.uid,
+                "resourceVersion": self._version,
+            },
+            # The subresource ignores the spec, but the schema asks for one.
+            "spec": self._resource.manifest["spec"],
+            "status": dict(status),
+        }
+
+    @property
+    def _path(self) -> str:
+        return self._resource.key.path
+
+
+class KubernetesStatusStore:
+    """A `StatusStore` in `status.rescale` (the journal) and `status.controller` (all the rest).
+
+    What is loaded comes from memory: the door was opened before, and nobody else writes.
+    """
+
+    def __init__(self, door: StatusDoor) -> None:
+        """Read what an earlier controller left.
+
+        Raises:
+            PermanentError: It is not a status of Weir.
+        """
+        self._door = door
+        kept = door.status.get("controller")
+        own = dict(kept) if isinstance(kept, dict) else {}
+        self._status = read_status(
+            {**own, "rescale": door.status.get("rescale")},
+            place="status.controller",
+            remove="remove status.controller and status.rescale to start afresh",
+        )
+
+    def load(self) -> AppStatus:
+        """Return the last status saved, or a fresh one."""
+        return self._status
+
+    async def save(self, status: AppStatus) -> None:
+        """Keep `status`; when this returns, the API server has it.
+
+        Raises:
+            LeaseLostError: Another controller is the active one.
+            TemporaryError: It could not be written.
+        """
+        plain = status.model_dump(mode="json")
+        journal = plain.pop("rescale", None)
+        await self._door.write_controller({"rescale": journal, "controller": plain})
+        self._status = status
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

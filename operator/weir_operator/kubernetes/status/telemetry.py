@@ -1,0 +1,452 @@
+"""Weir's own metrics, as `/metrics` shows them: what each means stands in docs/metrics.md.
+
+Identity is in labels, units are in names. The series of a StreamApp that is gone are taken away.
+
+How much memory the controller's container uses, and how much it may: what its cgroup says.
+
+Past the limit the kernel ends the process. Not counted is what the kernel takes back before that:
+pages of files, such as the mapped tables, which the process's resident memory has in it.
+
+What `/metrics` shows of each operator: what was measured, what was predicted, what was weighed.
+
+A controller may look after ten thousand operators, and a gauge object for each of their series
+would take more memory than the rest of the page. So the values are kept as plain numbers, and
+become series when somebody asks. What is not known is no series, instead of one that says NaN.
+
+A decision's sentence is no metric: its numbers would make a series of every decision. The sentences
+are told by `weir explain`; here are the numbers that show when to ask.
+
+How full the volume is on which the controller keeps records and what was learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from weir_operator.clock import Clock
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.recording import gap_of
+from weir_operator.loop.records import DecisionRecord
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.streamapp.status import StreamAppStatus
+from weir_policies.model.cost import kind_of_change
+
+CGROUP = Path("/sys/fs/cgroup")
+"""Where a container has its own."""
+
+_UNBOUNDED = 2**60
+"""Bytes; version 1 writes so large a number where there is no limit."""
+
+
+class ContainerMemory(Collector):
+    """Shows both numbers as they are when somebody asks; NaN where they are not known."""
+
+    def __init__(self, cgroup: Path = CGROUP) -> None:
+        self._cgroup = cgroup
+
+    def collect(self) -> Iterable[Metric]:
+        """Return use and limit now."""
+        used, limit = measure_memory(self._cgroup)
+        return (
+            GaugeMetricFamily("weir_memory_bytes", "Memory in use, but for files'.", used),
+            GaugeMetricFamily("weir_memory_limit_bytes", "Most memory that may be used.", limit),
+        )
+
+
+def measure_memory(cgroup: Path) -> tuple[float, float]:
+    """Return memory in use and its limit, bytes: of version 2, else of version 1, else NaN."""
+    for folder, current, limit, prefix in (
+        (cgroup, "memory.current", "memory.max", ""),
+        (cgroup / "memory", "memory.usage_in_bytes", "memory.limit_in_bytes", "total_"),
+    ):
+        try:
+            used = float((folder / current).read_text())
+            most = (folder / limit).read_text().strip()
+            lines = (folder / "memory.stat").read_text().splitlines()
+            stat = {key: float(value) for key, value in map(str.split, lines)}
+            files = stat[f"{prefix}active_file"] + stat[f"{prefix}inactive_file"]
+        except (OSError, KeyError, ValueError):
+            continue  # of the other version, or no cgroup at all
+        bounded = most != "max" and float(most) < _UNBOUNDED
+        return used - files, float(most) if bounded else math.nan
+    return math.nan, math.nan
+
+
+OPERATOR = ("namespace", "app", "operator")
+MEASURED = (
+    ("weir_arrivals_per_second", "Records that arrive."),
+    ("weir_operator_response_time_seconds", "Measured, mean."),
+    ("weir_operator_budget_seconds", "Response time granted."),
+    ("weir_operator_utilisation_ratio", "Of the busiest replica."),
+    ("weir_operator_waiting_records", "Records that wait before it."),
+)
+PREDICTED = (
+    ("weir_predicted_response_time_seconds", "What the last decision expects, mean."),
+    ("weir_predicted_utilisation_ratio", "What it expects of the busiest replica."),
+    ("weir_decision_urgency_ratio", "How much the change is needed."),
+)
+SCORE = ("weir_decision_score", "Scores of the last decision, lower is better.")
+CANDIDATES = ("chosen", "stay", "rival")
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Of one operator, in the order of the names above."""
+
+    measured: tuple[float, ...] = ()
+    predicted: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
+
+
+class OperatorSeries(Collector):
+    """The series of all operators of all StreamApps."""
+
+    def __init__(self) -> None:
+        self._of: dict[Key, dict[str, _Numbers]] = {}
+
+    def see_tick(self, key: Key, tick: Tick) -> None:
+        """Take over what an interval measured."""
+        there = self._of.setdefault(key, {})
+        measured = tick.sight.app.operators if tick.sight.app else {}
+        for name in tick.deployments:
+            found = measured.get(name)
+            busy = [each for each in found.utilisation if not math.isnan(each)] if found else []
+            there.setdefault(name, _Numbers()).measured = (
+                found.arrival_rate if found else math.nan,
+                found.response_time if found else math.nan,
+                tick.budgets.get(name, math.nan),
+                max(busy, default=math.nan),
+                found.queue_records if found else math.nan,
+            )
+
+    def see_decision(self, key: Key, record: DecisionRecord) -> None:
+        """Take over what a decision expects, and how its target stands beside the others."""
+        numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
+        decision = record.decision
+        expected = decision.expectation
+        numbers.predicted = (expected.response_time, expected.utilisation, decision.urgency)
+        scores = {each.deployment: each.score for each in decision.candidates}
+        rivals = [score for deployment, score in scores.items() if deployment != decision.target]
+        numbers.scores = (
+            scores.get(decision.target, math.nan),
+            scores.get(record.observation.deployment, math.nan),
+            min(rivals, default=math.nan),
+        )
+
+    def forget(self, key: Key) -> None:
+        """Take away the series of a StreamApp that is gone."""
+        self._of.pop(key, None)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the series as they are now."""
+        yield from self._families(MEASURED, "measured")
+        yield from self._families(PREDICTED, "predicted")
+        family = GaugeMetricFamily(*SCORE, labels=(*OPERATOR, "candidate"))
+        for labels, numbers in self._operators():
+            for candidate, score in zip(CANDIDATES, numbers.scores, strict=False):
+                if not math.isnan(score):
+                    family.add_metric((*labels, candidate), score)
+        yield family
+
+    def _families(self, names: Iterable[tuple[str, str]], which: str) -> Iterable[Metric]:
+        for place, (name, text) in enumerate(names):
+            family = GaugeMetricFamily(name, text, labels=OPERATOR)
+            for labels, numbers in self._operators():
+                values: tuple[float, ...] = getattr(numbers, which)
+                if values and not math.isnan(values[place]):
+                    family.add_metric(labels, values[place])
+            yield family
+
+    def _operators(self) -> Iterable[tuple[tuple[str, str, str], _Numbers]]:
+        # Copies: the page is written in another thread than the one that counts.
+        for key, operators in [*self._of.items()]:
+            for name, numbers in [*operators.items()]:
+                yield (key.namespace, key.name, name), numbers
+
+
+APP = ("namespace", "app")
+_DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+_GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
+_LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
+
+FAILURES = ("temporary", "permanent", "job", "defect", "deletion", "elsewhere")
+"""Kinds of errors that end a life of a StreamApp's loops, or a try of its deletion."""
+FINAL_SAVEPOINTS = ("Done", "Failed")
+"""What comes of the last savepoint of a StreamApp that is deleted."""
+
+Ages = Callable[[], Mapping[Key, float]]
+"""Seconds since the last pass, by StreamApp."""
+
+
+class Telemetry:
+    """Everything that this process counts."""
+
+    def __init__(self) -> None:
+        # A second series per counter, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+        self.decisions = counter(
+            "weir_decisions_total", "Decisions of operators.", *APP, "operator", "kind", "granted"
+        )
+        self.rescales = counter(
+            "weir_rescales_total", "Changes that have ended.", *APP, "kind", "outcome"
+        )
+        self.last_change = gauge(
+            "weir_last_change_timestamp_seconds",
+            "When the last change of a kind and an outcome ended.",
+            *(*APP, "kind", "outcome"),
+        )
+        self.restarts_left = gauge(
+            "weir_restarts_left", "Restarts that the budget allows now.", *APP
+        )
+        self.rescale_duration = histogram(
+            "weir_rescale_duration_seconds", "From decision to end.", _DURATIONS, *APP, "kind"
+        )
+        self.rescale_gap = histogram(
+            "weir_rescale_gap_seconds", "From the stopped job to the running one.", _GAPS, *APP
+        )
+        self.intervals = counter("weir_intervals_total", "Control intervals judged.", *APP)
+        self.violations = counter(
+            "weir_violations_total", "Control intervals whose response time broke the bound.", *APP
+        )
+        self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
+        self.response = gauge(
+            "weir_response_time_seconds", "Response time, source to sink.", *APP, "statistic"
+        )
+        self.objective = gauge(
+            "weir_objective_seconds", "Bound on the response time.", *APP, "statistic"
+        )
+        self.allowed = gauge(
+            "weir_violations_allowed_ratio", "Share of control intervals that may break it.", *APP
+        )
+        self.replicas = gauge("weir_replicas", "Replicas applied.", *APP, "operator", "node_type")
+        self.healthy = gauge(
+            "weir_data_quality_healthy", "Whether the metrics can be trusted.", *APP
+        )
+        self.problems = counter(
+            "weir_data_quality_problems_total", "Problems found in measurements.", *APP, "problem"
+        )
+        self.conditions = gauge("weir_condition", "Conditions: 1 true, 0 false.", *APP, "type")
+        self.job_running = gauge(
+            "weir_job_running", "Whether the job runs: 0 where it is to run and does not.", *APP
+        )
+        self.errors = counter(
+            "weir_reconcile_errors_total", "Passes that ended in an error.", *APP, "kind"
+        )
+        self.tick_lag = histogram(
+            "weir_tick_lag_seconds", "How late control intervals began.", _LAGS
+        )
+        self.status_writes = counter("weir_status_writes_total", "Writes of a status.", *APP)
+        self.events = counter("weir_events_total", "Facts told of StreamApps.", *APP, "reason")
+        self.task_failures = counter(
+            "weir_background_task_failures_total", "Failures of background tasks.", "task"
+        )
+        self.apps = gauge("weir_apps", "StreamApps that this controller looks after.")
+        self.leader = gauge("weir_leader", "Whether this process is the active controller.")
+        self.lease_transitions = gauge(
+            "weir_lease_transitions", "How often the Lease has changed its holder, as it says."
+        )
+        self.state_size = gauge("weir_state_volume_bytes", "Size of the state's volume.")
+        self.state_free = gauge("weir_state_volume_free_bytes", "Free space of that volume.")
+        for unknown in (self.lease_transitions, self.state_size, self.state_free):
+            unknown.set(math.nan)
+        self.final_savepoints = counter(
+            "weir_final_savepoints_total", "StreamApps deleted that had state to keep.", "outcome"
+        )
+        for outcome in FINAL_SAVEPOINTS:
+            self.final_savepoints.labels(outcome)
+        self.watch_age = gauge(
+            "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
+        )
+        self.operators = OperatorSeries()
+        self.registry.register(self.operators)
+        ProcessCollector(namespace="weir", registry=self.registry)
+        self.registry.register(ContainerMemory())
+        build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
+        build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
+        self._of_apps = [
+            each
+            for each in vars(self).values()
+            if isinstance(each, (Counter, Gauge, Histogram)) and each._labelnames[:2] == APP
+        ]
+        self._shown: dict[Key, set[tuple[str, str]]] = {}
+
+    def show_ages(self, ages: Ages) -> None:
+        """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
+        self.registry.register(_Ages(ages))
+
+    def count_task_failure(self, task: str) -> None:
+        """Count a failure of one of the controller's background tasks."""
+        self.task_failures.labels(task).inc()
+
+    def see_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
+        """Count one control interval.
+
+        Args:
+            key: The StreamApp.
+            tick: What it saw and decided.
+            settings: What its objective is.
+            cost: Currency per hour.
+        """
+        app = (key.namespace, key.name)
+        if tick.violated is not None:
+            self.intervals.labels(*app).inc()
+            self.violations.labels(*app).inc(int(tick.violated))
+        self.cost.labels(*app).set(cost)
+        statistic = settings.statistic
+        self.response.labels(*app, statistic).set(tick.sight.response(statistic))
+        self.objective.labels(*app, statistic).set(settings.bound)
+        self.allowed.labels(*app).set(settings.max_violations)
+        self.restarts_left.labels(*app).set(tick.restarts_left)
+        self.healthy.labels(*app).set(tick.sight.healthy and tick.sight.app is not None)
+        for problem in tick.sight.problems:
+            self.problems.labels(*app, str(problem.kind)).inc()
+        self.operators.see_tick(key, tick)
+        shown = set()
+        for name, counts in tick.deployments.items():
+            for node_type, count in counts.items():
+                self.replicas.labels(*app, name, node_type).set(count)
+                shown.add((name, node_type))
+        for name, node_type in self._shown.get(key, set()) - shown:
+            self.replicas.labels(*app, name, node_type).set(0)
+        self._shown[key] = self._shown.get(key, set()) | shown
+
+    def see_state_volume(self, usage: tuple[int, int] | None) -> None:
+        """Show size and free space of the state's volume, bytes; `None` where nobody knows."""
+        size, free = (math.nan, math.nan) if usage is None else usage
+        self.state_size.set(size)
+        self.state_free.set(free)
+
+    def see_standstill(self, key: Key, *, cost: float) -> None:
+        """Show that a job has no replicas: it was suspended, or has come to its end.
+
+        Args:
+            key: The StreamApp.
+            cost: Currency per hour that is left to pay, for its JobManager.
+        """
+        for name, node_type in self._shown.get(key, set()):
+            self.replicas.labels(key.namespace, key.name, name, node_type).set(0)
+        self.cost.labels(key.namespace, key.name).set(cost)
+
+    def see_job(self, key: Key, *, runs: float) -> None:
+        """Show whether a job runs: 1, 0, or NaN where it is not to run or nobody knows."""
+        self.job_running.labels(key.namespace, key.name).set(runs)
+
+    def see_decision(self, key: Key, record: DecisionRecord) -> None:
+        """Count one decision of one operator, and show what it weighed."""
+        seen = record.observation
+        kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
+        granted = "true" if record.change is not None else "false"
+        self.decisions.labels(key.namespace, key.name, record.operator, kind.name, granted).inc()
+        self.operators.see_decision(key, record)
+
+    def see_change(self, key: Key, change: RescaleJournal) -> None:
+        """Count a change that has ended; one under way is not counted yet."""
+        if not change.step.is_end:
+            return
+        app = (key.namespace, key.name)
+        ended = max(change.times.values(), default=change.created)
+        self.rescales.labels(*app, str(change.kind), str(change.step)).inc()
+        self.last_change.labels(*app, str(change.kind), str(change.step)).set(ended)
+        self.rescale_duration.labels(*app, str(change.kind)).observe(ended - change.created)
+        gap = gap_of(change)
+        if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER, Kind.UPGRADE):
+            self.rescale_gap.labels(*app).observe(gap)
+
+    def see_status(self, key: Key, status: StreamAppStatus) -> None:
+        """Count a status that was written, and show its conditions: NaN where one is unknown."""
+        self.status_writes.labels(key.namespace, key.name).inc()
+        for outcome in Step:
+            if outcome.is_end:  # a counter that begins at 1 has no increase for who asks
+                self.rescales.labels(key.namespace, key.name, str(Kind.RESCALE), str(outcome))
+        for kind in FAILURES:
+            self.errors.labels(key.namespace, key.name, kind)
+        values = {"True": 1.0, "False": 0.0}
+        for each in status.conditions:
+            value = values.get(each.status, math.nan)
+            self.conditions.labels(key.namespace, key.name, each.type).set(value)
+
+    def forget(self, key: Key) -> None:
+        """Take away the series of a StreamApp that is gone."""
+        self._shown.pop(key, None)
+        self.operators.forget(key)
+        for each in self._of_apps:
+            each.remove_by_labels({"namespace": key.namespace, "app": key.name})
+
+    def render(self) -> bytes:
+        """Return the page."""
+        return generate_latest(self.registry)
+
+
+class _Ages(Collector):
+    def __init__(self, ages: Ages) -> None:
+        self._ages = ages
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the ages now."""
+        family = GaugeMetricFamily(
+            "weir_reconcile_age_seconds", "Seconds since the last pass.", labels=APP
+        )
+        for key, age in self._ages().items():
+            family.add_metric((key.namespace, key.name), age)
+        return (family,)
+
+
+log = structlog.get_logger()
+
+LOOK_EVERY = 60.0
+"""Seconds between two looks."""
+
+
+async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock) -> None:
+    """Show size and free space for ever; a volume that hangs holds up no reader of metrics."""
+    while True:
+        try:
+            telemetry.see_state_volume(await asyncio.to_thread(measure_volume, folder))
+        except OSError as error:
+            log.warning("the state's volume cannot be looked at", failure=str(error))
+            telemetry.see_state_volume(None)
+        await clock.sleep(LOOK_EVERY)
+
+
+def measure_volume(folder: Path) -> tuple[int, int]:
+    """Return size and free space, bytes, of the volume on which `folder` is, or is to be made.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    usage = shutil.disk_usage(there)
+    return usage.total, usage.free

@@ -1,0 +1,1 @@
+"""One StreamApp on this machine: `weir local`."""

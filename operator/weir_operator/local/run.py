@@ -1,0 +1,348 @@
+"""One StreamApp on this machine, from manifest to end: what `weir local` does.
+
+The manifest of a run on this machine, read again whenever its file has changed.
+
+On Kubernetes the API server tells of changes; here the file's time and size do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import Clock, SystemClock
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.flink.commands import Installation
+from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.loop.cost import prices
+from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
+from weir_operator.loop.events import Event
+from weir_operator.loop.loop import ApplicationController
+from weir_operator.loop.recording import Recorder
+from weir_operator.loop.records import RECORDS, TolerantRecords
+from weir_operator.loop.run_record import Record, RunSummary
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.prometheus_server import keep_targets
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.places import MIB, cores_of, memory_needs_of
+from weir_operator.runtime.settings import LocalSettings
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import find_jar, load_manifest
+from weir_operator.streamapp.models import Spec, StreamApp
+from weir_operator.tuning.process import ProcessTuner
+from weir_operator.tuning.store import TUNINGS
+from weir_operator.wiring import assembly
+from weir_operator.wiring.loops import Surroundings, assemble, state_directory
+
+
+class ManifestWatch:
+    """Directives out of a file. What only a new start can take over is said, once."""
+
+    def __init__(
+        self,
+        manifest: Path,
+        app: StreamApp,
+        *,
+        arguments: Sequence[str],
+        clock: Clock,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        """Begin with the manifest as it was loaded.
+
+        Args:
+            manifest: Its file.
+            app: What it said.
+            arguments: More arguments of the job, after the manifest's.
+            clock: The time.
+            on_event: Takes what is told.
+        """
+        self._manifest = manifest
+        self._app = app
+        self._arguments = arguments
+        self._clock = clock
+        self._on_event = on_event
+        self._seen = self._stamp()
+        self._directives = self._translate(app)
+
+    def __call__(self) -> Directives:
+        """Return what the file asks now; one that cannot be right changes nothing."""
+        stamp = self._stamp()
+        if stamp is not None and stamp != self._seen:
+            self._seen = stamp
+            try:
+                app = load_manifest(self._manifest)
+                self._directives = self._translate(app)
+            except PermanentError as mistake:
+                self._tell("InvalidSpec", f"{mistake}; the job is left as it is")
+                return self._directives
+            if not carried_by_directives(_without_job(self._app.spec), _without_job(app.spec)):
+                self._tell(
+                    "RestartNeeded",
+                    "The manifest has changed in more than weir local takes over while it runs: "
+                    "end it and start it again",
+                )
+        return self._directives
+
+    def _translate(self, app: StreamApp) -> Directives:
+        job = assembly.job_spec(app, beside=self._manifest.parent, extra=self._arguments)
+        jar = find_jar(app, self._manifest)
+        return directives_of(app, revision=assembly.revision_of(app, job, jar=jar))
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Return the file's time and size; `None` while an editor replaces it."""
+        try:
+            found = self._manifest.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def _without_job(spec: Spec) -> Spec:
+    """Return the spec without what an upgrade takes over on this machine: arguments and jar."""
+    return spec.model_copy(update={"flink": spec.flink.model_copy(update={"job": None})})
+
+
+LONGEST_TUNING = 1800.0
+"""Seconds, training and Numba's compiling included, after which a tuning is ended."""
+RETENTION = 900.0
+"""Seconds of samples that the direct source keeps, for the summary's quantile."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalRun:
+    """What is to be run, and how."""
+
+    manifest: Path
+    state: Path
+    """Folder of all StreamApps' state."""
+    cache: Path
+    """Folder of what can be made again."""
+    duration: float | None = None
+    """Seconds after which the run ends by itself; `None` goes on until it is told to."""
+    policy: str | None = None
+    """Overrides the manifest's."""
+    arguments: tuple[str, ...] = ()
+    """More arguments of the job, after the manifest's."""
+    prometheus: str | None = None
+    """URL of the Prometheus server to read; `None` scrapes the reporters directly."""
+    ledger: Path | None = None
+    """Folder in which the job keeps its ledger."""
+    fresh: bool = False
+    """End what an earlier run left, and put its state aside."""
+    keep: bool = False
+    """Leave the job running at the end, for the next start to adopt."""
+
+
+@dataclass(slots=True)
+class Keeping:
+    """Whether the end of the run leaves the job running."""
+
+    job: bool = False
+
+
+async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
+    """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
+
+    Args:
+        run: What and how.
+        show: Takes every record of the run, in order of time.
+
+    Raises:
+        InvalidStreamAppError: The manifest cannot be right.
+        WeirError: Java or Flink is missing, the job does not come to run, or the like; every
+            process that was started has been ended.
+    """
+    app = load_manifest(run.manifest)
+    settings = _runtime_settings(app, run)
+    clock = SystemClock()
+    folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
+    async with AsyncExitStack() as stack:
+        if run.fresh:
+            await _clear_away(settings, folder)
+        runtime = await LocalRuntime.open(settings)
+        # Before anything else can fail: whatever happens next, no process is left behind.
+        keeping = Keeping()
+        stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
+        stop = _stop_on_signals(stack)
+        loops = assembly.loop_settings(app, policy=run.policy)
+        recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
+
+        def tell(reason: str, message: str) -> None:
+            recorder.event(Event(time=clock.now(), reason=reason, message=message))
+
+        records = TolerantRecords(folder / RECORDS, tell)
+        stack.callback(records.close)
+        if run.fresh:
+            records.forget_intervals()  # nothing is fitted to what an earlier run has measured
+
+        def on_event(event: Event) -> None:
+            records.note(events=[event])
+            recorder.event(event)
+
+        def on_change(journal: RescaleJournal) -> None:
+            records.note(change=journal)
+            recorder.change(journal)
+
+        jobs = FlinkJobs(runtime)
+        stack.push_async_callback(jobs.close)
+        source = _source(run, f"{settings.namespace}/{settings.name}", runtime, folder, stack)
+        stack.push_async_callback(source.close)
+        steering = assemble(
+            app,
+            Surroundings(
+                runtime=runtime,
+                jobs=jobs,
+                store=FileStatusStore(folder / "status.json"),
+                source=source,
+                records=records,
+                folder=folder,
+                clock=clock,
+                on_tick=recorder.tick,
+                on_event=on_event,
+                on_change=on_change,
+                directives=ManifestWatch(
+                    run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
+                ),
+                tuner=ProcessTuner(folder / "tunings", deadline=LONGEST_TUNING),
+            ),
+            job=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
+            policy=run.policy,
+        )
+        bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
+        # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
+        compiling = asyncio.create_task(asyncio.to_thread(steering.compile))
+        await _first(bringing_up, stop)
+        await _first(compiling, stop)
+        keeping.job = run.keep and bringing_up.done() and not bringing_up.cancelled()
+        if not stop.is_set():
+            await _steer(steering.controller, stop, run.duration)
+        if not keeping.job:
+            try:
+                await steering.lifecycle.suspend()
+            except WeirError as error:
+                # The run is over all the same; the next start goes on from the newest checkpoint.
+                on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
+        return recorder.summary(
+            clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
+        )
+
+
+async def _quantile(source: MetricsSource, now: float) -> float:
+    """Return the 95th percentile of what is still known of the run; NaN if the source is away."""
+    try:
+        output, _ = measure_output(await source.window(start=now - RETENTION, end=now))
+    except TemporaryError:
+        return math.nan
+    return output.p95
+
+
+async def _clear_away(settings: LocalSettings, folder: Path) -> None:
+    """End an earlier run's processes; its state keeps its content under another name."""
+    await (await LocalRuntime.open(settings)).close()
+    for name in ("status.json", "learned.json", TUNINGS):
+        kept = folder / name
+        if kept.exists():
+            kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))
+
+
+async def _steer(
+    controller: ApplicationController, stop: asyncio.Event, duration: float | None
+) -> None:
+    """Run the loops until the end of the time, a signal, or the job's own end."""
+    timer = None
+    if duration is not None:
+        timer = asyncio.get_running_loop().call_later(duration, stop.set)
+    try:
+        await controller.run(stop)
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _first(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Wait for the task, or cancel it where the user has had enough."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    finally:
+        stopping.cancel()
+
+
+def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set; the job is then stopped in order."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    run = asyncio.current_task()
+
+    def end() -> None:
+        if stop.is_set() and run is not None:
+            run.cancel()  # a second Ctrl-C does not wait for a savepoint
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+        stack.callback(loop.remove_signal_handler, number)
+    return stop
+
+
+def _source(
+    run: LocalRun, app: str, runtime: LocalRuntime, folder: Path, stack: AsyncExitStack
+) -> MetricsSource:
+    """Return where samples come from; a Prometheus server is told where to scrape."""
+
+    async def targets() -> list[str]:
+        replicas = await runtime.replicas()
+        return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
+
+    if run.prometheus is not None:
+        keeping = asyncio.create_task(
+            keep_targets(folder / "prometheus-targets.json", targets, app, clock=SystemClock())
+        )
+        stack.callback(keeping.cancel)
+        return PrometheusSource(run.prometheus, app)
+    source = DirectSource(targets, app, keep=RETENTION)
+    source.start()
+    return source
+
+
+def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
+    if app.spec.flink.ref is not None:
+        raise PermanentError(
+            "spec.flink.ref: expected a job of its own for a run on this machine, got a reference; "
+            "give flink.job.jar instead"
+        )
+    names = world.operator_names(app)
+    speeds = {each.name: each.speedup for name in names for each in world.node_types(app, name)}
+    return LocalSettings(
+        root=run.state,
+        namespace=app.metadata.namespace,
+        name=app.metadata.name,
+        installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+        job_jar=find_jar(app, run.manifest),
+        cache=run.cache,
+        speeds=speeds,
+        pool_memory={pool.name: pool.memory.bytes // MIB for pool in app.spec.node_pools},
+        pool_cores={pool.name: cores_of(pool) for pool in app.spec.node_pools},
+        memory_needs=memory_needs_of(app),
+        job_manager_memory=app.spec.flink.job_manager.memory.bytes // MIB,
+        max_parallelism=app.spec.flink.max_parallelism,
+        config=app.spec.flink.config or {},
+    )

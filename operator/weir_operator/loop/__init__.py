@@ -1,0 +1,1 @@
+"""The control loop of one StreamApp, a module for each step."""

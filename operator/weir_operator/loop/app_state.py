@@ -1,0 +1,236 @@
+"""What the loops keep from tick to tick and over their own end.
+
+What the managers have learned, kept in a file that outlives the controller.
+
+A file that cannot be read is no reason not to run: what was learned is learned again, and the file
+is kept beside the new one, because nothing that was learned is thrown away unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.loop.execute import change_of
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.proposals import Proposal, Ruling
+from weir_operator.loop.records import DecisionRecord, Records
+from weir_operator.loop.shadow import Advisor
+from weir_operator.rescale.status import StatusStore
+from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
+from weir_policies.errors import StateError
+from weir_simulator.fitting.samples import IntervalSample
+
+log = structlog.get_logger()
+
+VERSION = 1
+
+
+class LearnedStore:
+    """The learned state of all operators of a StreamApp, one JSON file.
+
+    State of another policy than the one in use, of other settings, or of before `resetNonce`
+    changed, is not loaded: with a policy's tables it would bring back the settings they were
+    learned under.
+    """
+
+    def __init__(
+        self, path: Path, *, policy: str, settings: Mapping[str, Any], reset_nonce: int
+    ) -> None:
+        self._path = path
+        self._key: dict[str, Any] = {
+            "version": VERSION,
+            "policy": policy,
+            "settings": dict(settings),
+            "resetNonce": reset_nonce,
+        }
+
+    def begin_anew(self, reset_nonce: int) -> None:
+        """Take what was learned before for another's, from now on."""
+        self._key["resetNonce"] = reset_nonce
+
+    def is_of_before_reset(self) -> bool:
+        """Return whether the file was written under another `resetNonce`."""
+        try:
+            text = read_if_present(self._path)
+            if text is None:
+                return False
+            return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False  # `load` tells what is wrong with it
+
+    def save(self, managers: Mapping[str, OperatorManager]) -> None:
+        """Replace the file in one step.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        states = {name: manager.state_dict() for name, manager in managers.items()}
+        write_atomically(self._path, json.dumps({**self._key, "operators": states}))
+
+    def restore(self, managers: Mapping[str, OperatorManager]) -> None:
+        """Give every manager what it had learned; one whose state does not fit begins anew.
+
+        Raises:
+            TemporaryError: There is no room for the tables of one.
+        """
+        for name, state in self.load().items():
+            if name not in managers:
+                continue
+            before = managers[name].state_dict()
+            try:
+                managers[name].load_state_dict(state)
+            except (StateError, KeyError, TypeError, ValueError) as error:
+                managers[name].load_state_dict(before)
+                aside = self._put_aside()
+                log.warning(
+                    "learned state does not fit", operator=name, kept=aside, cause=str(error)
+                )
+
+    def load(self) -> dict[str, dict[str, Any]]:
+        """Return the state per operator; empty where there is none that fits."""
+        try:
+            text = read_if_present(self._path)
+            if text is None:
+                return {}
+            kept = json.loads(text)
+            if {name: kept[name] for name in self._key} != self._key:
+                return {}
+            states: dict[str, dict[str, Any]] = kept["operators"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
+            return {}
+        return states
+
+    def _put_aside(self) -> str:
+        """Give the file another name, because the next tick writes it anew; return its path."""
+        aside = self._path.with_suffix(".unreadable")
+        if self._path.exists():  # a second operator's state that does not fit is in the same file
+            self._path.replace(aside)
+        return str(aside)
+
+
+STAND_IN = "queueing"
+"""Policy that decides for operators whose own has not been trained yet: it needs no learning."""
+
+
+class Memory:
+    """Decision records, what was learned, restart tokens, and the forecast of mode Advise."""
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        managers: Mapping[str, OperatorManager],
+        restarts: RestartBudget,
+        store: StatusStore,
+        records: Records,
+        learned: LearnedStore,
+        advisor: Advisor,
+        save_every: float,
+    ) -> None:
+        """Take over where things are kept.
+
+        Args:
+            policy: Name of the operators' policy, for the records.
+            managers: What learns.
+            restarts: How tokens refill.
+            store: The status.
+            records: Of decisions.
+            learned: Of what was learned.
+            advisor: Keeps the forecast.
+            save_every: Seconds between two writes of what was learned: packing the tables of one
+                planner takes some 10 ms, too much for every tick of a thousand StreamApps. A crash
+                loses as much.
+        """
+        self._policy = policy
+        self._managers = managers
+        self._restarts = restarts
+        self._store = store
+        self._records = records
+        self._learned = learned
+        self.advisor = advisor
+        self._save_every = save_every
+        self._saved_at = -math.inf
+        self._unrestored = ""  # why the file holds more than the managers know
+        self._unsaved = ""
+
+    def restore(self) -> None:
+        """Give the managers what they had learned; a reset that came meanwhile is carried out.
+
+        Where there is no room for it, they begin without, and the file is left for another time.
+        """
+        if self._learned.is_of_before_reset():
+            self._records.forget_intervals()
+        try:
+            self._learned.restore(self._managers)
+        except TemporaryError as error:
+            self._unrestored = f"What was learned before is not in use: {error}"
+
+    def save(self, now: float) -> str:
+        """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
+        self._saved_at = now
+        self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
+        return self._unsaved
+
+    async def forget(self, nonce: int) -> None:
+        """Begin anew: nothing learned or measured, no failed deployment, no full pool, no bill."""
+        for manager in self._managers.values():
+            manager.forget()
+        self._unrestored = ""
+        self._learned.begin_anew(nonce)
+        # A file that cannot be replaced stands under the nonce before, and is not read again.
+        self._unsaved = self._try(lambda: self._learned.save(self._managers))
+        self._records.forget_intervals()
+        self._try(lambda: self.advisor.forget(nonce))
+        kept = self._store.load()
+        await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
+
+    def note_interval(self, sample: IntervalSample | None) -> None:
+        """Keep what was measured, for whoever fits a model to it; `None` is nothing."""
+        if sample is not None:
+            self._records.note_interval(sample)
+
+    def tokens(self, now: float) -> RestartTokens:
+        """Return what is left of the restart budget."""
+        kept = self._store.load().restart_tokens
+        return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
+
+    def keep(self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling) -> str:
+        """Keep what a tick decided, and now and then what was learned.
+
+        Returns:
+            Why what was learned could not be kept the last time; empty where it was.
+        """
+        if not 0 <= now - self._saved_at < self._save_every:  # also where the clock was set back
+            self.save(now)
+        self._records.write(
+            DecisionRecord(
+                id=f"{tick}-{name}",
+                time=now,
+                operator=name,
+                policy=STAND_IN if self._managers[name].stood_in else self._policy,
+                observation=proposal.observation,
+                decision=proposal.decision,
+                verdict=ruling.verdicts.get(name, ""),
+                change=change_of(tick, proposal) if name in ruling.granted else None,
+            )
+            for name, proposal in proposals.items()
+        )
+        return self._unsaved
+
+    @staticmethod
+    def _try(store: Callable[[], None]) -> str:
+        """Store something; return why that failed, empty where it did not."""
+        try:
+            store()
+        except WeirError as error:  # a disk that is full, or that nobody may write to
+            return str(error)
+        return ""

@@ -1,0 +1,215 @@
+"""Budgets for the operators: what of the objective each may use, at this tick.
+
+Those of a tuning, as far as they fit what holds now (`tuned.py`). Where nothing was tuned the bound
+is shared along the paths: fixed operators keep what they need and are taken out of the graph; the
+rest of the bound belongs to those that can change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.tuned import UNTUNED, Tuned, fit_budgets
+from weir_policies.application_manager.budgets import share_budgets
+from weir_policies.errors import InfeasibleObjectiveError
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.queueing import least_response_time
+
+WITHIN_REACH = 1.5
+"""How many times the least possible response time is aimed at where the objective is below that:
+half of it again leaves room for some waiting, and a price that somebody might pay."""
+
+_TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
+"""Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
+_SLOWLY = 0.2
+"""Weight of a new interval in the ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What of the objective each operator may use."""
+
+    budgets: Mapping[str, float]
+    """Seconds of mean response time."""
+    infeasible: str = ""
+    """Why the objective cannot be kept, so that what comes close is shared; empty where it can."""
+    tuned: bool = False
+    """Whether the budgets are those of the tuning."""
+
+
+class BudgetSharing:
+    """Shares the objective of one StreamApp."""
+
+    def __init__(self, *, bound: float, statistic: str, sink_bounds: Mapping[str, float]) -> None:
+        """Take over the objective; see `ApplicationManager`."""
+        self._bound = bound
+        self._statistic = statistic
+        self._sink_bounds = dict(sink_bounds)
+        self.tail = _TYPICAL_TAIL[statistic]
+        """How many times the mean the bounded statistic is, as far as it was measured."""
+        self.tuned: Tuned = UNTUNED
+        """What the Operator Managers work with from the next tick on."""
+
+    @property
+    def mean_bound(self) -> float:
+        """The bound on the mean that the objective comes to, seconds."""
+        return self._bound / self.tail
+
+    def see_output(self, *, mean: float, quantile: float) -> None:
+        """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
+
+        Budgets are means; a bound on a quantile is brought to a mean by this ratio.
+        """
+        if self._statistic == "mean" or not (mean > 0 and math.isfinite(quantile)):
+            return
+        ratio = max(1.0, quantile / mean)
+        self.tail += _SLOWLY * (ratio - self.tail)
+
+    def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
+        """Return seconds of mean response time per operator; fixed ones get what they need.
+
+        An objective out of reach is told, and what comes close to it is shared instead: a job that
+        is overloaded besides is not left to it.
+        """
+        bound = self.mean_bound
+        try:
+            shared = self._share(dataflow, managers, bound, self._sink_bounds)
+            wished = self._fit_tuned(shared, dataflow, managers)
+            return Shares(shared if wished is None else wished, tuned=wished is not None)
+        except _OutOfReachError as error:
+            near = WITHIN_REACH * error.possible
+            ends = {sink: max(end, near * self.tail) for sink, end in self._sink_bounds.items()}
+            return Shares(self._share(dataflow, managers, max(bound, near), ends), str(error))
+
+    def _fit_tuned(
+        self,
+        shared: Mapping[str, float],
+        dataflow: Dataflow,
+        managers: Mapping[str, OperatorManager],
+    ) -> dict[str, float] | None:
+        """Return the tuned budgets within the bounds; `None` where there are none that fit."""
+        wished = {
+            name: budget
+            for name, budget in self.tuned.budgets.items()
+            if name in shared and managers[name].fixed is None
+        }
+        if not wished:
+            return None
+        return fit_budgets(
+            wished,
+            shared,
+            least={name: _least(managers[name]) for name in dataflow.operators},
+            dataflow=dataflow,
+            bound=self.mean_bound,
+            sink_bounds={
+                sink: tighter / self.tail
+                for sink, tighter in self._sink_bounds.items()
+                if sink in dataflow.operators
+            },
+        )
+
+    def _share(
+        self,
+        dataflow: Dataflow,
+        managers: Mapping[str, OperatorManager],
+        bound: float,
+        sink_bounds: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Return the budgets within a bound on the mean.
+
+        Raises:
+            _OutOfReachError: It cannot be kept; names the least possible one.
+        """
+        least = {name: _least(manager) for name, manager in managers.items()}
+        fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
+        scaled = contract(dataflow, fixed)
+        own = {name: least[name] if name in fixed else 0.0 for name in dataflow.operators}
+        reserved = dataflow.response_time(own)
+        budgets = {name: least[name] for name in fixed}
+        if scaled is None:
+            return budgets
+        floors = {name: least[name] for name in scaled.operators}
+        # Both may lie on paths of their own, so together they may exceed the longest path.
+        possible = reserved + scaled.response_time(floors)
+        ends = self._bound_ends(dataflow, scaled, least, own, sink_bounds, possible)
+        try:
+            if bound <= reserved:
+                raise InfeasibleObjectiveError("", least=possible)
+            budgets |= share_budgets(scaled, bound - reserved, least=floors, sink_bounds=ends)
+        except InfeasibleObjectiveError as error:
+            raise _OutOfReachError(
+                "responseTime", self._bound, dataflow.response_time(least) * self.tail, possible
+            ) from error
+        return budgets
+
+    def _bound_ends(
+        self,
+        dataflow: Dataflow,
+        scaled: Dataflow,
+        least: Mapping[str, float],
+        own: Mapping[str, float],
+        sink_bounds: Mapping[str, float],
+        possible: float,
+    ) -> dict[str, float]:
+        """Return the bounds of paths as what is left of them at the ends of the scaled graph.
+
+        A sink is often fixed, so its bound is that of the scaled operators before it.
+        """
+        ends: dict[str, float] = {}
+        for sink, bound in sink_bounds.items():
+            if sink not in dataflow.operators:
+                continue
+            path = dataflow.leading_to(sink)
+            shortest = path.response_time({name: least[name] for name in path.operators})
+            if bound / self.tail <= shortest:
+                raise _OutOfReachError(
+                    f"paths[{sink}].responseTime", bound, shortest * self.tail, possible
+                )
+            left = bound / self.tail - path.response_time(
+                {name: own[name] for name in path.operators}
+            )
+            for end in set(scaled.sinks) & set(path.operators):
+                ends[end] = min(left, ends.get(end, math.inf))
+        return ends
+
+
+class _OutOfReachError(Exception):
+    """No deployment keeps the objective."""
+
+    def __init__(self, field: str, bound: float, least: float, possible: float) -> None:
+        """Word the refusal; the least is rounded up, so that a bound just above it is none."""
+        super().__init__(
+            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} ms, the least "
+            f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster "
+            "pool"
+        )
+        self.possible = possible
+        """Seconds of mean response time without any load."""
+
+
+def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:
+    """Return the graph without some operators, feeders joined to followers; `None` if empty."""
+    edges = {(edge.source, edge.target) for edge in dataflow.edges}
+    for name in removed:
+        feeders = {source for source, target in edges if target == name}
+        followers = {target for source, target in edges if source == name}
+        edges = {edge for edge in edges if name not in edge}
+        edges |= {(feeder, follower) for feeder in feeders for follower in followers}
+    left = tuple(name for name in dataflow.operators if name not in removed)
+    if not left:
+        return None
+    return Dataflow(operators=left, edges=tuple(Edge(source=a, target=b) for a, b in sorted(edges)))
+
+
+def _least(manager: OperatorManager) -> float:
+    """Seconds that the operator needs at least; zero where its service time is not known yet."""
+    model = manager.model
+    if math.isnan(model.service_mean):
+        return model.network_time
+    if manager.fixed is None:
+        return least_response_time(model)
+    used = [t.speedup for count, t in zip(manager.fixed, model.node_types, strict=True) if count]
+    return model.service_mean / min(used) + model.network_time

@@ -1,0 +1,372 @@
+"""The changes by which a job is kept alive and as it is asked for: their journals. Pure.
+
+When a change that came to nothing is tried again: after pauses that grow, each change by itself.
+
+Changes are told apart by what they are to achieve, not by their ids. So a node that is drained
+does not wait because an upgrade found no room a moment ago, and a second node not for the first.
+
+What failed is kept in the status: another life or another controller does not begin to count anew,
+or a manifest whose deployment never comes to run would stop the job at each of its starts. Another
+spec does: whoever mended it need not wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weir_operator.clock import Clock
+from weir_operator.rescale.journal import (
+    DeploymentMap,
+    Kind,
+    RescaleJournal,
+    Step,
+    plan,
+    say_change,
+)
+from weir_operator.rescale.replicas import misplaced_replicas
+from weir_operator.rescale.status import (
+    LONGEST_PAUSE,
+    AppStatus,
+    FailedChange,
+    FailedDeployment,
+    StatusStore,
+    lengthen,
+)
+from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.revision import Revision
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pauses:
+    """Seconds between two tries: twice as many each time, up to a bound."""
+
+    first: float
+    longest: float
+    """Where the job ran on. A try that stopped it is not repeated often, however it hurries."""
+
+
+PATIENT = Pauses(first=60.0, longest=960.0)
+"""For what can wait: each try costs pods that come and go, and events."""
+URGENT = Pauses(first=5.0, longest=60.0)
+"""For replicas that are about to be lost: room may come free any moment, and a try waits for it a
+minute by itself."""
+
+
+class Retries:
+    """Remembers the changes of one StreamApp that came to nothing."""
+
+    def __init__(self, store: StatusStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def note_spec(self, edition: str) -> None:
+        """Forget what failed under another spec.
+
+        Raises:
+            TemporaryError: The status could not be written.
+        """
+        status = self._store.load()
+        nothing_failed_yet = not (status.edition or status.failed or status.failed_changes)
+        if not edition or status.edition == edition or nothing_failed_yet:
+            return
+        changes: dict[str, object] = {"edition": edition}
+        if status.edition:
+            changes |= {"failed": (), "failed_changes": ()}
+        await self._store.save(status.model_copy(update=changes))
+
+    def allows(self, journal: RescaleJournal) -> bool:
+        """Return whether it is time to try this change."""
+        status, now, subject = self._store.load(), self._clock.now(), _subject(journal)
+        if find_failed(status.failed, journal.source, journal.target, now) is not None:
+            return False
+        return not any(
+            each.subject == subject and each.holds(now) for each in status.failed_changes
+        )
+
+    async def note(self, journal: RescaleJournal, end: RescaleJournal, pauses: Pauses) -> None:
+        """Take over how a change has ended; one that was made ends all waiting.
+
+        Args:
+            journal: The change as it was begun.
+            end: The same at its end.
+            pauses: How long it waits for another try.
+
+        Raises:
+            TemporaryError: The status could not be written.
+        """
+        status, now, subject = self._store.load(), self._clock.now(), _subject(journal)
+        known = status.failed_changes
+        if end.step is Step.DONE:
+            kept: tuple[FailedChange, ...] = ()
+        elif end.withdrawn:
+            kept = known
+        else:
+            before = next((each for each in known if each.subject == subject), None)
+            longest = pauses.longest if end.step is Step.ABANDONED else LONGEST_PAUSE
+            lasts = lengthen(before, pauses.first, longest, now)
+            failed = FailedChange(
+                subject=subject, until=now + lasts, lasts=lasts, reason=end.failure or end.reason
+            )
+            kept = (*[each for each in known if each is not before][-9:], failed)
+        if kept != known:
+            await self._store.save(status.model_copy(update={"failed_changes": kept}))
+
+
+def find_failed(
+    failed: tuple[FailedDeployment, ...],
+    current: DeploymentMap,
+    target: DeploymentMap,
+    now: float,
+) -> FailedDeployment | None:
+    """Return what is known of a target that failed and is not to be tried again yet.
+
+    Args:
+        failed: What is known of all.
+        current: What runs; to go there is to stay.
+        target: Where to go.
+        now: Unix time.
+    """
+    if target == current:
+        return None
+    return next((each for each in failed if each.deployment == target and each.holds(now)), None)
+
+
+def _subject(journal: RescaleJournal) -> str:
+    """Return what a change is to achieve: kind, replicas to replace, revision, target."""
+    revision = journal.revision.id if journal.revision is not None else ""
+    target = sorted((name, sorted(counts.items())) for name, counts in journal.target.items())
+    what = (str(journal.kind), sorted(journal.replace), revision, target)
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+
+
+def start(
+    status: AppStatus,
+    target: DeploymentMap,
+    restore_path: str | None,
+    revision: Revision | None,
+    *,
+    now: float,
+    restore_nonce: int,
+) -> RescaleJournal:
+    """Return the first start, that of a suspended job, or one from state that a person chose."""
+    return plan(
+        kind=Kind.START,
+        reason="The job is to run",
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        restore_path=restore_path,
+        revision=revision,
+        restore_nonce=restore_nonce,
+    )
+
+
+def recover(
+    status: AppStatus,
+    target: DeploymentMap,
+    restore_path: str | None,
+    revision: Revision | None,
+    cause: str,
+    *,
+    now: float,
+    superseded: tuple[str, ...] = (),
+) -> RescaleJournal:
+    """Return the start of a job that has ended without being told to."""
+    return plan(
+        kind=Kind.RECOVER,
+        reason=cause,
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        restore_path=restore_path,
+        revision=None if revision == status.revision else revision,
+        superseded=superseded,
+    )
+
+
+def suspend(status: AppStatus, *, now: float) -> RescaleJournal:
+    """Return the stop with a savepoint."""
+    return plan(
+        kind=Kind.SUSPEND,
+        reason="The job is to stop",
+        now=now,
+        source=status.deployments,
+        target={},
+        old_job=status.job_id,
+    )
+
+
+def upgrade(
+    status: AppStatus, revision: Revision, target: DeploymentMap, *, now: float
+) -> RescaleJournal:
+    """Return the way to another revision."""
+    before = status.revision.id if status.revision else "an unknown one"
+    return plan(
+        kind=Kind.UPGRADE,
+        reason=f"The job is upgraded from revision {before} to {revision.id}",
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        revision=revision,
+    )
+
+
+def improve(
+    status: AppStatus,
+    alive: Sequence[Replica],
+    wanted: Revision | None,
+    target: DeploymentMap,
+    *,
+    now: float,
+) -> RescaleJournal | None:
+    """Return the change by which a job that runs becomes what is asked; `None` where it is that.
+
+    Args:
+        status: What is known of it.
+        alive: Its TaskManagers.
+        wanted: What it is to be made of; `None` takes it as it is.
+        target: What runs, as far as the manifest allows it.
+        now: Unix time.
+    """
+    running = status.revision
+    if wanted is not None and running is not None and wanted.id != running.id:
+        return upgrade(status, wanted, target, now=now)
+    moved = () if wanted is None else misplaced_replicas(alive, wanted)
+    if target != status.deployments:
+        return _obey_manifest(
+            status, target, wanted, now=now,
+            reason="The manifest has other operators, pools, sizes or limits than what runs",
+        )  # fmt: skip
+    if moved:
+        return _obey_manifest(
+            status, target, wanted, now=now,
+            reason=f"Their pool has changed in the manifest: {', '.join(moved)}",
+        )  # fmt: skip
+    return None
+
+
+def _obey_manifest(
+    status: AppStatus,
+    target: DeploymentMap,
+    revision: Revision | None,
+    *,
+    reason: str,
+    now: float,
+) -> RescaleJournal:
+    """Return the way from what the manifest allows no more."""
+    return plan(
+        kind=Kind.RESCALE,
+        reason=reason,
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        revision=None if revision == status.revision else revision,
+    )
+
+
+def replace_sizes(
+    status: AppStatus, sizes: Mapping[str, str], refusal: str, *, now: float
+) -> RescaleJournal:
+    """Return the replacement of replicas that came back with another size and cannot change it."""
+    return plan(
+        kind=Kind.RESCALE,
+        reason=f"Replicas came back with other sizes, refused in place ({refusal})",
+        now=now,
+        source=status.deployments,
+        target=status.deployments,
+        old_job=status.job_id,
+        replace=tuple(sorted(sizes)),
+    )
+
+
+def replace_doomed(
+    status: AppStatus, alive: Sequence[Replica], target: DeploymentMap, *, now: float
+) -> RescaleJournal | None:
+    """Return the replacement of replicas about to go; `None` where none is.
+
+    Args:
+        status: What is known of the job.
+        alive: Its TaskManagers.
+        target: Where it runs without them: elsewhere only where their pool is full.
+        now: Unix time.
+    """
+    doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
+    if not doomed:
+        return None
+    reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))
+    return plan(
+        kind=Kind.RESCALE,
+        reason=f"Replicas leave before they are lost: {reasons}",
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        replace=tuple(sorted(doomed)),
+    )
+
+
+def make_do(
+    status: AppStatus,
+    target: DeploymentMap,
+    pending: Sequence[Replica],
+    reason: str,
+    *,
+    now: float,
+) -> RescaleJournal:
+    """Return the way of a job that is down to a deployment without those that find no place."""
+    return plan(
+        kind=Kind.RESCALE,
+        reason=reason,
+        now=now,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        replace=tuple(each.id for each in pending),
+        by_checkpoint=True,  # a job that does not run makes no savepoint
+    )
+
+
+def resized(
+    status: AppStatus,
+    target: DeploymentMap,
+    change_id: str | None,
+    *,
+    began: float,
+    now: float,
+) -> RescaleJournal:
+    """Return the record of a change of sizes that was made in place."""
+    return plan(
+        kind=Kind.RESIZE,
+        reason="Other sizes, in place",
+        now=began,
+        source=status.deployments,
+        target=target,
+        old_job=status.job_id,
+        change_id=change_id,
+    ).at(Step.DONE, now)
+
+
+def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+    """Return what is to be told of a change that was not given up: reasons and sentences."""
+    if end.step is Step.DONE and end.failure is not None:
+        stays = "it is not taken back, because only it can read the checkpoint that it wrote"
+        return ((f"{end.kind}Failed", f"{end.failure}; {stays}, and is started again from there"),)
+    if end.step is Step.DONE:
+        by = " by checkpoint (a plain sink sees records again)" if end.by_checkpoint else ""
+        return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)
+    if end.step is Step.ROLLED_BACK:
+        return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
+    if end.withdrawn:
+        return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
+    abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
+    if end.pending and not end.avoid:
+        places = ", ".join(f"{operator} in {pool}" for operator, pool in end.pending)
+        full = f"No room for {places}; the next best is looked for"
+        return abandoned, ("PoolFull", full)
+    return (abandoned,)

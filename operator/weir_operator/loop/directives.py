@@ -1,0 +1,173 @@
+"""What people ask of the loops while they run: mode, state, pauses, blocked periods, a reset.
+
+The loops read directives anew at every tick through a callable, so that an annotation takes hold
+without a restart of anything. Pure: whoever watches the manifest translates it here.
+
+What the loops of one StreamApp need of its manifest, as plain values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from weir_operator.loop.verify import VerdictSettings
+from weir_operator.metrics.quality import QualitySettings
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.managers import Allowed, Fallback, Window
+from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopSettings:
+    """How the loops of one StreamApp run."""
+
+    app: str
+    """Name for people and records."""
+    mode: Mode
+    interval: float
+    """Seconds between two ticks."""
+    bound: float
+    """The objective, seconds."""
+    statistic: str
+    """What of the response time is bounded: `mean`, `p95` or `p99`."""
+    max_violations: float
+    """Share of control intervals that may exceed the bound, in [0, 1]; only told, never decided
+    on."""
+    policy: str
+    """Name under which the policy of the operators is registered."""
+    job_manager_price: float
+    """Currency per hour."""
+    max_parallelism: int
+    failed_for: float = 1800.0
+    """Seconds for which a deployment that did worse is not tried again."""
+    refused_for: float = 300.0
+    """Seconds for which sizes that nodes refused are not asked for again, for want of a restart."""
+    quality: QualitySettings = field(default_factory=QualitySettings)
+    verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    save_learned_every: int = 10
+    """Intervals between two writes of what was learned, which a crash loses; the end of the loops
+    writes it, too."""
+    phase: float | None = None
+    """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
+    all tick in the same moment; `None` counts from the start of the loops."""
+    settle: float = 0.5
+    """Part of an interval that a run of the job must have behind it before it is judged: before
+    that, what is measured is the restart."""
+
+
+PAUSES = {
+    "weir.dev/paused": Allowed.NOTHING,
+    "weir.dev/paused-scale-in": Allowed.SCALE_OUT,
+    "weir.dev/paused-scale-out": Allowed.SCALE_IN,
+}
+"""What each annotation leaves allowed."""
+
+_CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_policy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """Somebody wants scaling to stand still, wholly or in one direction."""
+
+    source: str
+    """The annotation, or whoever else asks."""
+    allows: Allowed
+    until: float | None
+    """Unix time at which it ends by itself; `None` stays until it is taken away."""
+    remark: str = ""
+    """What else is to be said of it, a clause; usually nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Directives:
+    """What holds at one tick."""
+
+    mode: Mode = Mode.AUTO
+    state: State = State.RUNNING
+    pauses: tuple[Pause, ...] = ()
+    """Also those whose time is over: the tick's clock judges."""
+    windows: tuple[Window, ...] = ()
+    fallback: Fallback = field(default_factory=Fallback)
+    reset_nonce: int = 0
+    """A value other than the one before forgets what was learned."""
+    refused: str = ""
+    """Why nothing may be scaled whatever the mode (somebody else scales the job), one sentence."""
+    revision: Revision | None = None
+    """What the job is to be made of; `None` leaves it as it is."""
+    edition: str = ""
+    """Names the spec, but for what only asks Weir to stand still; empty where there is none."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the job is to stand still."""
+        return self.state is State.SUSPENDED
+
+
+def directives_of(
+    app: StreamApp, *, revision: Revision | None = None, refused: str = ""
+) -> Directives:
+    """Return what the manifest, annotations included, asks.
+
+    Args:
+        app: The manifest.
+        revision: What the job is to be made of, see `assembly.revision_of`.
+        refused: Why nothing may be scaled, as far as the surroundings know.
+    """
+    return Directives(
+        mode=app.spec.mode,
+        state=app.spec.state,
+        pauses=parse_pauses(app.metadata.annotations),
+        windows=app.spec.windows,
+        fallback=app.spec.fallback,
+        reset_nonce=app.spec.reset_nonce,
+        refused=refused,
+        revision=revision,
+        edition=_name_edition(app.spec),
+    )
+
+
+def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
+    """Return the pauses that annotations ask for: `true`, or a time until (RFC 3339).
+
+    `false` and an empty text are none. What cannot be read pauses: whoever wrote it wanted a
+    standstill, and the remark says what to correct.
+    """
+    pauses = []
+    for name, allows in PAUSES.items():
+        text = annotations.get(name, "").strip()
+        if text.lower() in ("", "false"):
+            continue
+        until, remark = None, ""
+        if text.lower() != "true":
+            until = _parse_time(text)
+            remark = (
+                f"its value {text[:40]!r} is neither true nor a time such as 2026-01-31T08:00:00Z; "
+                "correct it or remove the annotation"
+                if until is None
+                else ""
+            )
+        pauses.append(Pause(source=name, allows=allows, until=until, remark=remark))
+    return tuple(pauses)
+
+
+def carried_by_directives(before: Spec, after: Spec) -> bool:
+    """Return whether directives carry every difference, so that the loops can go on as they are."""
+    carried = {name: getattr(after, name) for name in _CARRIED}
+    return before.model_copy(update=carried) == after
+
+
+def _name_edition(spec: Spec) -> str:
+    written = spec.model_dump_json(exclude={*_CARRIED} - {"reset_nonce"})
+    return hashlib.sha256(written.encode()).hexdigest()[:16]
+
+
+def _parse_time(text: str) -> float | None:
+    """Return Unix seconds; a time without a zone is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,195 @@
+"""What fails beside the loops of a job: told, remembered until it works again, and survived.
+
+What a StreamApp's events are: their reasons, and which of them warn.
+
+A reason is part of the interface: alerts and people's own tools select by it.
+
+Facts that last are told when they begin and when they end, not at every tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError, describe_unexpected
+from weir_operator.loop.guards import Cause, Guard
+from weir_operator.rescale.journal import Kind
+from weir_policies.errors import WeirPolicyError
+from weir_simulator.errors import SimulatorError
+
+Severity = Literal["Normal", "Warning"]
+
+WARNINGS = frozenset(
+    {
+        *(f"{kind}Failed" for kind in Kind),
+        "CannotTune",
+        "ChangeAbandoned",
+        "ChangeDidWorse",
+        "ChangeFailed",
+        "EndedWithoutSavepoint",
+        "FallbackHeld",
+        "FallbackTaken",
+        "FinalSavepointFailed",
+        "HistoryUnused",
+        "InvalidSpec",
+        "JobAdopted",
+        "JobDown",
+        "JobLost",
+        "JobManagerLost",
+        "JobNotSeen",
+        "LearnedNotSaved",
+        "MaxParallelismDiffers",
+        "ModelDrifted",
+        "ModelUnfitted",
+        "NetworkPolicyNotEnforced",
+        "NodeSlow",
+        "ObjectiveInfeasible",
+        "OtherAutoscaler",
+        "PoolFull",
+        "ReconcileFailed",
+        "RecordsDamaged",
+        "RecordsNotKept",
+        "ReplicaLost",
+        "ReplicaUnclaimed",
+        "ResizeRefused",
+        "RolledBack",
+        "ScalingRefused",
+        "StateMissing",
+        "StateNotRemoved",
+        "SuspendFailed",
+        "TakeBackHeld",
+        "TaskManagerLost",
+        "TickFailed",
+        "TrialFailed",
+        "TuningFailed",
+        "TuningKnownToFail",
+        "TuningRolledBack",
+        "UnknownOperators",
+    }
+)
+"""Something was lost, failed, or takes a person."""
+
+NORMAL = frozenset(
+    {
+        *(f"{kind}Done" for kind in Kind),
+        "ChangeResumed",
+        "ChangeWithdrawn",
+        "FallbackEnded",
+        "FinalSavepoint",
+        "JobChanged",
+        "JobFinished",
+        "LearnedForgotten",
+        "PolicyTrained",
+        "RecordsKept",
+        "ReplicaResized",
+        "ResizeWaits",
+        "RestartNeeded",
+        "RestoreAsked",
+        "SavingsForecast",
+        "ScalingPaused",
+        "ScalingResumed",
+        "StartBegunAnew",
+        "Suspended",
+        "TuningApplied",
+        "TuningDropped",
+        "TuningUnsure",
+        "TuningWaits",
+        "VarianceAssumed",
+        "WindowClosed",
+        "WindowOpened",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """A fact worth telling: `reason` in CamelCase, a message for people."""
+
+    time: float
+    """Unix seconds."""
+    reason: str
+    message: str
+
+    @property
+    def severity(self) -> Severity:
+        """`Warning` where something was lost, failed, or takes a person."""
+        return "Warning" if self.reason in WARNINGS else "Normal"
+
+
+_BEGIN = {
+    Cause.PAUSE: "ScalingPaused",
+    Cause.WINDOW: "WindowOpened",
+    Cause.REFUSED: "ScalingRefused",
+}
+_END = {
+    Cause.PAUSE: "ScalingResumed",
+    Cause.WINDOW: "WindowClosed",
+    Cause.REFUSED: "ScalingResumed",
+}
+
+
+class Notices:
+    """Tells the events of one StreamApp's loops."""
+
+    def __init__(self, on_event: Callable[[Event], None], clock: Clock) -> None:
+        self._on_event = on_event
+        self._clock = clock
+        self._guards: dict[tuple[Cause, str], str] = {}
+        self._lasting: set[str] = set()
+
+    def tell(self, reason: str, message: str) -> None:
+        """Tell a fact."""
+        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+    def tell_while(self, reason: str, message: str) -> None:
+        """Tell a lasting fact once; an empty message ends it. Figures in it may move."""
+        if not message:
+            self._lasting.discard(reason)
+        elif reason not in self._lasting:
+            self._lasting.add(reason)
+            self.tell(reason, message)
+
+    def see_guards(self, guards: Sequence[Guard]) -> None:
+        """Tell which guards are new, which are over, and which now say something else."""
+        present = {(guard.cause, guard.name): guard.reason for guard in guards}
+        for (cause, name), reason in present.items():
+            if self._guards.get((cause, name)) != reason:
+                self.tell(_BEGIN[cause], reason[:1].upper() + reason[1:])
+        for cause, name in self._guards.keys() - present.keys():
+            self.tell(_END[cause], f"{name} holds no more")
+        self._guards = present
+
+
+log = structlog.get_logger()
+
+
+class Failures:
+    """The last failure of each piece of work, by the reason of its event."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._last: dict[str, str] = {}
+
+    def last(self, reason: str) -> str:
+        """Return why the work failed when it was last done; empty where it did not."""
+        return self._last.get(reason, "")
+
+    @contextmanager
+    def survived(self, reason: str) -> Iterator[None]:
+        """Tell what fails within, and go on."""
+        failure = ""
+        try:
+            yield
+        except (WeirError, WeirPolicyError, SimulatorError) as error:
+            failure = str(error)
+        except Exception as error:
+            log.exception("unexpected error", work=reason)
+            failure = describe_unexpected(error)
+        self._last[reason] = failure
+        self._notices.tell_while(reason, failure)

@@ -1,0 +1,234 @@
+"""What was granted is done, and judged afterwards by what came of it.
+
+An action runs beside the ticks as a task of its own: resizes at once, everything else in one
+restart. A change that did worse than expected, by the verdict of the metrics, is remembered as
+failed, and whoever asked is told to take it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import WeirError, describe_unexpected
+from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.events import Event
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.proposals import Proposal, Ruling
+from weir_operator.loop.verify import ChangeSoFar, Intervals, Verdict, judge_change
+from weir_operator.metrics.values import AppMeasurement
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.status import StatusStore, add_failed
+from weir_policies.application_manager.restart_budget import RestartTokens
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.policy import ChangeKind
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """What a tick granted."""
+
+    id: str
+    """Under which the change is found again from its decisions."""
+    ruling: Ruling
+    proposals: Mapping[str, Proposal]
+    expected: float
+    """Response time of the longest path that the change should give, seconds; NaN if unknown."""
+    before: Intervals
+    """What was measured when it was decided."""
+    reason: str = ""
+    """Why, where no operator proposed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A change that runs and has not yet been judged."""
+
+    journal: RescaleJournal
+    action: Action
+    since: tuple[Intervals, ...] = ()
+
+
+class Actor:
+    """Does one action at a time for one StreamApp."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        store: StatusStore,
+        settings: LoopSettings,
+        *,
+        buy: Callable[[RestartTokens, float], RestartTokens | None],
+        on_event: Callable[[Event], None],
+        clock: Clock,
+    ) -> None:
+        """Begin with nothing under way.
+
+        Args:
+            lifecycle: What acts.
+            store: The status.
+            settings: How the loops run.
+            buy: Gives the restart tokens after one more restart at a Unix time; `None` where none
+                is allowed.
+            on_event: Takes what is told.
+            clock: The time.
+        """
+        self._lifecycle = lifecycle
+        self._store = store
+        self._settings = settings
+        self._buy = buy
+        self._on_event = on_event
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._judged: _Judged | None = None
+        self._undone: RescaleJournal | None = None
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether an action is under way."""
+        return self._task is not None and not self._task.done()
+
+    def begin(self, action: Action) -> None:
+        """Begin an action and return; none may be under way."""
+        # What it left is gone, so it cannot be judged any more, nor taken back.
+        self._judged = self._undone = None
+        self._task = asyncio.create_task(self._act(action))
+
+    async def finish(self) -> None:
+        """Wait for the action that is under way."""
+        if self._task is not None:
+            await self._task
+
+    async def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
+        """Return the last change if the metrics say that it must be taken back.
+
+        It is returned again until something is begun: what holds it back may pass.
+        """
+        if self._undone is not None and self._undone.target != self._store.load().deployments:
+            self._undone = None  # the job is elsewhere by now
+        if self._judged is None:
+            return self._undone
+        self._judged = _Judged(
+            self._judged.journal, self._judged.action, (*self._judged.since, interval)
+        )
+        change = ChangeSoFar(
+            bound=self._settings.bound,
+            expected=self._judged.action.expected,
+            before=self._judged.action.before,
+            since=self._judged.since,
+        )
+        verdict, reason = judge_change(change, self._settings.verdict)
+        if verdict is Verdict.WAIT:
+            return None
+        journal, self._judged = self._judged.journal, None
+        if verdict is Verdict.KEEP:
+            return None
+        self._tell("ChangeDidWorse", reason)
+        status = self._store.load()
+        failed = add_failed(
+            status.failed, journal.target, first=self._settings.failed_for, reason=reason, now=now
+        )
+        await self._store.save(status.model_copy(update={"failed": failed}))
+        self._undone = journal
+        return journal
+
+    async def _act(self, action: Action) -> None:
+        """Resize what only needs that, then take all the rest in one restart."""
+        ruling = action.ruling
+        try:
+            status = self._store.load()
+            tokens = ruling.tokens.to_dict()
+            await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
+            resized = _only_resizes(action, status.deployments)
+            refused = ""
+            if resized != status.deployments:
+                refused = await self._lifecycle.resize(resized, _resize_id(action.id))
+            restart = ruling.restart or (bool(refused) and await self._afford(action, resized))
+            move = ruling.move
+            if restart and (move or ruling.target != self._store.load().deployments):
+                reasons = [
+                    f"{name}: {action.proposals[name].decision.reason}"
+                    for name in ruling.granted
+                    if name in action.proposals
+                ]
+                if refused:
+                    reasons.append(f"restarted because the sizes were refused in place ({refused})")
+                end = await self._lifecycle.change(
+                    ruling.target,
+                    action.reason or "; ".join(reasons),
+                    action.id,
+                    resize_refused=bool(refused),
+                    replace=(move.replica,) if move else (),
+                    avoid=(move.node,) if move else (),
+                )
+                if end.step is Step.DONE:
+                    self._judged = _Judged(end, action)
+        except WeirError as error:
+            self._tell("ChangeFailed", str(error))
+        except Exception as error:  # the next look goes on with the change, or ends the life by it
+            log.exception("unexpected error in a change")
+            self._tell("ChangeFailed", describe_unexpected(error))
+
+    async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
+        """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
+        now, status = self._clock.now(), self._store.load()
+        tokens = self._buy(action.ruling.tokens, now)
+        if tokens is not None:
+            kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
+        else:
+            reason = "the nodes refused the sizes in place, and no restart was left to pay with"
+            self._tell("ResizeWaits", reason[:1].upper() + reason[1:])
+            wait = self._settings.refused_for
+            known = add_failed(
+                status.failed, resized, first=wait, reason=reason, now=now, longest=wait
+            )
+            kept = {"failed": known}
+        await self._store.save(status.model_copy(update=kept))
+        return tokens is not None
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def change_of(action: str, proposal: Proposal) -> str:
+    """Return the id of the change that a granted proposal becomes part of."""
+    return _resize_id(action) if proposal.kind is ChangeKind.RESIZE else action
+
+
+def _resize_id(action: str) -> str:
+    """Return the id of an action's resize, which is a change of its own beside its restart."""
+    return f"{action}r"
+
+
+def expect_response(
+    proposals: Mapping[str, Proposal], ruling: Ruling, flow: Dataflow, measured: AppMeasurement
+) -> float:
+    """Return the response time of the longest path that the granted change should give, seconds.
+
+    Operators that do not change are expected to go on as they were measured.
+    """
+    times = {}
+    for name in flow.operators:
+        if name in ruling.granted and name in proposals:
+            times[name] = proposals[name].decision.expectation.response_time
+        else:
+            known = measured.operators[name].response_time
+            times[name] = 0.0 if math.isnan(known) else known  # a source has none
+    return flow.response_time(times)
+
+
+def _only_resizes(action: Action, current: DeploymentMap) -> DeploymentMap:
+    """Return the deployments with those grants that need no restart."""
+    return {
+        name: action.ruling.target[name]
+        if name in action.proposals and action.proposals[name].kind is ChangeKind.RESIZE
+        else counts
+        for name, counts in current.items()
+    }

@@ -1,0 +1,460 @@
+"""From the metrics source and Flink's plan to what one tick sees of the job.
+
+Keeps what must be known from tick to tick: who serves what in the present run, since when it runs,
+and what was counted before.
+
+From what was scraped to what the managers decide on: the layout, and the tick's measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.topology import Topology
+from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.verify import Intervals
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.output import Counted, measure_output
+from weir_operator.metrics.quality import Problem, ProblemKind, QualitySettings, judge
+from weir_operator.metrics.source import MetricsSource, Window
+from weir_operator.metrics.values import (
+    AppMeasurement,
+    OperatorMeasurement,
+    ServiceFrom,
+    SinkMeasurement,
+)
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.status import AppStatus, StatusStore
+from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.streamapp.operators import Operator
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.estimation import ServiceMeasurement
+from weir_policies.model.node_types import Deployment
+from weir_policies.policy import CostWeights, Observation
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+
+WORKED_OFF = 2.0
+"""Intervals of a run that count for nothing: they work off the gap before it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """What one tick saw of the job."""
+
+    output: SinkMeasurement
+    """What users saw, over every run of the job in the interval."""
+    app: AppMeasurement | None
+    """The present run; `None` while it is not known who serves what."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing speaks against the measurement; a restart is no fault of the metrics."""
+        return not any(problem.kind.holds for problem in self.problems)
+
+    def response(self, statistic: str) -> float:
+        """Return the bounded statistic of what users saw, seconds."""
+        seen = self.end_to_end
+        return {"mean": seen.mean, "p95": seen.p95, "p99": seen.p99}[statistic]
+
+    @property
+    def end_to_end(self) -> SinkMeasurement:
+        """What users saw; by latency markers where no sink counts latencies."""
+        if math.isnan(self.output.mean) and self.app is not None:
+            return self.app.end_to_end
+        return self.output
+
+    def violates(self, bound: float, statistic: str) -> bool | None:
+        """Return whether the interval exceeded the bound; `None` where that cannot be told.
+
+        An interval in which nothing came out while records waited is one: they are late already.
+        """
+        response = self.response(statistic)
+        if math.isnan(response):
+            waiting = self.app is not None and self.app.backlog > 0
+            return True if waiting or self.app is None else None
+        return response > bound
+
+
+def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> JobLayout:
+    """Return who serves what in the present run."""
+    return JobLayout(
+        job_id=job_id,
+        operators={
+            name: OperatorLayout(
+                replicas=tuple(
+                    PlacedReplica(
+                        tm_id=replica.id,
+                        node_type=replica.node_type,
+                        drained=replica.id in topology.drained,
+                    )
+                    for replica in replicas
+                    if replica.operator == name
+                ),
+                upstream=tuple(edge.source for edge in topology.edges if edge.target == name),
+                **_vertices(topology, name),
+            )
+            for name in topology.operators
+        },
+    )
+
+
+def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow:
+    """Return the graph of operators, with the selectivities that were measured."""
+    return Dataflow(
+        operators=topology.operators,
+        edges=tuple(
+            Edge(
+                source=edge.source,
+                target=edge.target,
+                selectivity=_selectivity(measured, edge.source),
+            )
+            for edge in topology.edges
+        ),
+    )
+
+
+def see(
+    window: Window,
+    layout: JobLayout | None,
+    *,
+    run_since: float,
+    settled: bool,
+    previous: AppMeasurement | None,
+    output: SinkMeasurement,
+    now: float,
+    set_by: float = 0.0,
+    quality: QualitySettings,
+) -> Sight:
+    """Measure and judge one interval.
+
+    Args:
+        window: Its samples.
+        layout: The present run; `None` where there is none, or it is not known yet.
+        run_since: Unix time since when the present run processes records; what its replicas did
+            before (restoring, working off the gap's first moment) does not tell how they serve.
+        settled: Whether the run is old enough to be judged; before, samples are naturally few.
+        previous: The last measurement judged.
+        output: What users saw in the interval.
+        now: Unix seconds.
+        set_by: Seconds by which the clock was set in the interval.
+        quality: Where the gate draws its lines.
+    """
+    if layout is None:
+        return Sight(output=output, app=None, problems=())
+    measured = measure(_cut(window, run_since), layout)
+    return Sight(
+        output=output,
+        app=measured,
+        problems=judge(measured, previous, layout, now, quality, set_by=set_by) if settled else (),
+    )
+
+
+def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
+    """Return the records/s that arrive at all sources together."""
+    if topology is None:
+        return math.nan
+    return sum(app.operators[name].arrival_rate for name in topology.sources)
+
+
+def first_behind_sources(topology: Topology) -> frozenset[str]:
+    """Return the operators for which waits what waits at the sources.
+
+    A source that feeds no other operator is the whole job: what waits there waits for it.
+    """
+    feeding = {edge.source for edge in topology.edges}
+    behind = {edge.target for edge in topology.edges if edge.source in topology.sources}
+    return frozenset(behind | (set(topology.sources) - feeding))
+
+
+def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
+    """Return where the variance of service times is only assumed, a sentence; empty where not."""
+    guessed = sorted(
+        name
+        for name in decided
+        if any(each.service_from is ServiceFrom.BUSY_TIME for each in app.operators[name].replicas)
+    )
+    if not guessed:
+        return ""
+    return (
+        f"Service times of {', '.join(guessed)} come from busy time, with the variance of an "
+        "exponential time; wrap their functions in Weir.timed to measure it"
+    )
+
+
+def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:
+    """Entry and exit vertices of an operator that has several; one alone needs no telling."""
+    vertices = topology.vertices[name]
+    if len(vertices) == 1:
+        return {}
+    own = {vertex.id for vertex in vertices}
+    return {
+        "entry_vertices": frozenset({vertices[0].id} & own),
+        "exit_vertices": frozenset({vertices[-1].id} & own),
+    }
+
+
+def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
+    if measured is None:
+        return 1.0
+    found = measured.operators[operator].selectivity
+    return found if math.isfinite(found) and found >= 0 else 1.0
+
+
+def _cut(window: Window, since: float) -> Window:
+    """Leave out samples from before `since`."""
+    if since <= window.start:
+        return window
+    kept = []
+    for series in window.series:
+        pairs = [
+            (time, value)
+            for time, value in zip(series.times, series.values, strict=True)
+            if time >= since
+        ]
+        if pairs:
+            times, values = zip(*pairs, strict=True)
+            kept.append(
+                type(series)(name=series.name, labels=series.labels, times=times, values=values)
+            )
+    return Window(start=since, end=window.end, series=tuple(kept))
+
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """What one tick saw."""
+
+    start: float
+    """Unix time at which its interval began."""
+    now: float
+    sight: Sight
+    replicas: tuple[Replica, ...]
+    flow: Dataflow | None
+    """The job's graph; `None` before it was ever known."""
+    settled: bool
+    """Whether the run is old enough for its samples to tell of more than its restart."""
+    run_since: float = -math.inf
+    """Unix time since when the present run processes records, `inf` where there was none yet."""
+
+    @property
+    def reason_to_hold(self) -> str:
+        """Why nothing is to be decided on what was seen, one sentence; empty where it is."""
+        if self.sight.app is None:
+            return "It is not known yet where the tasks run"
+        if not self.settled:
+            return "The job has just been restarted"
+        holding = [problem.sentence for problem in self.sight.problems if problem.kind.holds]
+        return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
+
+
+class Watcher:
+    """Sees the job of one StreamApp, tick by tick."""
+
+    def __init__(
+        self,
+        *,
+        settings: LoopSettings,
+        operators: Mapping[str, Operator],
+        runtime: Runtime,
+        jobs: FlinkJobs,
+        lifecycle: Lifecycle,
+        source: MetricsSource,
+        managers: Mapping[str, OperatorManager],
+        store: StatusStore,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._operators = operators
+        self._runtime = runtime
+        self._jobs = jobs
+        self._lifecycle = lifecycle
+        self._source = source
+        self._managers = managers
+        self._store = store
+        self._clock = clock
+        self._topology: Topology | None = None
+        self._topology_of: str | None = None
+        self._silent = False
+        self._run_since = math.inf
+        self._previous: AppMeasurement | None = None
+        self._counted: Counted | None = None
+
+    async def look(self, start: float, now: float, *, set_by: float = 0.0) -> View:
+        """Measure and judge the interval from `start` to `now`, Unix seconds.
+
+        Args:
+            start: When it began, by the clock as it is set now.
+            now: When it ends.
+            set_by: Seconds by which the clock was set ahead in it, below zero where back.
+
+        Raises:
+            TemporaryError: The metrics source or the runtime does not answer.
+        """
+        self._run_since += set_by
+        replicas = await self._runtime.replicas()
+        window = await self._source.window(start=start, end=now)
+        layout = await self._find_layout(replicas)
+        output, self._counted = measure_output(window, self._counted)
+        settled = now - self._run_since >= self._settings.settle * self._settings.interval
+        sight = see(
+            window,
+            layout,
+            run_since=self._run_since,
+            settled=settled,
+            previous=self._previous,
+            output=output,
+            now=now,
+            set_by=set_by,
+            quality=self._settings.quality,
+        )
+        if sight.app is not None:
+            self._previous = sight.app
+        self._silent = any(each.kind is ProblemKind.PARTIAL for each in sight.problems)
+        return View(
+            start=start,
+            now=now,
+            sight=sight,
+            replicas=replicas,
+            flow=None if self._topology is None else dataflow_of(self._topology, sight.app),
+            settled=settled,
+            run_since=self._run_since,
+        )
+
+    def observe(
+        self,
+        view: View,
+        status: AppStatus,
+        budgets: Mapping[str, float],
+        weights: CostWeights | None = None,
+    ) -> dict[str, Observation]:
+        """Let every operator's manager take over what was measured, and return what it knows.
+
+        Where a pool had no room for more of an operator's replicas, it may have no more there.
+        """
+        app = view.sight.app
+        if app is None:
+            return {}
+        interval = Interval(
+            now=view.now,
+            length=view.now - max(view.start, self._run_since),
+            source_backlog=app.backlog,
+        )
+        first = () if self._topology is None else first_behind_sources(self._topology)
+        return {
+            name: self._managers[name].observe(
+                measurement,
+                [replica for replica in view.replicas if replica.operator == name],
+                deployment=Deployment.from_named(
+                    status.deployments[name], self._managers[name].model.node_types
+                ),
+                full={
+                    each.pool
+                    for each in status.full
+                    if each.operator == name and each.holds(view.now)
+                },
+                budget=budgets.get(name, math.nan),
+                first=name in first,
+                interval=interval,
+                weights=weights,
+            )
+            for name, measurement in app.operators.items()
+        }
+
+    def summarise(self, sight: Sight) -> Intervals:
+        """Return the interval as a change is judged by it."""
+        app = sight.app
+        return Intervals(
+            rate=math.nan if app is None else sum_of_sources(app, self._topology),
+            response_time=sight.response(self._settings.statistic),
+            backlog=math.nan if app is None else app.backlog,
+        )
+
+    async def _find_layout(self, replicas: tuple[Replica, ...]) -> JobLayout | None:
+        """Return who serves what, `None` while a change is under way or tasks are being placed."""
+        status = self._store.load()
+        if self._lifecycle.is_changing or status.job_id is None or status.suspended:
+            return None
+        known = self._topology_of == status.job_id
+        # A replica that fell silent may have come to its end, which only Flink can tell.
+        if self._topology is None or not known or self._silent:
+            try:
+                self._topology = await self._jobs.topology(status.job_id)
+            except (TemporaryError, PermanentError) as error:
+                log.info("no layout yet", reason=str(error))
+                return None
+        if not known:
+            self._topology_of = status.job_id
+            self._run_since = self._clock.now()
+            self._see_edges(self._topology)
+        return layout_of(status.job_id, self._topology, replicas)
+
+    def _see_edges(self, topology: Topology) -> None:
+        for name, manager in self._managers.items():
+            manager.wait(missed=False)
+            into = [edge for edge in topology.edges if edge.target == name]
+            manager.see_edges(
+                keyed=any(edge.keyed for edge in into),
+                balanced=any(edge.balanced for edge in into),
+                sharing=self._operators[name].sharing,
+                key_groups=self._settings.max_parallelism,
+            )
+
+
+def sample_of(view: View, deployments: DeploymentMap, *, interval: float) -> IntervalSample | None:
+    """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
+
+    Args:
+        view: What the tick saw.
+        deployments: What ran.
+        interval: Seconds between two ticks.
+    """
+    sight = view.sight
+    if sight.app is None or not sight.healthy:
+        return None
+    return IntervalSample(
+        time=view.now,
+        seconds=view.now - view.start,
+        operators={
+            name: _operator_sample(measured, deployments[name])
+            for name, measured in sight.app.operators.items()
+            if name in deployments
+        },
+        response_time=sight.end_to_end.mean,
+        disturbed=view.now - view.run_since < WORKED_OFF * interval,
+    )
+
+
+def _operator_sample(
+    measured: OperatorMeasurement, deployment: Mapping[str, int]
+) -> OperatorSample:
+    return OperatorSample(
+        deployment=dict(deployment),
+        arrived=measured.arrival_rate,
+        taken=measured.processed_rate,
+        given=measured.emitted_rate,
+        services=tuple(
+            ServiceMeasurement(
+                node_type=replica.node_type,
+                records=replica.served,
+                mean=replica.service_mean,
+                variance=replica.service_variance,
+            )
+            for replica in measured.replicas
+            if replica.served > 0
+        ),
+        response_time=measured.response_time,
+        utilisation=measured.utilisation,
+    )

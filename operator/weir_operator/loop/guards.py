@@ -1,0 +1,253 @@
+"""What forbids scaling at a moment: people, and measurements that contradict a policy. Pure.
+
+Pauses and blocked periods are what people ask for. Besides, no policy takes speed away while a
+backlog is worked off, nor where the replicas were measured to be busier than the target could be:
+a model may be wrong, and a job that was scaled in too far pays with another restart.
+
+A guard may leave one direction allowed. Which direction a change has is a matter of speed, not of
+replicas: two fast replicas for three slow ones may be either. A move to other places that changes
+no speed (to save money) goes in neither direction, and is allowed by no guard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import numpy as np
+from croniter import croniter
+from croniter.croniter import CroniterBadDateError
+
+from weir_operator.loop.directives import Directives, Pause
+from weir_operator.metrics.values import AppMeasurement
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.streamapp.managers import Allowed, Window
+from weir_policies.kernels.wording import say_share
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.sharing import predict_utilisation
+from weir_policies.policy import Observation, OperatorModel
+
+_SAME_SPEED = 1e-9
+"""Relative difference below which two deployments are equally fast."""
+_WORKED_OFF = 0.9
+"""Part of what the sources take in below which so much less arrives that a backlog is worked off,
+rather than that samples scatter."""
+
+
+class Cause(StrEnum):
+    """Who forbids."""
+
+    PAUSE = "Pause"
+    WINDOW = "Window"
+    REFUSED = "Refused"
+    """Scaling would be wrong here, whatever the manifest says."""
+
+
+class Direction(StrEnum):
+    """What a change does to an operator's speed."""
+
+    OUT = "scales out"
+    IN = "scales in"
+    ACROSS = "moves without a change of speed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guard:
+    """Something that forbids changes now, wholly or but for one direction."""
+
+    cause: Cause
+    name: str
+    """The annotation, or the blocked period's name."""
+    allows: Allowed
+    reason: str
+    """A clause for people, without a full stop."""
+
+
+def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
+    """Return what forbids scaling at a Unix time."""
+    guards = [
+        Guard(cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=_say_pause(pause))
+        for pause in directives.pauses
+        if pause.until is None or now < pause.until
+    ]
+    for window in directives.windows:
+        end = find_end(window, now)
+        if end is not None:
+            guards.append(
+                Guard(
+                    cause=Cause.WINDOW,
+                    name=window.name,
+                    allows=window.allow,
+                    reason=f"the blocked period {window.name!r} is open until {_say_time(end)} and "
+                    f"allows {_say_allowed(window.allow)}",
+                )
+            )
+    if directives.refused:
+        guards.append(
+            Guard(
+                cause=Cause.REFUSED,
+                name="refused",
+                allows=Allowed.NOTHING,
+                reason=directives.refused,
+            )
+        )
+    return tuple(guards)
+
+
+def guards_while_draining(app: AppMeasurement, flow: Dataflow) -> tuple[Guard, ...]:
+    """Return what forbids scaling in while the sources' backlog is worked off.
+
+    It counts as one from what an interval takes in: what is gone by the next tick, a restart to
+    save money need not wait for.
+    """
+    sources = [app.operators[name] for name in flow.sources]
+    taken = sum(source.processed_rate for source in sources)
+    arriving = sum(source.arrival_rate for source in sources)
+    drains = arriving < _WORKED_OFF * taken  # false where either is unknown
+    if not drains or not app.backlog > taken * (app.end - app.start):
+        return ()
+    return (
+        Guard(
+            cause=Cause.REFUSED,
+            name="backlog",
+            allows=Allowed.SCALE_OUT,
+            reason="the backlog at the sources is being worked off, which allows scaling out only",
+        ),
+    )
+
+
+def find_end(window: Window, now: float) -> float | None:
+    """Return the Unix time until which the period is open; `None` where it is not."""
+    try:
+        # The last beginning up to and including now; croniter looks strictly before, by seconds.
+        begin = float(croniter(window.schedule, math.floor(now) + 1).get_prev(float))
+    except CroniterBadDateError:
+        return None  # a schedule without a day, such as 30 February
+    end = begin + window.duration.seconds
+    return end if now < end else None
+
+
+def direction_of(
+    current: Deployment, target: Deployment, node_types: Sequence[NodeType]
+) -> Direction:
+    """Return what going from `current` to `target` does to the operator's speed."""
+    before, after = _speed(current, node_types), _speed(target, node_types)
+    if math.isclose(before, after, rel_tol=_SAME_SPEED):
+        return Direction.ACROSS
+    return Direction.OUT if after > before else Direction.IN
+
+
+def refuse_change(direction: Direction, guards: Sequence[Guard]) -> str | None:
+    """Return why a change in this direction is denied, one sentence; `None` where it is not."""
+    for guard in guards:
+        if not _allows(guard.allows, direction):
+            return f"Denied: {guard.reason}, and this {direction}"
+    return None
+
+
+def refuse_target(
+    observation: Observation, target: Deployment, guards: Sequence[Guard]
+) -> str | None:
+    """Return why an operator may not go to a target, one sentence; `None` where it may.
+
+    Args:
+        observation: What was measured of it.
+        target: Where to go.
+        guards: What forbids scaling now.
+    """
+    direction = direction_of(observation.deployment, target, observation.model.node_types)
+    refusal = refuse_change(direction, guards)
+    if refusal is not None or direction is not Direction.IN:
+        return refusal
+    return _refuse_overload(observation, target)
+
+
+def refuse_move(
+    current: DeploymentMap,
+    target: DeploymentMap,
+    models: Mapping[str, OperatorModel],
+    guards: Sequence[Guard],
+    observations: Mapping[str, Observation] | None = None,
+) -> str | None:
+    """Return why going from deployments to deployments is denied; `None` where it is not.
+
+    Args:
+        current: What runs.
+        target: Where to go.
+        models: Of the operators that may change.
+        guards: What forbids scaling now.
+        observations: What was measured of the operators, as far as something was.
+    """
+    for name, model in models.items():
+        before = Deployment.from_named(current.get(name, {}), model.node_types)
+        after = Deployment.from_named(target.get(name, {}), model.node_types)
+        if before == after:
+            continue
+        seen = (observations or {}).get(name)
+        refusal = (
+            refuse_change(direction_of(before, after, model.node_types), guards)
+            if seen is None
+            else refuse_target(seen, after, guards)
+        )
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _refuse_overload(observation: Observation, target: Deployment) -> str | None:
+    """Return why the measured work does not fit into the target; `None` where it does."""
+    model = observation.model
+    speeds = [
+        node_type.speedup
+        for node_type, count in zip(model.node_types, observation.deployment, strict=True)
+        for _ in range(count)
+    ]
+    # What was not measured counts as no work: the rest alone may be too much.
+    work = sum(
+        min(busy, 1.0) * speed
+        for busy, speed in zip(observation.utilisation, speeds, strict=False)
+        if not math.isnan(busy)
+    )
+    # Seconds of work a second, shared as the records are: at unit service time they are its rate.
+    unit = replace(model, service_mean=1.0)
+    needed = float(predict_utilisation(unit, np.array([target.counts]), work)[0])
+    if needed <= 1:
+        return None
+    return (
+        f"Denied: what the replicas were measured to do, {say_share(work / sum(speeds))} busy, "
+        f"would keep the target {say_share(needed)} busy, whatever is predicted"
+    )
+
+
+def _allows(allowed: Allowed, direction: Direction) -> bool:
+    return (allowed, direction) in {
+        (Allowed.SCALE_OUT, Direction.OUT),
+        (Allowed.SCALE_IN, Direction.IN),
+    }
+
+
+def _speed(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
+    """Return the work per second of all replicas together, relative to the reference speed."""
+    return sum(n * t.speedup for n, t in zip(deployment, node_types, strict=True))
+
+
+def _say_pause(pause: Pause) -> str:
+    until = "" if pause.until is None else f" until {_say_time(pause.until)}"
+    remark = f" ({pause.remark})" if pause.remark else ""
+    return f"{pause.source} is set{until}{remark} and allows {_say_allowed(pause.allows)}"
+
+
+def _say_allowed(allowed: Allowed) -> str:
+    return {
+        Allowed.NOTHING: "no scaling",
+        Allowed.SCALE_OUT: "scaling out only",
+        Allowed.SCALE_IN: "scaling in only",
+    }[allowed]
+
+
+def _say_time(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,659 @@
+"""Keeping one job alive: bring it up, look after it, change it, end it.
+
+Level-based: each look compares what runs with what the status says should run, and moves towards
+it. Nothing here decides a deployment; what people ask (another revision, a standstill) comes by
+the directives. One change at a time: whoever comes while one is under way waits or is told so.
+
+Which processes of a job were lost between two looks, though nobody here ended them. Pure.
+
+What brings them back (a ReplicaSet, a kubelet, Flink) does so without Weir, and often before it
+looks: only another id, or another process under the same one, shows that there was a loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from weir_operator.clock import Clock
+from weir_operator.errors import JobFailedError, ResizeRefusedError
+from weir_operator.loop import changes
+from weir_operator.loop.changes import PATIENT, URGENT, Retries
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.room import RoomFinder
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.job import RescaleSettings
+from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress
+from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
+from weir_operator.rescale.live_jobs import match_status
+from weir_operator.rescale.replicas import (
+    deployments_of,
+    excess_replicas,
+    missing_replicas,
+    size_changes,
+)
+from weir_operator.rescale.status import AppStatus, Checkpointed, StatusStore
+from weir_operator.rescale.stopping import (
+    StateMissingError,
+    came_to_its_end,
+    find_restore_point,
+)
+from weir_operator.runtime.local.processes import release_replicas
+from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.runtime.revision import Revision
+from weir_policies.policy import OperatorModel
+
+Loss = tuple[str, str]
+"""Reason and message of an event."""
+
+
+class Losses:
+    """Compares the processes of a job with those of the look before."""
+
+    def __init__(self) -> None:
+        self._deployments: DeploymentMap | None = None
+        self._replicas: Mapping[str, Replica] = {}
+        self._job_manager = ""
+
+    def forget(self) -> None:
+        """Take what is found next as it is: a change has ended and started processes."""
+        self._deployments = None
+        self._job_manager = ""
+
+    def find(
+        self,
+        replicas: Sequence[Replica],
+        job_manager: str,
+        deployments: DeploymentMap,
+        *,
+        ended: Collection[str] = (),
+    ) -> tuple[Loss, ...]:
+        """Return what was lost since the last look.
+
+        Args:
+            replicas: TaskManagers that are alive.
+            job_manager: Which process the JobManager is; empty where that is not known.
+            deployments: What is to run; where it has changed, so have the TaskManagers.
+            ended: Of the replicas, those that Weir ends now.
+        """
+        now = {each.id: each for each in replicas}
+        before = self._replicas if self._deployments == deployments else now
+        gone = [_say(each, "is gone") for name, each in before.items() if name not in now]
+        again = [
+            _say(each, f"ended{f' ({each.ended})' if each.ended else ''} and was started again")
+            for name, each in now.items()
+            if name in before and _differ(before[name].process, each.process)
+        ]
+        losses = [("TaskManagerLost", "; ".join(gone + again))] if gone or again else []
+        if _differ(self._job_manager, job_manager):
+            losses.append(("JobManagerLost", "The JobManager ended and was started again"))
+        self._replicas = {name: each for name, each in now.items() if name not in ended}
+        self._deployments = deployments
+        self._job_manager = job_manager or self._job_manager
+        return tuple(losses)
+
+
+def _differ(before: str, now: str) -> bool:
+    return bool(before and now) and before != now
+
+
+def _say(replica: Replica, what: str) -> str:
+    node = f" ({replica.node})" if replica.node else ""
+    why = f": {replica.doomed}" if replica.doomed else ""
+    return f"TaskManager {replica.id} of {replica.operator} on {replica.pool}{node} {what}{why}"
+
+
+NOTE_CHECKPOINT_EVERY = 600.0
+"""Seconds between two notes of where a job's newest checkpoint is; the storage has the newest."""
+
+
+SPEC_STANDS = 1.0
+"""Seconds for which a spec must have stood before the job is stopped for it: edits come in pairs,
+and each is an upgrade."""
+
+
+class Health(StrEnum):
+    """What a look at the job found."""
+
+    RUNS = "runs"
+    CHANGING = "changing"
+    RESTARTING = "restarting"
+    SUSPENDED = "suspended"
+    FINISHED = "finished"
+    """The job came to its own end; there is nothing left to steer."""
+
+
+class Lifecycle:
+    """One StreamApp's job from its first start to its end."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        jobs: Jobs,
+        rescaler: Rescaler,
+        store: StatusStore,
+        initial: DeploymentMap,
+        initial_savepoint: str | None,
+        restore_nonce: int = 0,
+        clock: Clock,
+        on_event: Callable[[Event], None],
+        on_change: Callable[[RescaleJournal], None],
+        directives: Callable[[], Directives] = Directives,
+        models: Mapping[str, OperatorModel] | None = None,
+        settings: RescaleSettings | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._jobs = jobs
+        self._rescaler = rescaler
+        self._store = store
+        self._initial_savepoint = initial_savepoint
+        self._restore_nonce = restore_nonce
+        self._clock = clock
+        self._on_event = on_event
+        self._on_change = on_change
+        self._directives = directives
+        self._room = RoomFinder(
+            runtime=runtime,
+            store=store,
+            clock=clock,
+            initial=initial,
+            models=models,
+            settings=settings or RescaleSettings(),
+        )
+        self._losses = Losses()
+        self._retries = Retries(store, clock)
+        self._busy = asyncio.Lock()
+        self._changing = False
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change is under way; a mere look is none."""
+        return self._changing
+
+    def fits(self, deployments: DeploymentMap) -> bool:
+        """Whether the manifest has these operators and allows them these deployments."""
+        return self._room.fit(deployments) == deployments
+
+    async def bring_up(self) -> None:
+        """Resume what an earlier controller left half-done, or start, or find the job running.
+
+        A job that is to be suspended is not started.
+
+        Raises:
+            JobFailedError: The job did not come to run; the reason is Flink's.
+        """
+        async with self._busy:
+            self._store.load()  # one that cannot be read starts nothing
+            await self._see_to_it()
+
+    async def heal(self) -> Health:
+        """Look at the job once, and move it towards what is asked of it.
+
+        Replaces what was lost or is about to go, recovers what ended without being told to,
+        suspends, resumes and upgrades.
+
+        Raises:
+            JobFailedError: The job could not be recovered.
+        """
+        if self._changing:
+            return Health.CHANGING
+        async with self._busy:
+            return await self._see_to_it()
+
+    async def change(
+        self,
+        target: DeploymentMap,
+        reason: str,
+        change_id: str | None = None,
+        *,
+        resize_refused: bool = False,
+        replace: tuple[str, ...] = (),
+        avoid: tuple[str, ...] = (),
+    ) -> RescaleJournal:
+        """Take the job to `target` by one restart; return how it ended.
+
+        Args:
+            target: Where to go.
+            reason: Why, for people.
+            change_id: Under which the change is found again.
+            resize_refused: Nodes do not give the sizes in place, so that replicas of another size
+                take the place of those that have the wrong one.
+            replace: Replicas whose place others take.
+            avoid: Nodes that what is started must not run on.
+        """
+        async with self._busy:
+            await self._resume_unfinished()
+            status = self._store.load()
+            if resize_refused:
+                replace = tuple(size_changes(await self._runtime.replicas(), target))
+            return await self._walk(
+                plan(
+                    kind=Kind.RESCALE,
+                    reason=reason,
+                    now=self._clock.now(),
+                    source=status.deployments,
+                    target=target,
+                    old_job=status.job_id,
+                    change_id=change_id,
+                    replace=replace,
+                    avoid=avoid,
+                )
+            )
+
+    async def resize(self, target: DeploymentMap, change_id: str | None = None) -> str:
+        """Give replicas other sizes in place; return why nodes refused, empty where they did not.
+
+        Where they did, nothing was changed.
+        """
+        async with self._busy:
+            began = self._clock.now()
+            sizes = size_changes(await self._runtime.replicas(), target)
+            try:
+                await self._runtime.resize(sizes)
+            except ResizeRefusedError as error:
+                self._tell("ResizeRefused", str(error))
+                return str(error)
+            status = self._store.load()
+            await self._store.save(status.model_copy(update={"deployments": target}))
+            now = self._clock.now()
+            self._on_change(changes.resized(status, target, change_id, began=began, now=now))
+            return ""
+
+    async def suspend(self) -> RescaleJournal | None:
+        """Stop the job with a savepoint; `None` where none runs."""
+        async with self._busy:
+            await self._reach()
+            await self._resume_unfinished()
+            return await self._suspend()
+
+    async def reach(self) -> None:
+        """See that the JobManager of a job that was started answers, wherever it is by now."""
+        async with self._busy:
+            await self._reach()
+
+    async def _reach(self) -> None:
+        status = self._store.load()
+        if (status.job_id is not None and not status.suspended) or await self._runtime.replicas():
+            self._use(status.revision or self._directives().revision)
+            await self._runtime.ensure_job_manager()
+            await self._match_running_job()
+
+    async def _suspend(self) -> RescaleJournal | None:
+        status = self._store.load()
+        if status.job_id is None or status.suspended:
+            return None
+        progress = await self._jobs.progress(status.job_id)
+        if progress is None or progress.state not in LIVE_STATES:
+            return None
+        return await self._walk(changes.suspend(status, now=self._clock.now()))
+
+    async def _see_to_it(self) -> Health:
+        """Take one step towards what is asked, whatever was found."""
+        asked = self._directives()
+        self._use(self._store.load().revision or asked.revision)
+        await self._resume_unfinished()
+        await self._retries.note_spec(asked.edition)
+        status = self._store.load()
+        self._use(status.revision or asked.revision)
+        if asked.suspended and status.job_id is None and not await self._runtime.replicas():
+            return Health.SUSPENDED
+        restarted = await self._runtime.ensure_job_manager()
+        status = await self._match_running_job()
+        if asked.suspended:
+            return await self._keep_suspended(status)
+        if status.job_id is None:
+            # Before anything ran, the manifest may still be mended: it alone says where to begin.
+            await self._begin(status, self._initial_savepoint)
+        elif status.restore_nonce != self._restore_nonce:
+            await self._restore_as_asked(self._initial_savepoint)
+        elif status.finished:
+            return Health.FINISHED
+        elif status.suspended:
+            await self._begin(status, status.restore_path)
+        else:
+            return await self._look(status.job_id, restarted=restarted)
+        return Health.RUNS
+
+    async def _match_running_job(self) -> AppStatus:
+        """Return the status, which names the job that runs, whatever it named before.
+
+        Raises:
+            UnexpectedJobError: More than one job runs.
+        """
+        before, live = self._store.load(), await self._jobs.live()
+        if live in ((), (before.job_id,)):
+            return before
+        alive = deployments_of(await self._runtime.replicas())
+        status = match_status(before, live, alive, restore_nonce=self._restore_nonce)
+        await self._store.save(status)
+        named = f"job {before.job_id}" if before.job_id else "no job"
+        self._tell(
+            "JobAdopted",
+            f"The status named {named}, but job {status.job_id} runs: it is taken over",
+        )
+        return status
+
+    async def _begin(self, status: AppStatus, restore: str | None) -> None:
+        """Start a job that does not run."""
+        wanted, nonce = self._wanted(status), self._restore_nonce
+        await self._walk_to_a_place(
+            lambda now, target: changes.start(
+                status, target, restore, wanted, now=now, restore_nonce=nonce
+            )
+        )
+
+    async def _restore_as_asked(self, restore: str | None) -> None:
+        """Stop what runs, with a savepoint, and start it from the state that the manifest names."""
+        await self._suspend()
+        kept = self._store.load()
+        before = f"; what was there before is in {kept.restore_path}" if kept.restore_path else ""
+        self._tell(
+            "RestoreAsked",
+            f"spec.flink.job.restoreNonce is new: the job starts from {restore or 'empty state'}"
+            f"{before}",
+        )
+        await self._begin(kept, restore)
+
+    async def _keep_suspended(self, status: AppStatus) -> Health:
+        """Stop the job with a savepoint where it runs, and see that no TaskManager is paid for."""
+        if status.job_id is not None and not status.suspended:
+            if await self._suspend() is None:
+                # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
+                await self._note_end(status, status.job_id)
+            self._tell("Suspended", f"The state is in {self._store.load().restore_path}")
+        await release_replicas(self._runtime)
+        return Health.SUSPENDED
+
+    async def _note_end(self, status: AppStatus, job: str) -> None:
+        """Keep what is left of a job that has ended while it is to stand still."""
+        if status.finished or await self._came_to_its_end(status, job):
+            left: dict[str, object] = {"finished": True}
+        else:
+            left = {"restore_path": await self._restore_point(job)}
+        await self._store.save(status.model_copy(update={**left, "suspended": True}))
+
+    async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
+        return await came_to_its_end(
+            job, jobs=self._jobs, runtime=self._runtime, stop_asked=status.stop_asked == job
+        )
+
+    async def _restore_point(self, job: str) -> str | None:
+        return await find_restore_point(
+            job, self._store.load(), jobs=self._jobs, runtime=self._runtime
+        )
+
+    def _use(self, revision: Revision | None) -> None:
+        if revision is not None:
+            self._runtime.use(revision)
+
+    def _wanted(self, status: AppStatus) -> Revision | None:
+        """Return what the job is to be made of; a revision that failed is not tried again."""
+        asked = self._directives().revision
+        if asked is None or asked.fingerprint == status.refused_revision:
+            return None if asked is None else status.revision
+        return asked.knowing(status.revision)
+
+    async def _resume_unfinished(self) -> None:
+        """Take a change that was left half-done to its end, before anything else is looked at.
+
+        By a controller that died, or by this one when the disk did not take the journal. A first
+        start that comes to nothing, because its processes are gone, is begun anew by `bring_up`.
+        """
+        journal = self._store.load().rescale
+        if journal is None or journal.step.is_end:
+            return
+        if journal.kind.begins and journal.step is Step.START:
+            # Nothing of it runs yet, and the manifest may have been mended since it was planned.
+            await self._rescaler.drop(journal)
+            return
+        journal = await self._redirect(journal)
+        self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
+        try:
+            await self._walk(journal)
+        except JobFailedError as error:
+            if journal.kind is not Kind.START:
+                raise
+            self._tell("StartBegunAnew", str(error))
+
+    async def _look(self, job: str, *, restarted: bool) -> Health:
+        status = self._store.load()
+        progress = None if restarted else await self._jobs.progress(job)
+        if progress is not None and await self._came_to_its_end(status, job):
+            await self._store.save(status.model_copy(update={"finished": True}))
+            return Health.FINISHED
+        if progress is None or progress.state not in LIVE_STATES:
+            await self._recover(job, await self._find_cause(job, progress))
+            return Health.RUNS
+        await self._note_checkpoint(status, job)
+        status = self._store.load()
+        alive = await self._runtime.replicas()
+        lost = missing_replicas(alive, status.deployments)
+        if lost:
+            # Flink's failover waits for the slot; the state comes from its newest checkpoint.
+            started = await self._runtime.start(lost)
+            names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
+            self._tell("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
+        unclaimed = excess_replicas(alive, status.deployments)
+        for reason, message in self._losses.find(
+            alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
+        ):
+            self._tell(reason, message)
+        if unclaimed:
+            await self._runtime.stop(unclaimed)
+            self._tell("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
+        if not progress.running or lost:
+            await self._make_do(alive)
+            return Health.RESTARTING
+        self._room.forget_waiting()
+        await self._improve(alive)
+        return Health.RUNS
+
+    async def _make_do(self, alive: tuple[Replica, ...]) -> None:
+        """Go on with what there is, where replicas of a job that is down find no place."""
+        pending = tuple(replica for replica in alive if replica.pending)
+        reason = await self._room.see_waiting(pending)
+        if not reason:
+            return
+        self._tell("PoolFull", f"{reason}; the job goes on with what there is")
+        status = self._store.load()
+        target = await self._room.find_target(status)
+        if target == status.deployments:
+            return  # there is nowhere else to go: the place may come free
+        now = self._clock.now()
+        await self._walk(changes.make_do(status, target, pending, reason, now=now))
+
+    async def _improve(self, alive: tuple[Replica, ...]) -> None:
+        """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
+        status = self._store.load()
+        wanted, now = self._wanted(status), self._clock.now()
+        target = self._room.fit(status.deployments)
+        leave = changes.replace_doomed(
+            status, alive, self._room.find_way_out(status, alive), now=now
+        )
+        journal = changes.improve(status, alive, wanted, target, now=now) or leave
+        if journal is not None and not self._retries.allows(journal):
+            # What waits for another try must not hold up replicas that are about to be lost.
+            journal = leave
+            if journal is None or not self._retries.allows(journal):
+                return
+        if journal is None and wanted != status.revision and wanted is not None:
+            # Nothing that runs has to change for it: a pool without replicas, or a job of before
+            # revisions were kept.
+            await self._store.save(status.model_copy(update={"revision": wanted}))
+        sizes = size_changes(alive, status.deployments)
+        wrong = changes.replace_sizes(status, sizes, "", now=now)
+        if journal is None and sizes and self._retries.allows(wrong):
+            journal = await self._give_back_sizes(status, sizes)
+        if journal is None:
+            return
+        doomed = {each.id for each in alive if each.doomed}
+        if journal.kind is Kind.UPGRADE and not await self._spec_stands():
+            return
+        if await self._wait_for_nodes(journal):
+            return
+        try:
+            await self._walk(journal)
+        finally:
+            end = self._store.load().rescale
+            if end is not None and end.id == journal.id and end.step.is_end:
+                hurries = bool(doomed.intersection(journal.replace))
+                await self._retries.note(journal, end, URGENT if hurries else PATIENT)
+
+    async def _spec_stands(self) -> bool:
+        """Wait a moment; return whether nobody has edited the spec meanwhile."""
+        before = self._directives()
+        await self._clock.sleep(SPEC_STANDS)
+        now = self._directives()
+        return (now.edition, now.revision, now.suspended) == (
+            before.edition,
+            before.revision,
+            before.suspended,
+        )
+
+    def _is_asked_for(self, journal: RescaleJournal) -> bool:
+        asked = self._directives()
+        return not asked.suspended and journal.edition in ("", asked.edition)
+
+    async def _redirect(self, journal: RescaleJournal) -> RescaleJournal:
+        """Return an upgrade that goes to what the spec asks for now, if another was begun.
+
+        Until it submits a job, nothing but pods is lost by that.
+        """
+        status = self._store.load()
+        wanted, before = self._wanted(status), journal.revision
+        too_late = journal.is_back or journal.has_submitted
+        if journal.kind is not Kind.UPGRADE or too_late or wanted is None or before is None:
+            return journal
+        if wanted.fingerprint == before.fingerprint:
+            return journal
+        now = self._clock.now()
+        other = changes.upgrade(status, wanted, self._room.fit(status.deployments), now=now)
+        redirected = journal.at(
+            Step.STOP if journal.step is Step.STOP else Step.REMOVE,  # which ends pods of the other
+            now,
+            revision=wanted,
+            target=other.target,
+            reason=other.reason,
+        )
+        await self._store.save(status.model_copy(update={"rescale": redirected}))
+        return redirected
+
+    async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
+        """Return whether an upgrade, which stops the job first, would find no node to go on."""
+        if journal.kind is not Kind.UPGRADE or journal.revision is None:
+            return False
+        pools = {
+            node_type.partition("/")[0] for each in journal.target.values() for node_type in each
+        }
+        misfit = await self._runtime.find_misfit(journal.revision, pools)
+        if not misfit:
+            return False
+        failure = f"{misfit}; add one, or correct the pool in spec.nodePools"
+        end = await self._rescaler.refuse(journal, failure, step=Step.ABANDONED)
+        self._on_change(end)
+        for reason, message in changes.say_end(end):
+            self._tell(reason, message)
+        await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
+        return True
+
+    async def _give_back_sizes(
+        self, status: AppStatus, sizes: Mapping[str, str]
+    ) -> RescaleJournal | None:
+        """Give sizes to replicas that came back from a loss; return how, where nodes refuse."""
+        names = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
+        try:
+            await self._runtime.resize(sizes)
+        except ResizeRefusedError as error:
+            return changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
+        self._tell("ReplicaResized", f"Gave back their sizes in place: {names}")
+        return None
+
+    async def _find_cause(self, job: str, progress: Progress | None) -> str:
+        if progress is None:
+            return "The JobManager was lost"
+        if progress.state == FINISHED:
+            return "The job was stopped with a savepoint while spec.state is Running"
+        return await self._jobs.failure(job)
+
+    async def _note_checkpoint(self, status: AppStatus, job: str) -> None:
+        """Remember that the job has state of its own, and delete what that supersedes."""
+        now, known = self._clock.now(), status.checkpointed
+        if known is not None and known.job == job and 0 <= now - known.seen < NOTE_CHECKPOINT_EVERY:
+            return
+        newest = await self._jobs.newest(job)
+        if newest is None or not newest.seen_complete:
+            return
+        noted = Checkpointed(job=job, path=newest.path, seen=now)
+        changes: dict[str, object] = {"checkpointed": noted, "superseded": ()}
+        if status.superseded:
+            # The job was started without claiming them: with a checkpoint of its own it needs none.
+            changes["restore_path"] = newest.path
+        await self._store.save(status.model_copy(update=changes))
+        for path in status.superseded:
+            await self._rescaler.dispose(path)
+        if status.superseded:
+            owners = {PurePosixPath(path).parent.name for path in status.superseded}
+            await self._rescaler.remove_empty_folders(sorted(owners))
+
+    async def _recover(self, job: str, cause: str) -> None:
+        status = self._store.load()
+        wanted = self._wanted(status)
+        try:
+            restore = await self._restore_point(job)
+        except StateMissingError as error:
+            held = changes.recover(status, status.deployments, None, wanted, cause,
+                                 now=self._clock.now())  # fmt: skip
+            self._on_change(await self._rescaler.refuse(held, str(error)))
+            self._tell("StateMissing", str(error))
+            raise
+        left = await self._rescaler.retained(job)
+        self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
+        await self._walk_to_a_place(
+            lambda now, target: changes.recover(
+                status, target, restore, wanted, cause, now=now, superseded=left
+            )
+        )
+
+    async def _walk_to_a_place(
+        self, make: Callable[[float, DeploymentMap], RescaleJournal]
+    ) -> None:
+        """Start a job that is down where it was, or in the next best place that has room.
+
+        Args:
+            make: Returns the journal, from the time and the target.
+        """
+        target = await self._room.find_target(self._store.load())
+        while True:
+            try:
+                await self._walk(make(self._clock.now(), target))
+                return
+            except JobFailedError as error:
+                status, before = self._store.load(), target
+                target = await self._room.find_target(status)
+                if status.rescale is None or not status.rescale.pending or target == before:
+                    raise
+                self._tell("PoolFull", f"{error}; the next best place is tried")
+
+    async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
+        if journal != self._store.load().rescale:  # it is not one that is resumed
+            journal = journal.model_copy(update={"edition": self._directives().edition})
+        self._on_change(journal)
+        self._changing = True
+        try:
+            end = await self._rescaler.walk(journal, self._is_asked_for)
+        finally:
+            self._changing = False
+            self._losses.forget()
+        self._on_change(end)
+        if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
+            raise JobFailedError(end.failure or "The job did not come to run")
+        for reason, message in changes.say_end(end):
+            self._tell(reason, message)
+        return end
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))

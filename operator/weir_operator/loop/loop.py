@@ -1,0 +1,523 @@
+"""One StreamApp's loops: look after the job, and every interval see, learn, decide, act.
+
+    gather -> judge the data -> observe -> learn -> propose (OMs) -> arbitrate (AM) -> act
+
+Looking after the job and deciding are two loops, because a lost TaskManager cannot wait for the
+next decision. A change runs beside them: ticks go on measuring, and hold their decisions until it
+has ended. What was decided, and why, is written before it is done.
+
+The two endless loops of a StreamApp: looks at its job, and control intervals.
+
+Neither ends because one pass of it failed. What fails is trouble, which lasts until a later pass
+succeeds: a job that is lost must be brought back although nothing can be decided, and decisions go
+on although one look was in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+import structlog
+
+from weir_operator.clock import Clock
+from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
+from weir_operator.loop.app_state import Memory
+from weir_operator.loop.application_manager import ApplicationManager, say_failed
+from weir_operator.loop.budgets import Shares
+from weir_operator.loop.changes import find_failed
+from weir_operator.loop.directives import Directives, LoopSettings
+from weir_operator.loop.events import Event, Notices
+from weir_operator.loop.execute import Action, Actor, expect_response
+from weir_operator.loop.fallback import Blindness, answer_outage
+from weir_operator.loop.gather import View, Watcher, describe_assumed, sample_of
+from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
+from weir_operator.loop.lifecycle import Health, Lifecycle
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.proposals import Proposal, Ruling, say_what_binds
+from weir_operator.loop.shadow import Bill, Seen
+from weir_operator.loop.tick import Tick, find_first_wait
+from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.verify import UNMEASURED
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.status import AppStatus, StatusStore
+from weir_operator.streamapp.models import Mode
+from weir_policies.errors import WeirPolicyError
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.policy import Observation, OperatorModel
+from weir_simulator.fitting.samples import IntervalSample
+
+log = structlog.get_logger()
+
+PATIENCE = 2
+"""Looks in a row that may find no running job, or fail, before that is trouble: Flink's own
+failover often needs less."""
+
+
+class Loop(StrEnum):
+    """Which loop has trouble."""
+
+    LOOK = "look"
+    TICK = "tick"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a loop."""
+
+    loop: Loop
+    sentence: str
+    """Empty where it is over."""
+    unexpected: bool = False
+    """Whether it is a defect of Weir."""
+
+
+OnTrouble = Callable[[Trouble], None]
+
+
+async def look_for_ever(
+    heal: Callable[[], Awaitable[Health]],
+    rest: Callable[[], Awaitable[None]],
+    on_trouble: OnTrouble,
+) -> None:
+    """Look after the job until it has come to its own end.
+
+    Args:
+        heal: Looks once and moves the job towards what is asked of it.
+        rest: Waits until the next look.
+        on_trouble: Told when no job runs for some looks, and when one runs again.
+
+    Raises:
+        WeirError: The job cannot be kept running.
+    """
+    failed = 0
+    while True:
+        try:
+            health = await heal()
+            down = "The job restarts: not all of its tasks run yet"
+        except TemporaryError as error:
+            log.warning("look failed", failure=str(error))
+            health, down = Health.RESTARTING, f"Nothing is known of the job: {error}"
+        if health is Health.FINISHED:
+            return
+        if health is Health.RESTARTING:
+            failed += 1
+            if failed >= PATIENCE:
+                on_trouble(Trouble(Loop.LOOK, down))
+        elif health is not Health.CHANGING:  # which says nothing of the job
+            failed = 0
+            on_trouble(Trouble(Loop.LOOK, ""))
+        await rest()
+
+
+async def try_tick(tick: Callable[[], Awaitable[object]], on_trouble: OnTrouble) -> None:
+    """Take one control interval; what fails is told, and the next one is tried."""
+    try:
+        await tick()
+    except (WeirError, WeirPolicyError) as error:
+        on_trouble(Trouble(Loop.TICK, str(error)))
+    except Exception as error:  # a defect in deciding must not leave the job alone
+        log.exception("unexpected error in a control interval")
+        on_trouble(Trouble(Loop.TICK, describe_unexpected(error), unexpected=True))
+    else:
+        on_trouble(Trouble(Loop.TICK, ""))
+
+
+class SlowLoop(Protocol):
+    """The slow loop of the Application Manager: it fits and tunes beside the control loop."""
+
+    @property
+    def view(self) -> TuningView:
+        """How it stands."""
+        ...
+
+    def restore(self) -> None:
+        """Go on with what was in force."""
+        ...
+
+    def forget(self, reset_nonce: int) -> None:
+        """Drop all tunings and fits.
+
+        Raises:
+            TemporaryError: They could not be dropped.
+        """
+        ...
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        ...
+
+    def see(self, tick: Tick, sample: IntervalSample | None) -> None:
+        """Take over what a tick measured."""
+        ...
+
+
+class ApplicationController:
+    """Steers the job of one StreamApp."""
+
+    def __init__(
+        self,
+        *,
+        settings: LoopSettings,
+        directives: Callable[[], Directives],
+        watcher: Watcher,
+        lifecycle: Lifecycle,
+        managers: Mapping[str, OperatorManager],
+        application_manager: ApplicationManager,
+        store: StatusStore,
+        memory: Memory,
+        clock: Clock,
+        tuning: SlowLoop | None = None,
+        rest: Callable[[], Awaitable[None]] | None = None,
+        on_tick: Callable[[Tick], None],
+        on_event: Callable[[Event], None],
+        on_trouble: OnTrouble = lambda trouble: None,
+    ) -> None:
+        self._settings = settings
+        self._directives = directives
+        self._watcher = watcher
+        self._lifecycle = lifecycle
+        self._managers = managers
+        self._am = application_manager
+        self._store = store
+        self._memory = memory
+        self._tuning = tuning
+        self._clock = clock
+        self._rest = rest or (lambda: clock.sleep(1.0))
+        self._on_tick = on_tick
+        self._on_trouble = on_trouble
+        self._notices = Notices(on_event, clock)
+        self._actor = Actor(
+            lifecycle,
+            store,
+            settings,
+            buy=application_manager.buy,
+            on_event=on_event,
+            clock=clock,
+        )
+        self._blindness = Blindness()
+        self._reset_nonce = directives().reset_nonce
+        self._last_tick = clock.now(), clock.monotonic()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run both loops until `stop` is set or the job comes to its own end.
+
+        The job must have been brought up.
+
+        Raises:
+            WeirError: The job cannot be kept running, or the objective cannot be kept at all.
+        """
+        self._memory.restore()
+        if self._tuning is not None:
+            self._tuning.restore()
+        self._last_tick = self._clock.now(), self._clock.monotonic()
+        ending = asyncio.create_task(stop.wait())
+        loops = {
+            asyncio.create_task(self._look_for_ever(stop)),
+            asyncio.create_task(self._tick_for_ever()),
+        }
+        if self._tuning is not None:
+            loops.add(asyncio.create_task(self._tuning.run()))
+        try:
+            done, _ = await asyncio.wait({ending, *loops}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ending}:
+                task.result()
+        finally:
+            for task in (ending, *loops):
+                task.cancel()
+            await asyncio.gather(ending, *loops, return_exceptions=True)
+            await self._actor.finish()  # a change that was begun is brought to its end
+            unsaved = self._memory.save(self._clock.now())
+            self._notices.tell_while("LearnedNotSaved", unsaved)
+
+    async def tick(self) -> Tick:
+        """See, decide, and begin what was granted.
+
+        Raises:
+            TemporaryError: The job could not be seen.
+        """
+        now, steady = self._clock.now(), self._clock.monotonic()
+        (last, last_steady), self._last_tick = self._last_tick, (now, steady)
+        start = now - (steady - last_steady)
+        directives = self._directives()
+        guards = guards_at(directives, now)
+        self._notices.see_guards(guards)
+        if directives.reset_nonce != self._reset_nonce:
+            self._reset_nonce = directives.reset_nonce
+            await self._memory.forget(self._reset_nonce)
+            if self._tuning is not None:
+                self._tuning.forget(self._reset_nonce)
+            self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
+        try:
+            view = await self._watcher.look(start, now, set_by=start - last)
+        except TemporaryError:
+            self._fall_back(False, directives, guards)
+            raise
+        tick = await self._decide(view, directives, guards)
+        sample = sample_of(view, tick.deployments, interval=self._settings.interval)
+        self._memory.note_interval(sample)
+        if self._tuning is not None:
+            self._tuning.see(tick, sample)
+            tick = replace(tick, tuning=self._tuning.view)
+        self._fall_back(view.sight.healthy, directives, guards)
+        self._on_tick(tick)
+        return tick
+
+    # -- the two loops ----------------------------------------------------------------------------
+
+    async def _look_for_ever(self, stop: asyncio.Event) -> None:
+        await look_for_ever(self._lifecycle.heal, self._rest, self._meet)
+        self._notices.tell("JobFinished", "The job came to its own end")
+        stop.set()
+
+    async def _tick_for_ever(self) -> None:
+        clock, interval = self._clock, self._settings.interval
+        due = clock.monotonic() + find_first_wait(clock.now(), interval, self._settings.phase)
+        while True:
+            await clock.sleep(max(0.0, due - clock.monotonic()))
+            # Ticks keep their places in time; one that took too long skips the ones it missed.
+            missed = max(0.0, clock.monotonic() - due) // interval
+            due += (1 + missed) * interval
+            await try_tick(self.tick, self._meet)
+
+    def _meet(self, trouble: Trouble) -> None:
+        if trouble.loop is Loop.LOOK:
+            self._notices.tell_while("JobDown", trouble.sentence)
+        elif trouble.sentence:
+            self._notices.tell("TickFailed", trouble.sentence)
+        self._on_trouble(trouble)
+
+    async def _decide(self, view: View, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
+        sight, flow, now = view.sight, view.flow, view.now
+        status = self._store.load()
+        settings = self._settings
+        self._am.see_output(
+            mean=sight.output.mean,
+            quantile=sight.response(settings.statistic),
+            now=self._clock.monotonic(),
+        )
+        fits = self._lifecycle.fits(status.deployments)
+        shares = self._share(flow if fits else None)
+        budgets, held = shares.budgets, self._find_reason_to_hold(view, directives, fits)
+        tick = Tick(
+            now=now,
+            sight=sight,
+            violated=sight.violates(settings.bound, settings.statistic),
+            deployments=status.deployments,
+            budgets=budgets,
+            proposals={},
+            verdicts={},
+            held=held,
+            infeasible=shares.infeasible,
+            dataflow=flow,
+            guards=guards,
+            full=tuple(each for each in status.full if each.holds(now)),
+            restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
+        )
+        if held or sight.app is None or flow is None:
+            self._pass_over(view, directives, missed=tick.violated is True)
+            return tick
+        seen = self._watcher.observe(view, status, budgets, self._am.sharing.tuned.weights)
+        proposals = {
+            name: Proposal(observation=each, decision=self._managers[name].propose(each))
+            for name, each in seen.items()
+            if self._managers[name].fixed is None
+        }
+        assumed = describe_assumed(sight.app, proposals)
+        if assumed:
+            self._notices.tell_while("VarianceAssumed", assumed)
+        safe = (*guards, *guards_while_draining(sight.app, flow))
+        ruling, unasked = await self._rule(proposals, seen, flow, status, view, safe)
+        if directives.mode is Mode.ADVISE:
+            tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
+            ruling = ruling.only_advised(directives.mode.value, status.deployments)
+        else:
+            self._memory.advisor.let_go()
+        ruling = say_what_binds(
+            ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
+        )
+        tick_id = uuid.uuid4().hex[:12]
+        unsaved = self._memory.keep(tick_id, now, proposals, ruling)
+        self._notices.tell_while("LearnedNotSaved", unsaved)
+        if ruling.granted or ruling.move is not None:
+            self._begin(
+                Action(
+                    id=tick_id,
+                    ruling=ruling,
+                    proposals=proposals,
+                    expected=math.nan
+                    if unasked
+                    else expect_response(proposals, ruling, flow, sight.app),
+                    before=self._watcher.summarise(sight),
+                    reason=unasked,
+                )
+            )
+        restarts = ruling.restart and not unasked
+        return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=restarts)
+
+    async def _rule(
+        self,
+        proposals: Mapping[str, Proposal],
+        seen: Mapping[str, Observation],
+        flow: Dataflow,
+        status: AppStatus,
+        view: View,
+        guards: tuple[Guard, ...],
+    ) -> tuple[Ruling, str]:
+        """Return the ruling, and why what no operator asked for is done; empty where none is."""
+        undone = await self._actor.judge(self._watcher.summarise(view.sight), view.now)
+        if undone is not None:
+            refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
+            refusal = refusal or self._refuse_unasked(undone.source, view.now)
+            held = f"Change {undone.id} did worse, but: {refusal}" if refusal else ""
+            self._notices.tell_while("TakeBackHeld", held)
+            if refusal is None:
+                reason = f"It takes change {undone.id} back, which did worse than expected"
+                return self._go_to(undone.source, status, f"Granted: {reason}"), reason
+        move = self._am.find_move(view, status)
+        self._notices.tell_while("NodeSlow", "" if move is None else move.reason)
+        ruling = self._am.rule(
+            proposals,
+            dataflow=flow,
+            current=status.deployments,
+            failed=self._store.load().failed,
+            tokens=self._memory.tokens(view.now),
+            now=view.now,
+            guards=guards,
+            observations=seen,
+            move=move,
+        )
+        return ruling, "" if ruling.move is None else ruling.move.reason
+
+    def _follow(
+        self,
+        view: View,
+        flow: Dataflow,
+        tick: Tick,
+        observations: Mapping[str, Observation],
+        proposals: Mapping[str, Proposal],
+    ) -> Bill:
+        """Return what following the advice would have come to by now."""
+        seen = Seen(
+            now=view.now,
+            length=view.now - view.start,
+            flow=flow,
+            deployments=tick.deployments,
+            observations=observations,
+            proposals=proposals,
+            violated=tick.violated,
+        )
+        return self._memory.advisor.follow(seen, tick.guards, self._notices)
+
+    def _begin(self, action: Action) -> None:
+        if action.ruling.restart:
+            self._am.pay_shared()
+        for name, manager in self._managers.items():
+            if action.reason:  # it is nobody's proposal
+                manager.skip()
+            elif name in action.ruling.granted:
+                manager.act()
+        self._actor.begin(action)
+
+    def _share(self, flow: Dataflow | None) -> Shares:
+        shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
+        if flow is not None:
+            self._notices.tell_while("ObjectiveInfeasible", shares.infeasible)
+        return shares
+
+    def _pass_over(self, view: View, directives: Directives, *, missed: bool) -> None:
+        """Let every operator know that an interval says nothing of its deployment."""
+        changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
+        for manager in self._managers.values():
+            if changes and directives.mode is not Mode.OFF and not directives.suspended:
+                manager.wait(missed=missed)
+            else:
+                manager.skip()
+
+    def _find_reason_to_hold(self, view: View, directives: Directives, fits: bool) -> str:
+        if directives.mode is Mode.OFF:
+            return "spec.mode is Off"
+        if directives.suspended:
+            return "spec.state is Suspended"
+        if self._lifecycle.is_changing or self._actor.is_acting:
+            return "A change is under way"
+        if not fits:
+            return "The job does not run yet as the manifest has its operators and pools"
+        return view.reason_to_hold
+
+    # -- changes that no operator proposed --------------------------------------------------------
+
+    @property
+    def _models(self) -> dict[str, OperatorModel]:
+        """What is believed of the operators that may change."""
+        return {name: each.model for name, each in self._managers.items() if each.fixed is None}
+
+    def _refuse_unasked(self, target: DeploymentMap, now: float) -> str | None:
+        """Return why a change that no operator proposed must wait; `None` where it need not."""
+        status = self._store.load()
+        known = find_failed(status.failed, status.deployments, target, now)
+        if known is not None:
+            return say_failed(known, now)
+        return self._am.refuse_restart(self._memory.tokens(now), now)
+
+    def _go_to(self, target: DeploymentMap, status: AppStatus, verdict: str) -> Ruling:
+        """Grant a change of the whole, which `_refuse_unasked` does not refuse."""
+        current, now = status.deployments, self._clock.now()
+        changed = tuple(name for name in current if current[name] != target.get(name))
+        return Ruling(
+            verdicts=dict.fromkeys(changed, verdict),
+            granted=changed,
+            target=target,
+            restart=True,
+            tokens=self._memory.tokens(now).take(self._am.restarts, now),
+        )
+
+    def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
+        """Take `spec.fallback` where the metrics have been unhealthy for too long."""
+        now = self._clock.monotonic()
+        if self._blindness.see(healthy=healthy, now=now):
+            self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
+        if healthy:
+            self._notices.tell_while("FallbackHeld", "")
+        status = self._store.load()
+        idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
+        idle = idle and self._lifecycle.fits(status.deployments)
+        if (
+            not idle
+            or directives.mode is Mode.OFF
+            or not self._blindness.is_due(directives.fallback, now)
+        ):
+            return
+        answer = answer_outage(
+            directives,
+            status.deployments,
+            self._models,
+            pool_limits=self._am.pool_limits,
+            guards=guards,
+        )
+        moves, refusal = answer.target != status.deployments, answer.refusal
+        if moves:
+            refusal = self._refuse_unasked(answer.target, self._clock.now())
+        if refusal is not None:
+            # Once per outage; it is taken when what holds it back is over.
+            self._notices.tell_while("FallbackHeld", f"{answer.reason}; {refusal}")
+            return
+        self._blindness.answer()
+        self._notices.tell("FallbackTaken", answer.reason)
+        if moves:
+            ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}")
+            self._begin(
+                Action(
+                    id=uuid.uuid4().hex[:12],
+                    ruling=ruling,
+                    proposals={},
+                    expected=math.nan,
+                    before=UNMEASURED,
+                    reason=answer.reason,
+                )
+            )

@@ -1,0 +1,367 @@
+"""The Operator Manager: one operator's beliefs, policy and memory between two ticks.
+
+It observes, learns from the last interval, and proposes. It grants nothing and touches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.values import OperatorMeasurement
+from weir_operator.runtime.protocol import Replica
+from weir_policies.kernels.policy import KernelPolicy
+from weir_policies.kernels.table_storage import Room
+from weir_policies.model.cost import kind_of_change, normalised_cost
+from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
+from weir_policies.model.node_types import Deployment
+from weir_policies.policy import (
+    ChangeKind,
+    CostParts,
+    CostWeights,
+    Decision,
+    Neighbourhood,
+    Observation,
+    OperatorModel,
+    OperatorPolicy,
+    Sharing,
+    Transition,
+)
+
+WEEK = 7 * 86_400.0
+_MONDAY = 4 * 86_400.0  # the Unix epoch was a Thursday
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """What one tick brings to every operator."""
+
+    now: float
+    """Unix seconds."""
+    length: float
+    """Seconds that the measurement averages over."""
+    source_backlog: float
+    """Records that wait at the sources; NaN where none reports it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Lesson:
+    """What was decided last, until what came of it is known."""
+
+    before: Observation
+    proposed: Deployment
+    acting: bool = False
+    """Whether it is carried out."""
+    waited: bool = False
+    """Whether it was being carried out, or was not settled, in an interval since."""
+    missed: bool = False
+    """Whether the objective was missed meanwhile."""
+
+    def held_up(self, *, missed: bool) -> _Lesson | None:
+        """Return it after such an interval; what another's change disturbs teaches nothing."""
+        if not self.acting:
+            return None
+        return replace(self, waited=True, missed=self.missed or missed)
+
+    def is_of(self, after: Observation) -> bool:
+        """Return whether the decision led there: what follows a failed change is nobody's."""
+        return not self.waited or after.deployment != self.before.deployment
+
+    def ended_by(self, after: Observation) -> Transition:
+        """Return what it teaches."""
+        before = self.before
+        types = before.model.node_types
+        change = kind_of_change(before.deployment, after.deployment, types)
+        late = self.missed or after.response_time > after.budget
+        is_known = self.missed or not math.isnan(after.response_time)
+        return Transition(
+            observation=before,
+            proposed=self.proposed,
+            enacted=after.deployment,
+            cost=CostParts(
+                violation=float(late) if is_known else math.nan,
+                resources=normalised_cost(
+                    after.deployment,
+                    types,
+                    max_replicas=before.most_replicas or before.model.max_replicas,
+                ),
+                reconfiguration=float(change is ChangeKind.RESCALE),
+            ),
+            next_observation=after,
+        )
+
+
+class OperatorManager:
+    """The loop of one operator."""
+
+    def __init__(
+        self,
+        *,
+        model: OperatorModel,
+        given: Collection[str],
+        policy: OperatorPolicy,
+        fixed: Deployment | None,
+        most_replicas: int | None = None,
+        stand_in: OperatorPolicy | None = None,
+        without_room: OperatorPolicy | None = None,
+    ) -> None:
+        """Begin without any belief.
+
+        Args:
+            model: The operator as the manifest has it.
+            given: Names of the node types whose speedup the manifest gives.
+            policy: What decides.
+            fixed: The deployment that never changes; `None` where the operator is scaled.
+            most_replicas: See `Observation`.
+            stand_in: Decides until the policy was trained; `None` where it needs no training.
+            without_room: Decides while the policy's tables have no room; `None` where nobody does.
+        """
+        self.name = model.name
+        self.fixed = fixed
+        self._most_replicas = most_replicas
+        self._specified = model
+        self.given = frozenset(given)
+        """Names of the node types whose speedup the manifest gives."""
+        self._policy = policy
+        self._new_stand_in = stand_in
+        self._stand_in = stand_in
+        self._without_room = without_room
+        self.stood_in = False
+        """Whether not the policy but one in its place made the last decision."""
+        self._untaught = dict(policy.state_dict())
+        self._belief = OperatorBelief()
+        self._lesson: _Lesson | None = None
+        self._believed: OperatorModel | None = None
+
+    def compile(self) -> None:
+        """Compile the policy before it is asked, where it is compiled: it may take a minute."""
+        for policy in (self._policy, self._stand_in, self._without_room):
+            if isinstance(policy, KernelPolicy):
+                policy.compile()
+
+    def keep_tables_in(self, room: Room) -> None:
+        """Keep the policy's tables in a room, where it has any worth the name."""
+        if isinstance(self._policy, KernelPolicy):
+            self._policy.keep_in(room)
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """Which targets the policy proposes; one that does not say so may propose any."""
+        if isinstance(self._deciding, KernelPolicy):
+            return self._deciding.neighbourhood
+        return Neighbourhood.ANY
+
+    @property
+    def in_training(self) -> bool:
+        """Whether a stand-in decides because the policy has not been trained yet."""
+        return self._stand_in is not None
+
+    def graduate(self, state: Mapping[str, Any]) -> None:
+        """Let the policy decide from now on, with what it has learned in a simulator.
+
+        Raises:
+            StateError: The state is another policy's, or of another version.
+        """
+        self._policy.load_state_dict(state)
+        self._stand_in = None
+        self._lesson = None  # what it did not decide teaches it nothing
+
+    @property
+    def specified(self) -> OperatorModel:
+        """The operator without anything in it that was measured."""
+        return self._specified
+
+    @property
+    def model(self) -> OperatorModel:
+        """The operator with everything in it that was measured."""
+        if self._believed is None:
+            self._believed = believe(self._belief, self._specified, given=self.given)
+        return self._believed
+
+    def see_edges(
+        self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
+    ) -> None:
+        """Take over from the job's plan how records reach the operator."""
+        follows_load = balanced and not keyed
+        default = Sharing.BY_LOAD if follows_load else Sharing.EQUAL
+        self._specified = replace(
+            self._specified,
+            keyed=keyed,
+            sharing=sharing or default,
+            key_groups=key_groups if keyed else None,
+        )
+        self._believed = None
+
+    def observe(
+        self,
+        measurement: OperatorMeasurement,
+        replicas: Sequence[Replica],
+        *,
+        deployment: Deployment,
+        budget: float,
+        first: bool,
+        interval: Interval,
+        full: Collection[str] = (),
+        weights: CostWeights | None = None,
+    ) -> Observation:
+        """Learn the beliefs of a healthy interval and return what is known now.
+
+        Args:
+            measurement: The operator in the interval.
+            replicas: Its replicas.
+            deployment: The same as counts.
+            budget: Seconds of response time granted by the AM.
+            first: Whether a source feeds it, so that what waits there waits for it.
+            interval: What is common to all operators.
+            full: Pools without room for more of its replicas.
+            weights: How much each part of its cost matters; `None` takes the paper's. They come
+                with each observation and are no part of what was learned, which they leave as it
+                is.
+        """
+        arriving = passing = measurement.arrival_rate
+        if interval.source_backlog > 0:
+            # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
+            passing = max(arriving, measurement.processed_rate)
+        self._belief = update(
+            self._belief,
+            self._specified,
+            given=self.given,
+            services=[
+                ServiceMeasurement(
+                    node_type=replica.node_type,
+                    records=replica.served,
+                    mean=replica.service_mean,
+                    variance=replica.service_variance,
+                )
+                for replica in measurement.replicas
+                if replica.served > 0
+            ],
+            deployment=deployment,
+            rate=passing,
+            response_time=measurement.response_time,
+        )
+        self._believed = None
+        order = {t.name: place for place, t in enumerate(self._specified.node_types)}
+        ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
+        busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}
+        waiting = measurement.queue_records
+        if first and not math.isnan(interval.source_backlog):
+            waiting = max(interval.source_backlog, 0.0 if math.isnan(waiting) else waiting)
+        if math.isnan(waiting):
+            # The interval passed the gate, so this is not missing data: the job has no way to tell
+            # (no helper, no latency markers, no backlog at its source), or nothing arrived.
+            waiting = 0.0
+        return Observation(
+            time=interval.now,
+            time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
+            interval=interval.length,
+            model=_without_room(self.model, deployment, full),
+            deployment=deployment,
+            # Behind the first operator, to which alone the backlog is shown, what passes that one
+            # is what arrives.
+            rate=arriving if first else passing,
+            processed=measurement.processed_rate,
+            response_time=measurement.response_time,
+            utilisation=tuple(busy.get(replica.id, math.nan) for replica in ranked),
+            backlog=waiting,
+            replica_ages=tuple(max(0.0, interval.now - each.started) for each in ranked),
+            budget=budget,
+            weights=CostWeights() if weights is None else weights,
+            most_replicas=self._most_replicas,
+        )
+
+    def propose(self, observation: Observation) -> Decision:
+        """Learn from the last interval, then decide.
+
+        Raises:
+            TemporaryError: There is no room for the policy's tables, and nobody in its place.
+        """
+        try:
+            decision = self._learn_and_decide(observation)
+            self.stood_in = self.in_training
+        except TemporaryError as error:
+            if self._without_room is None:
+                raise
+            decision = self._without_room.decide(observation)
+            decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
+            self.stood_in = True
+            self._lesson = None  # what it did not decide teaches it nothing
+            return decision
+        self._lesson = _Lesson(before=observation, proposed=decision.target)
+        return decision
+
+    def _learn_and_decide(self, observation: Observation) -> Decision:
+        if self._lesson is not None and self._lesson.is_of(observation):
+            self._deciding.learn(self._lesson.ended_by(observation))
+        return self._deciding.decide(observation)
+
+    def act(self) -> None:
+        """Note that what it proposed last is carried out, so that it learns what comes of it."""
+        if self._lesson is not None:
+            self._lesson = replace(self._lesson, acting=True)
+
+    def imagine(self, observation: Observation) -> Decision:
+        """Decide on what is only imagined: nothing is learned from it or remembered of it."""
+        return self._deciding.decide(observation)
+
+    def wait(self, *, missed: bool) -> None:
+        """Pass over an interval in which a change was carried out or not settled yet.
+
+        Where the change is its own, the interval before is kept and ends with the next that is
+        observed, or a policy would never learn what its restarts cost. Else it is forgotten.
+
+        Args:
+            missed: Whether the objective was, which counts as a cost of the change.
+        """
+        if self._lesson is not None:
+            self._lesson = self._lesson.held_up(missed=missed)
+
+    def skip(self) -> None:
+        """Forget the last interval: what follows it was not observed, so nothing is learned."""
+        self._lesson = None
+
+    def forget(self) -> None:
+        """Begin anew: neither the belief nor what the policy learned is kept."""
+        self._belief = OperatorBelief()
+        self._believed = None
+        self._policy.load_state_dict(self._untaught)
+        self._stand_in = self._new_stand_in
+        self._lesson = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything learned as plain JSON values."""
+        state = {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
+        # Only of policies that are trained at all: others have nothing to say of it.
+        return state if self._new_stand_in is None else state | {"trained": not self.in_training}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned.
+
+        Raises:
+            StateError: It is of another version.
+        """
+        self._belief = OperatorBelief.from_dict(state["belief"])
+        self._believed = None
+        self._policy.load_state_dict(state["policy"])
+        self._stand_in = None if state.get("trained") else self._new_stand_in
+
+    @property
+    def _deciding(self) -> OperatorPolicy:
+        return self._stand_in or self._policy
+
+
+def _without_room(
+    model: OperatorModel, deployment: Deployment, full: Collection[str]
+) -> OperatorModel:
+    """Return the model in which full pools take no more than they hold now."""
+    if not full:
+        return model
+    held = deployment.per_pool(model.node_types)
+    types = tuple(
+        replace(each, pool_limit=held.get(each.pool, 0)) if each.pool in full else each
+        for each in model.node_types
+    )
+    return replace(model, node_types=types)

@@ -1,0 +1,110 @@
+"""What the operators' managers propose in a tick, and what the Application Manager made of it.
+
+What keeps an operator from doing better than it does: said, or users look for it in vain. Pure.
+
+Room in a pool that operators share, and the restart budget, are said by arbitration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from weir_operator.rescale.journal import DeploymentMap
+from weir_policies.application_manager.edf import AdaptationRequest
+from weir_policies.application_manager.restart_budget import RestartTokens
+from weir_policies.kernels.wording import say_time
+from weir_policies.model.cost import kind_of_change
+from weir_policies.policy import ChangeKind, Decision, Neighbourhood, Observation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """One operator's observation and what its manager made of it."""
+
+    observation: Observation
+    decision: Decision
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What the proposal takes."""
+        seen = self.observation
+        return kind_of_change(seen.deployment, self.decision.target, seen.model.node_types)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A replica that is to leave its node, for another one of its pool."""
+
+    request: AdaptationRequest
+    replica: str
+    node: str
+    """The one that is left."""
+    reason: str
+    """One sentence, without a full stop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ruling:
+    """What the AM made of a tick's proposals."""
+
+    verdicts: Mapping[str, str]
+    """One sentence per operator that proposed something, or that something binds."""
+    granted: tuple[str, ...]
+    target: DeploymentMap
+    """Deployments of all operators with the granted changes."""
+    restart: bool
+    tokens: RestartTokens
+    move: Move | None = None
+    """What is granted where no proposal is; `None` where no replica leaves its node."""
+
+    def only_advised(self, mode: str, current: DeploymentMap) -> Ruling:
+        """Return the ruling of a mode that touches nothing."""
+        return replace(
+            self,
+            verdicts=dict.fromkeys(self.verdicts, f"Advised only: spec.mode is {mode}"),
+            granted=(),
+            target=current,
+            restart=False,
+            move=None,
+        )
+
+
+def say_what_binds(
+    ruling: Ruling,
+    proposals: Mapping[str, Proposal],
+    neighbourhoods: Mapping[str, Neighbourhood],
+) -> Ruling:
+    """Return the ruling with what binds each operator said in its verdict."""
+    verdicts = dict(ruling.verdicts)
+    for name, proposal in proposals.items():
+        clause = find_binding(proposal, neighbourhoods[name])
+        if clause:
+            verdicts[name] = f"{verdicts.get(name, 'Stays')}; {clause}"
+    return replace(ruling, verdicts=verdicts)
+
+
+def find_binding(proposal: Proposal, neighbourhood: Neighbourhood) -> str:
+    """Return what binds where the decision is not expected to suffice, a clause.
+
+    Empty where it is, or where the policy does not predict.
+    """
+    seen, decision = proposal.observation, proposal.decision
+    model, target = seen.model, decision.target
+    expected = decision.expectation
+    if expected.utilisation > 1:
+        short = "it is not expected to keep up"
+    elif expected.response_time > seen.budget:  # what is NaN binds nothing
+        short = f"its budget of {say_time(seen.budget)} is not expected to be kept"
+    else:
+        return ""
+    if neighbourhood is Neighbourhood.ONE and proposal.kind is not ChangeKind.NOTHING:
+        return f"{short} yet: its policy moves one replica at a time"
+    if target.size >= model.max_replicas:
+        return f"{short}: maxReplicas = {model.max_replicas} binds"
+    limits = {each.pool: each.pool_limit for each in model.node_types}
+    used = target.per_pool(model.node_types)
+    full = [pool for pool, most in limits.items() if most is not None and used.get(pool, 0) >= most]
+    if len(full) == len(limits):
+        return f"{short}: there is no more room in {' and '.join(full)}"
+    return f"{short}: no deployment in reach is expected to do better at what it costs"

@@ -1,0 +1,231 @@
+"""A run as the faces know it: ticks, changes and events become records, then a summary."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.events import Event
+from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.run_record import (
+    EventRecord,
+    Objective,
+    OperatorTick,
+    Record,
+    RescaleRecord,
+    ResponseTime,
+    RunSummary,
+    TickRecord,
+)
+from weir_operator.loop.run_record import Step as StepRecord
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_policies.model.node_types import NodeType
+from weir_policies.policy import ChangeKind
+
+_OUTCOMES = {
+    Step.DONE: "done",
+    Step.ABANDONED: "abandoned",
+    Step.ROLLED_BACK: "rolledBack",
+    Step.FAILED: "failed",
+}
+
+
+class Recorder:
+    """Turns what the controller tells into records, in order of time."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        prices: dict[str, float],
+        *,
+        began: float,
+        show: Callable[[Record], None],
+    ) -> None:
+        """Begin an empty run.
+
+        Args:
+            settings: Of the loops.
+            prices: Currency per replica and hour, by node type.
+            began: Unix seconds.
+            show: Takes every record.
+        """
+        self._settings = settings
+        self._prices = prices
+        self._began = began
+        self._show = show
+        self._cost = 0.0
+        self._last = began
+        self._judged = 0
+        self._violated = 0
+        self._restarts = 0
+        self._resizes = 0
+        self._responses: list[tuple[float, float]] = []  # records, mean
+        self._gaps: list[float] = []
+
+    def tick(self, tick: Tick) -> None:
+        """Record one control interval."""
+        hourly = cost_per_hour(
+            tick.deployments, self._prices, job_manager=self._settings.job_manager_price
+        )
+        length, self._last = max(0.0, tick.now - self._last), tick.now  # the clock may be set back
+        self._cost += hourly * length / 3600
+        if tick.violated is not None:
+            self._judged += 1
+            self._violated += tick.violated
+        output, app = tick.sight.end_to_end, tick.sight.app
+        if not math.isnan(output.mean):
+            records = max(output.throughput, 0.0) * length
+            self._responses.append((1.0 if math.isnan(records) else records, output.mean))
+        order = tick.dataflow.order if tick.dataflow else tuple(tick.deployments)
+        problems = tuple(problem.sentence for problem in tick.sight.problems)
+        self._show(
+            TickRecord(
+                app=self._settings.app,
+                time=tick.now,
+                elapsed=tick.now - self._began,
+                mode=self._settings.mode.value,
+                objective=Objective(
+                    bound=self._settings.bound,
+                    statistic=self._settings.statistic,  # type: ignore[arg-type]
+                ),
+                rate=sum(app.operators[name].arrival_rate for name in tick.dataflow.sources)
+                if app and tick.dataflow
+                else math.nan,
+                response_time=ResponseTime(
+                    mean=output.mean, p50=output.p50, p95=output.p95, p99=output.p99
+                ),
+                violated=tick.violated,
+                backlog=app.backlog if app else math.nan,
+                cost_per_hour=hourly,
+                cost=self._cost,
+                healthy=tick.sight.healthy,
+                problems=problems,
+                restarts=self._restarts,
+                operators=tuple(self._operator(tick, name) for name in order),
+            )
+        )
+
+    def change(self, journal: RescaleJournal) -> None:
+        """Record a change as far as it has come; first starts and suspensions are no rescales."""
+        if journal.kind not in (Kind.RESCALE, Kind.RESIZE, Kind.RECOVER, Kind.UPGRADE):
+            return
+        resize = journal.kind is Kind.RESIZE
+        gap = gap_of(journal)
+        if journal.step.is_end:
+            self._resizes += resize
+            self._restarts += gap is not None
+            self._gaps += [gap] if gap is not None else []
+        self._show(
+            RescaleRecord(
+                id=journal.id,
+                kind="resize" if resize else "rescale",
+                started=journal.created,
+                finished=max(journal.times.values()) if journal.step.is_end else None,
+                before=journal.source,
+                after=journal.target,
+                outcome=_OUTCOMES.get(journal.step, "running"),
+                steps=tuple(StepRecord(name=n, time=t) for n, t in journal.times.items()),
+                gap=gap if journal.step.is_end else None,
+                reason=journal.reason,
+            )
+        )
+
+    def event(self, event: Event) -> None:
+        """Record a fact."""
+        self._show(
+            EventRecord(
+                time=event.time,
+                level="warning" if event.severity == "Warning" else "info",
+                message=f"{event.reason}: {event.message}",
+            )
+        )
+
+    def summary(self, now: float, *, p95: float, ledger: Path | None) -> RunSummary:
+        """Return the whole run in numbers; records are counted where the job keeps a ledger."""
+        weight = sum(records for records, _ in self._responses)
+        mean = sum(n * mean for n, mean in self._responses) / weight if weight else math.nan
+        emitted, received, lost, doubled = read_ledger(ledger)
+        summary = RunSummary(
+            app=self._settings.app,
+            started=self._began,
+            finished=now,
+            intervals=self._judged,
+            violations=self._violated,
+            violation_share=self._violated / self._judged if self._judged else math.nan,
+            cost=self._cost,
+            response_mean=mean,
+            response_p95=p95,
+            restarts=self._restarts,
+            resizes=self._resizes,
+            emitted=emitted,
+            received=received,
+            lost=lost,
+            doubled=doubled,
+            gaps=tuple(self._gaps),
+        )
+        self._show(summary)
+        return summary
+
+    def _operator(self, tick: Tick, name: str) -> OperatorTick:
+        measured = tick.sight.app.operators.get(name) if tick.sight.app else None
+        proposal = tick.proposals.get(name)
+        moves = proposal is not None and proposal.kind is not ChangeKind.NOTHING
+        busy = [u for u in (measured.utilisation if measured else ()) if not math.isnan(u)]
+        return OperatorTick(
+            name=name,
+            replicas=tick.deployments.get(name, {}),
+            rate=measured.arrival_rate if measured else math.nan,
+            utilisation=max(busy, default=math.nan),
+            response_time=measured.response_time if measured else math.nan,
+            budget=tick.budgets.get(name, math.nan),
+            predicted=proposal.decision.expectation.response_time if proposal else math.nan,
+            policy=self._settings.policy if proposal else "",
+            reason=proposal.decision.reason if proposal else tick.held,
+            target=_target(proposal) if proposal and moves else None,
+            verdict=tick.verdicts.get(name, ""),
+        )
+
+
+def gap_of(journal: RescaleJournal) -> float | None:
+    """Return the seconds from the stopped job to the one that ran again; `None` if none stopped.
+
+    From the savepoint's completion to every task running: what a sink sees is some tens of
+    milliseconds longer, and is measured where the job keeps a ledger.
+    """
+    times = journal.times
+    stopped = times.get(str(Step.REMOVE)) if str(Step.STOP) in times else None
+    if journal.kind is Kind.RECOVER:
+        stopped = times.get(str(Step.START))
+    again = times.get(str(Step.DONE)) or times.get(str(Step.ROLLED_BACK))
+    return None if stopped is None or again is None else again - stopped
+
+
+def read_ledger(
+    folder: Path | None,
+) -> tuple[int | None, int | None, int | None, int | None]:
+    """Return records (emitted, received, lost, doubled) from a job's ledger.
+
+    The job writes `source.json` and `ledger.json` as of a checkpoint; only where both are of the
+    same one can they be compared.
+    """
+    if folder is None:
+        return None, None, None, None
+    try:
+        source = json.loads((folder / "source.json").read_text())
+        ledger = json.loads((folder / "ledger.json").read_text())
+        if source["checkpoint"] != ledger["checkpoint"]:
+            return None, None, None, None
+        emitted, received = int(source["emitted"]), int(ledger["distinct"])
+        return emitted, received, emitted - received, int(ledger["doubled"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None, None, None, None  # no ledger, or something else under its name
+
+
+def _target(proposal: Proposal) -> dict[str, int]:
+    types: tuple[NodeType, ...] = proposal.observation.model.node_types
+    return proposal.decision.target.named(types)

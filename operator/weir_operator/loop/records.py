@@ -1,0 +1,653 @@
+"""Decision records: what was seen, what was weighed, what was expected, what came of it.
+
+SQLite in a directory that outlives the controller. Written each tick in one transaction; read by
+`weir explain`. Values go in and come out whole: Python's own JSON knows NaN and infinity. What is
+old goes, and what would be too much.
+
+The SQLite file of a StreamApp's records: opened, kept small, and its errors told apart.
+
+Rows of texts are packed: field names and candidates repeat from one decision to the next, so that a
+dictionary of them leaves a fifth of the text.
+
+Decision records as the loops write them: what is wrong with their file costs history alone.
+
+A job must not go without scaling because its records cannot be kept. So a damaged file is put aside
+and another begun; where the disk takes nothing, nothing is kept until it does; and both are told.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from pydantic import TypeAdapter
+
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.loop.events import Event
+from weir_operator.rescale.journal import RescaleJournal
+from weir_policies.policy import Decision, Observation
+from weir_simulator.fitting.samples import IntervalSample
+
+VERSION = 2
+"""Of what the file holds. In version 1 texts were not packed."""
+CACHE_KIB = 64
+"""KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
+a file. SQLite would take 2,000."""
+LOG_PAGES = 64
+"""Pages after which the write-ahead log, a second file, is worked into the first. SQLite would let
+it grow to 4 MiB, and keep that."""
+WAIT = 1.0
+"""Seconds to wait for somebody else who writes to the file, such as a new controller."""
+STEPS = 50
+"""Deletions in which what may be deleted for want of room would all be deleted."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS decisions (
+    id TEXT PRIMARY KEY,
+    time REAL NOT NULL,
+    operator TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    observation TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    verdict TEXT NOT NULL,
+    change TEXT
+);
+CREATE INDEX IF NOT EXISTS decisions_by_time ON decisions (time, operator);
+CREATE TABLE IF NOT EXISTS changes (id TEXT PRIMARY KEY, time REAL NOT NULL, journal TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time);
+CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
+CREATE TABLE IF NOT EXISTS intervals (time REAL PRIMARY KEY, sample TEXT NOT NULL);
+"""
+_HISTORY = ("decisions", "events", "changes")
+"""Tables whose oldest rows go where the file is too large."""
+
+_DAMAGED = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
+)
+"""Codes of a file that is none of Weir's, wholly or in part: a table that is not there is a plain
+SQLITE_ERROR."""
+_OF_WEIR = frozenset({sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_RANGE})
+"""Codes of a defect of Weir."""
+
+# Part of the format: a file cannot be read with another one. What stands last is found cheapest.
+_DICTIONARY = (
+    b'"is_savepoint","failure":null,"kind":"Rescale","step":"Done","reason":"","times":{'
+    b'"operators":{"deployment":{"response_time":,"disturbed":false,"seconds":60.0,'
+    b'"records":,"replicas":[{"node_type":"processed":,"emitted":'
+    b'"Rejected: the plan asks for another step""Chosen by the plan""Chosen by the rule"'
+    b'"The least that keeps the objective""dearest":null,"most_replicas":null}'
+    b'"weights":{"violation":0.6,"resources":0.2,"reconfiguration":0.2},"replica_ages":['
+    b'"budget":,"backlog":0.0,"utilisation":[,"processed":,"rate":NaN,"max_replicas":'
+    b'"service_mean":0.0,"service_scv":1.0,"arrival_scv":1.0,"keyed":false,"sharing":"byLoad",'
+    b'"aggregation":"worst","key_groups":null,"network_time":0.0},"node_types":[{"name":"/1",'
+    b'"pool":"","speedup":1.0,"price":0.0,"pool_limit":null},{"name":'
+    b'{"time":17,"time_of_week":0.,"interval":60.0,"model":{"name":'
+    b'"urgency":0.0}{"target":{"counts":[1]},"reason":"Stays: ","candidates":['
+    b'"score":Infinity,"expectation":{"response_time":0.0,"utilisation":0.,"cost_per_hour":0.0},'
+    b'"verdict":"Rejected: "},{"deployment":{"counts":[0,0,1]},"score":0.'
+)
+_RAW = -15  # window bits of zlib without a header
+
+
+class DamagedRecordsError(PermanentError):
+    """The file is no database, or a damaged one."""
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """Open or make the file.
+
+    Raises:
+        DamagedRecordsError: It is no database, or a damaged one.
+        PermanentError: It was written by a newer Weir, or may not be written.
+        TemporaryError: The disk does not take it.
+    """
+    with telling(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise PermanentError(
+            f"Expected records of version {VERSION} at most in {path}, got {version}: "
+            "use a newer weir, or move the file away"
+        )
+    # Before the first table: pages that become free can then be given back to the disk.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    # A reader (weir explain) must never hold up the loop that writes.
+    connection.execute("PRAGMA journal_mode = WAL")
+    # A power failure may take the last records, nothing else does; and the loop of a thousand
+    # StreamApps does not wait for the disk a thousand times an interval.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    connection.execute("PRAGMA journal_size_limit = 0")
+    connection.executescript(_SCHEMA)
+    if version < VERSION:
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the operating system about a file into Weir's.
+
+    Raises:
+        DamagedRecordsError: It is no database, or a damaged one.
+        PermanentError: It may not be written.
+        TemporaryError: The disk does not take or give it now.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+        if code in _OF_WEIR:
+            raise
+        if code in _DAMAGED:
+            raise DamagedRecordsError(
+                f"Expected decision records in {path}, got: {error}; move the file away"
+            ) from error
+        raise TemporaryError(f"Could not use {path}: {error}; free or mend the disk") from error
+    except OSError as error:
+        raise PermanentError(
+            f"Expected {path.parent} to be a folder that can be written, got: "
+            f"{error.strerror or error}; change its rights"
+        ) from error
+
+
+def pack(text: str) -> bytes:
+    """Return a text as it is kept."""
+    packing = zlib.compressobj(6, zlib.DEFLATED, _RAW, zdict=_DICTIONARY)
+    return packing.compress(text.encode()) + packing.flush()
+
+
+def unpack(kept: str | bytes) -> str:
+    """Return a text that was kept, in version 1 too.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    if isinstance(kept, str):
+        return kept
+    try:
+        return zlib.decompressobj(_RAW, zdict=_DICTIONARY).decompress(kept).decode()
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
+def prune(connection: sqlite3.Connection, *, before: float, most_intervals: int, most: int) -> None:
+    """Delete what is too old, then the oldest of what is too much, and give the room back.
+
+    Args:
+        connection: To the file.
+        before: Unix time; what happened earlier goes.
+        most_intervals: Of which measurements are kept, the newest.
+        most: Bytes that may be used.
+    """
+    connection.execute(
+        "DELETE FROM intervals WHERE time <="
+        " (SELECT time FROM intervals ORDER BY time DESC LIMIT 1 OFFSET ?)",
+        (most_intervals,),
+    )
+    for table in _HISTORY:
+        connection.execute(f"DELETE FROM {table} WHERE time < ?", (before,))
+    step = _step(connection)
+    while _used(connection) > most:
+        deleted = sum(
+            connection.execute(
+                f"DELETE FROM {table} WHERE rowid IN"
+                f" (SELECT rowid FROM {table} ORDER BY time LIMIT ?)",
+                (count,),
+            ).rowcount
+            for table, count in step.items()
+        )
+        if not deleted:
+            break
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:
+        connection.execute("VACUUM")  # once, for a file of version 1
+    connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+
+
+def _step(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many rows of each table go at once."""
+    counts = {
+        table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in _HISTORY
+    }
+    return {table: -(-count // STEPS) for table, count in counts.items()}
+
+
+def _used(connection: sqlite3.Connection) -> int:
+    """Return the bytes that are used; free pages are not."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
+_OBSERVATION = TypeAdapter(Observation)
+_DECISION = TypeAdapter(Decision)
+_INTERVAL = TypeAdapter(IntervalSample)
+
+RECORDS = "records.sqlite"
+"""The file, in the folder of each StreamApp's state."""
+
+INTERVALS_KEPT = 8 * 86_400.0
+"""Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
+
+MOST_INTERVALS = 12_000
+"""Measured intervals that are kept and read at once: those of 8 days of minutes, of 17 hours of 5
+seconds."""
+MOST_MEASURED = 150_000
+"""Operators and their replicas, each counted in every interval, that are read at once. Each is a
+few hundred bytes of objects, and a controller has many jobs and little memory. Three operators of
+three replicas come to 12,000 intervals; ten of five to 2,500, of minutes nearly two days."""
+
+KEPT = 30 * 86_400.0
+"""Seconds for which decisions, changes and events are kept."""
+MOST_BYTES = 64 * 2**20
+"""Bytes of one StreamApp's records; of more, the oldest decisions, changes and events go. Two
+operators that decide every minute stay below it for 30 days: `make bench NAME=records`."""
+PRUNE_EVERY = 100
+"""Writes between two looks for what is too old or too much."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionRecord:
+    """One operator's decision at one tick."""
+
+    id: str
+    time: float
+    """Unix seconds."""
+    operator: str
+    policy: str
+    observation: Observation
+    decision: Decision
+    verdict: str
+    """What became of the proposal, one sentence; empty where the decision was to stay."""
+    change: str | None
+    """Id of the change that the decision is part of, if it was granted."""
+
+
+class Records(Protocol):
+    """What the loops write to."""
+
+    def write(
+        self,
+        decisions: Iterable[DecisionRecord],
+        *,
+        events: Iterable[Event] = (),
+        change: RescaleJournal | None = None,
+    ) -> None:
+        """Write one tick's records."""
+        ...
+
+    def note(self, *, events: Iterable[Event] = (), change: RescaleJournal | None = None) -> None:
+        """Write what has happened already."""
+        ...
+
+    def note_interval(self, sample: IntervalSample) -> None:
+        """Write what was measured in an interval."""
+        ...
+
+    def forget_intervals(self) -> None:
+        """Remove what was measured; decisions, changes and events stay."""
+        ...
+
+
+class RecordStore:
+    """Decision records of one StreamApp in one SQLite file.
+
+    Every call raises `DamagedRecordsError` where the file is none of Weir's or damaged,
+    `TemporaryError` where the disk does not take or give it, and else does all of what it says.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            PermanentError: It was written by a newer Weir, is no database, or may not be written.
+            TemporaryError: The disk does not take it.
+        """
+        self._path = path
+        self._connection = open_file(path)
+        self._until_prune = 0
+
+    def write(
+        self,
+        decisions: Iterable[DecisionRecord],
+        *,
+        events: Iterable[Event] = (),
+        change: RescaleJournal | None = None,
+    ) -> None:
+        """Write one tick's records in one transaction.
+
+        Raises:
+            TemporaryError: The disk did not take them; none was written.
+        """
+        given, told = tuple(decisions), tuple(events)
+        rows = [
+            (
+                record.id,
+                record.time,
+                record.operator,
+                record.policy,
+                pack(_text(_OBSERVATION.dump_python(record.observation))),
+                pack(_text(_DECISION.dump_python(record.decision))),
+                record.verdict,
+                record.change,
+            )
+            for record in given
+        ]
+        with telling(self._path), closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN")
+            try:
+                cursor.executemany("INSERT INTO decisions VALUES (?,?,?,?,?,?,?,?)", rows)
+                cursor.executemany(
+                    "INSERT INTO events VALUES (?,?,?)",
+                    [(event.time, event.reason, event.message) for event in told],
+                )
+                if change is not None:
+                    cursor.execute(
+                        "INSERT OR REPLACE INTO changes VALUES (?,?,?)",
+                        (change.id, change.created, pack(change.model_dump_json())),
+                    )
+                cursor.execute("COMMIT")
+            except BaseException:
+                # A disk that is full has rolled it back already.
+                if self._connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                raise
+        for newest in [*(each.time for each in given), *(each.time for each in told)][:1]:
+            self._prune(newest)
+
+    def note(self, *, events: Iterable[Event] = (), change: RescaleJournal | None = None) -> None:
+        """Write what has happened already."""
+        self.write((), events=events, change=change)
+
+    def note_interval(self, sample: IntervalSample) -> None:
+        """Write what was measured in an interval, and forget what is never read again."""
+        packed = pack(_text(_INTERVAL.dump_python(sample)))
+        with telling(self._path):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO intervals VALUES (?,?)", (sample.time, packed)
+            )
+            self._connection.execute(
+                "DELETE FROM intervals WHERE time < ?", (sample.time - INTERVALS_KEPT,)
+            )
+        self._prune(sample.time)
+
+    def forget_intervals(self) -> None:
+        """Remove what was measured; decisions, changes and events stay."""
+        with telling(self._path):
+            self._connection.execute("DELETE FROM intervals")
+
+    def _prune(self, now: float) -> None:
+        """Now and then, delete what is too old or too much by a Unix time."""
+        self._until_prune -= 1
+        if self._until_prune > 0:
+            return
+        self._until_prune = PRUNE_EVERY
+        with telling(self._path):
+            prune(
+                self._connection,
+                before=now - KEPT,
+                most_intervals=MOST_INTERVALS,
+                most=MOST_BYTES,
+            )
+
+    def intervals(
+        self, *, since: float = 0.0, most: int = MOST_INTERVALS, measured: int = MOST_MEASURED
+    ) -> tuple[IntervalSample, ...]:
+        """Return what was measured in the intervals that ended after a Unix time, oldest first.
+
+        Of more than `most`, or than `measured` operators and replicas, the newest: with intervals
+        left out in between, neither the traffic nor what hangs over from one interval to the next
+        could be followed.
+        """
+        newest_first: list[IntervalSample] = []
+        for row in self._rows(
+            "SELECT sample FROM intervals WHERE time > ? ORDER BY time DESC LIMIT ?", since, most
+        ):
+            sample = _INTERVAL.validate_python(self._plain(row[0]))
+            measured -= sample.measured
+            if measured < 0:
+                break
+            newest_first.append(sample)
+        return tuple(reversed(newest_first))
+
+    def decisions(
+        self, *, until: float | None = None, operator: str | None = None, limit: int = 1
+    ) -> tuple[DecisionRecord, ...]:
+        """Return the newest decisions up to a Unix time, of one operator or all, newest first.
+
+        `limit` counts decisions per operator.
+        """
+        operators = (
+            [operator]
+            if operator is not None
+            else [
+                row[0]
+                for row in self._rows(
+                    "SELECT operator FROM decisions GROUP BY operator ORDER BY min(rowid)"
+                )
+            ]
+        )
+        found: list[DecisionRecord] = []
+        for name in operators:
+            rows = self._rows(
+                "SELECT * FROM decisions WHERE operator = ? AND time <= ?"
+                " ORDER BY time DESC LIMIT ?",
+                name,
+                until if until is not None else 9e18,
+                limit,
+            )
+            found += [self._decision_of(row) for row in rows]
+        return tuple(found)
+
+    def following(self, record: DecisionRecord) -> DecisionRecord | None:
+        """Return the same operator's next decision: what was seen after this one."""
+        rows = self._rows(
+            "SELECT * FROM decisions WHERE operator = ? AND time > ? ORDER BY time LIMIT 1",
+            record.operator,
+            record.time,
+        )
+        return self._decision_of(rows[0]) if rows else None
+
+    def change(self, change_id: str) -> RescaleJournal | None:
+        """Return a change by its id."""
+        rows = self._rows("SELECT journal FROM changes WHERE id = ?", change_id)
+        return self._journal_of(rows[0]) if rows else None
+
+    def changes(self, *, since: float = 0.0) -> tuple[RescaleJournal, ...]:
+        """Return the changes decided since a Unix time, oldest first."""
+        rows = self._rows("SELECT journal FROM changes WHERE time >= ? ORDER BY time", since)
+        return tuple(self._journal_of(row) for row in rows)
+
+    def events(self, *, since: float = 0.0) -> tuple[Event, ...]:
+        """Return the events since a Unix time, oldest first."""
+        rows = self._rows(
+            "SELECT time, reason, message FROM events WHERE time >= ? ORDER BY time", since
+        )
+        return tuple(Event(time=row[0], reason=row[1], message=row[2]) for row in rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with telling(self._path):
+            return self._connection.execute(query, values).fetchall()
+
+    def _plain(self, kept: str | bytes) -> Any:
+        """Return the JSON values of a text that was kept."""
+        with self._telling_damage():
+            return json.loads(unpack(kept))
+
+    def _journal_of(self, row: Sequence[Any]) -> RescaleJournal:
+        with self._telling_damage():
+            return RescaleJournal.model_validate_json(unpack(row[0]))
+
+    def _decision_of(self, row: Sequence[Any]) -> DecisionRecord:
+        key, time, operator, policy, observation, decision, verdict, change = row
+        with self._telling_damage():
+            return DecisionRecord(
+                id=str(key),
+                time=float(time),
+                operator=str(operator),
+                policy=str(policy),
+                observation=_OBSERVATION.validate_python(self._plain(observation)),
+                decision=_DECISION.validate_python(self._plain(decision)),
+                verdict=str(verdict),
+                change=None if change is None else str(change),
+            )
+
+    @contextmanager
+    def _telling_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise DamagedRecordsError(
+                f"Expected decision records in {self._path}, got a row that is damaged; "
+                "move the file away"
+            ) from error
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, separators=(",", ":"))
+
+
+log = structlog.get_logger()
+
+AGAIN = 60.0
+"""Seconds between two attempts to open a file that could not be opened, and without a failure after
+which records count as kept again: a disk that is nearly full takes some and not others."""
+ASIDE = ".damaged"
+"""Ends the name of a file that was put aside; the next one takes its place."""
+
+Tell = Callable[[str, str], None]
+"""Takes the reason and the message of a fact."""
+
+
+class TolerantRecords:
+    """Decision records of one StreamApp; nothing that is wrong with them is raised."""
+
+    def __init__(
+        self, path: Path, tell: Tell, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Open the file, or go without.
+
+        Args:
+            path: The file.
+            tell: Told when records were damaged, are not kept, and are kept again.
+            monotonic: Seconds of a clock that nobody sets.
+        """
+        self._path = path
+        self._tell = tell
+        self._monotonic = monotonic
+        self._store: RecordStore | None = None
+        self._open_at = monotonic()
+        self._failed_at = 0.0
+        self.failure = ""
+        """Why records are not kept; empty where they are."""
+        self._do(lambda store: None)
+
+    def write(
+        self,
+        decisions: Iterable[DecisionRecord],
+        *,
+        events: Iterable[Event] = (),
+        change: RescaleJournal | None = None,
+    ) -> None:
+        """Write one tick's records in one transaction."""
+        given, told = tuple(decisions), tuple(events)
+        self._do(lambda store: store.write(given, events=told, change=change))
+
+    def note(self, *, events: Iterable[Event] = (), change: RescaleJournal | None = None) -> None:
+        """Write what has happened already."""
+        self.write((), events=events, change=change)
+
+    def note_interval(self, sample: IntervalSample) -> None:
+        """Write what was measured in an interval."""
+        self._do(lambda store: store.note_interval(sample))
+
+    def forget_intervals(self) -> None:
+        """Remove what was measured; decisions, changes and events stay."""
+        self._do(lambda store: store.forget_intervals())
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _do(self, work: Callable[[RecordStore], None]) -> None:
+        """Do something with the records, in another file where this one is damaged."""
+        if self._store is None and self._monotonic() < self._open_at:
+            return
+        damaged = False
+        try:
+            try:
+                work(self._opened())
+            except DamagedRecordsError as error:
+                log.warning("decision records are damaged", failure=str(error))
+                damaged = True
+                self._put_aside()
+                work(self._opened())
+            failure = ""
+        except WeirError as error:
+            failure = str(error)
+        except Exception as error:  # a defect in keeping records is no reason to stop scaling
+            log.exception("defect in keeping records")
+            failure = f"a defect of Weir, {type(error).__name__}; see the log"
+        now, before = self._monotonic(), self.failure
+        if failure:
+            self._failed_at = now
+        elif before and now - self._failed_at < AGAIN:
+            return
+        self.failure = failure
+        if damaged and not failure:
+            aside = self._path.name + ASIDE
+            self._tell(
+                "RecordsDamaged",
+                f"The decision records were damaged and begin anew; what was there is in {aside}",
+            )
+        if failure and not before:
+            self._tell("RecordsNotKept", f"Decisions go on and are not recorded: {failure}")
+        if before and not failure:
+            self._tell("RecordsKept", "Decisions are recorded again")
+
+    def _opened(self) -> RecordStore:
+        if self._store is None:
+            self._open_at = self._monotonic() + AGAIN
+            self._store = RecordStore(self._path)
+        return self._store
+
+    def _put_aside(self) -> None:
+        """Give the file and what belongs to it another name.
+
+        Raises:
+            PermanentError: The folder cannot be written.
+        """
+        self.close()
+        with telling(self._path):
+            for end in ("", "-wal", "-shm"):
+                kept = self._path.with_name(self._path.name + end)
+                if kept.exists():
+                    kept.replace(self._path.with_name(self._path.name + ASIDE + end))

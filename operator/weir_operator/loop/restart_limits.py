@@ -1,0 +1,141 @@
+"""EDF's token bucket before the restart budget: the response time says what may be asked for.
+
+Where `spec.applicationManager.arbitration.tokenBucket` is set, a rescale needs a token: a high one
+to get faster, or to move; a low one to get slower. High ones come while the response time is near
+its bound or above, low ones while it is far below. In between nothing is restarted to save money,
+and nothing for fear. A token is spent when the change is granted by all that comes after, too.
+
+Tokens are not kept over a restart of the controller: a new bucket is empty, as at the beginning.
+
+Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
+section 7; capacity and period as in its section 9.
+
+The restart budget over all StreamApps of one controller.
+
+Each StreamApp has a budget of its own; this one bounds what they do together, as after a change of
+the load that all of them see: a restart of everything at once is an outage of everything at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from statistics import fmean
+
+from weir_operator.clock import Clock
+from weir_operator.loop.guards import Direction, direction_of
+from weir_operator.loop.proposals import Proposal
+from weir_policies.application_manager.edf import (
+    Adaptation,
+    AdaptationRequest,
+    Token,
+    TokenRules,
+    Tokens,
+    grant,
+    token_for,
+)
+from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.policy import ChangeKind
+
+
+class SharedRestarts:
+    """One bucket of tokens, handed to every Application Manager."""
+
+    def __init__(self, budget: RestartBudget, *, clock: Clock) -> None:
+        self._budget = budget
+        self._clock = clock
+        self._tokens = budget.fill(clock.monotonic())
+
+    def refuse(self, *, urgent: bool) -> str | None:
+        """Return why there may be no restart now, a clause; savings leave half for emergencies."""
+        now = self._clock.monotonic()
+        available = self._tokens.available(self._budget, now)
+        kept = 0 if urgent else self._budget.size // 2
+        if available > kept:
+            return None
+        wait = self._tokens.wait(self._budget, now)
+        what = (
+            "the restart budget over all StreamApps of this controller is empty"
+            if available == 0
+            else f"the last {available} restarts over all StreamApps of this controller are kept "
+            "for those that need them"
+        )
+        return f"{what}; the next token comes in {max(1.0, wait / 60):.0f} min"
+
+    def take(self) -> None:
+        """Pay for a restart; one that cannot wait is counted, and made even without a token."""
+        now = self._clock.monotonic()
+        if self._tokens.available(self._budget, now):
+            self._tokens = self._tokens.take(self._budget, now)
+
+
+TICKS_PER_TOKEN = 2
+"""Intervals of the operators' managers from one token to the next."""
+
+_KINDS = {
+    Direction.OUT: Adaptation.SCALE_OUT,
+    Direction.IN: Adaptation.SCALE_IN,
+    Direction.ACROSS: Adaptation.MIGRATION,
+}
+
+
+class TokenGate:
+    """The bucket of one StreamApp."""
+
+    def __init__(self, rules: TokenRules) -> None:
+        """Begin with an empty bucket; `rules` are in seconds of the bounded statistic."""
+        self._rules = rules
+        self._tokens = Tokens()
+        self._seen: list[float] = []
+
+    def see(self, response_time: float, now: float) -> None:
+        """Take in the response time of an interval, s; NaN where it was not measured."""
+        if not math.isnan(response_time):
+            self._seen.append(response_time)
+        before = self._tokens.generated_at
+        mean = fmean(self._seen) if self._seen else math.nan
+        self._tokens = self._tokens.generate(self._rules, response_time=mean, now=now)
+        if self._tokens.generated_at != before:
+            self._seen.clear()
+
+    def refuse(
+        self, wishes: Mapping[str, Proposal], move: AdaptationRequest | None = None
+    ) -> dict[str, str]:
+        """Return why rescales find no token, by operator; those that find one are left out.
+
+        Args:
+            wishes: Proposals, by operator.
+            move: A replica's leave, which is refused by the replica's name.
+        """
+        requests = [
+            _request(name, wish) for name, wish in wishes.items() if wish.kind is ChangeKind.RESCALE
+        ]
+        requests += [] if move is None else [move]
+        granted, _ = grant(requests, self._tokens)
+        paid = {_subject(request) for request in granted}
+        return {_subject(each): self._say(each) for each in requests if _subject(each) not in paid}
+
+    def pay(self, granted: Collection[str]) -> None:
+        """Spend a token for each of the restarts that are made after all."""
+        self._tokens = replace(self._tokens, count=max(0, self._tokens.count - len(granted)))
+
+    def _say(self, request: AdaptationRequest) -> str:
+        needed = token_for(request.kind)
+        side, bound = (
+            ("above", self._rules.high) if needed is Token.HIGH else ("below", self._rules.low)
+        )
+        return (
+            f"Denied: no {needed} token is left for a {request.kind}; one comes when the response "
+            f"time of the last {self._rules.every:.0f} s is {side} {bound * 1000:.0f} ms"
+        )
+
+
+def _subject(request: AdaptationRequest) -> str:
+    return request.replica or request.operator
+
+
+def _request(name: str, wish: Proposal) -> AdaptationRequest:
+    seen = wish.observation
+    direction = direction_of(seen.deployment, wish.decision.target, seen.model.node_types)
+    return AdaptationRequest(operator=name, kind=_KINDS[direction], score=wish.decision.urgency)

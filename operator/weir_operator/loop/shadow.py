@@ -1,0 +1,389 @@
+"""What the job would cost and how it would fare, had it followed the decisions: mode Advise. Pure.
+
+A hypothetical deployment begins where the real one is and follows its own decisions: at each tick
+the model predicts how it serves the load that was measured, the policy decides on that, and the
+Application Manager rules with a restart budget of its own. What came of it is added up by days.
+
+It is a forecast by the model: the gap of a restart is not in it, and a backlog neither. Both sides
+of the bill are of the whole job, its JobManager included. Traffic has a day, so nothing is said of
+what a day would come to before one was followed.
+
+Keeps the forecast of mode Advise in a file beside what was learned, and tells of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from weir_operator.errors import WeirError
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.events import Notices
+from weir_operator.loop.guards import Guard
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.proposals import Proposal
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_policies.application_manager.restart_budget import RestartTokens
+from weir_policies.errors import StateError
+from weir_policies.kernels.wording import say_money
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict
+from weir_policies.policy import Observation
+
+VERSION = 2
+DAY = 86_400.0
+DAYS_KEPT = 14
+HOUR = 3600.0
+FIRST_TOLD_AFTER = 900.0
+"""Seconds of advice before which nothing is said of what it comes to: one restart in ten seconds is
+no 8,640 a day."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bill:
+    """What was paid and what would have been paid over some time."""
+
+    seconds: float = 0.0
+    """Time over which there was something to decide on."""
+    paid: float = 0.0
+    """Currency, for the job that ran."""
+    advised: float = 0.0
+    """Currency, for the one that was advised."""
+    restarts: int = 0
+    """That following the advice would have taken."""
+    judged: int = 0
+    """Intervals whose response time could be predicted."""
+    violations: int = 0
+    """Of those, the ones predicted above the bound."""
+
+    def __add__(self, other: Bill) -> Bill:
+        """Return both together."""
+        return Bill(
+            seconds=self.seconds + other.seconds,
+            paid=self.paid + other.paid,
+            advised=self.advised + other.advised,
+            restarts=self.restarts + other.restarts,
+            judged=self.judged + other.judged,
+            violations=self.violations + other.violations,
+        )
+
+    @property
+    def saved_a_day(self) -> float:
+        """Currency per day; negative where the advice is dearer, NaN before a day was followed."""
+        return (self.paid - self.advised) / self.seconds * DAY if self.seconds >= DAY else math.nan
+
+    @property
+    def sentence(self) -> str:
+        """The forecast for people, or when there is one; empty before anything was seen."""
+        if not self.seconds:
+            return ""
+        seen = _say_span(self.seconds)
+        if self.seconds < FIRST_TOLD_AFTER:
+            return (
+                f"No forecast yet: the advice was followed for {seen}; what it comes to is said "
+                f"from {_say_span(FIRST_TOLD_AFTER)} on, and what it comes to a day after a day"
+            )
+        late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
+        if self.seconds < DAY:
+            return (
+                f"In the {seen} since it was first given, following the advice would have cost "
+                f"{say_money(self.advised)} instead of {say_money(self.paid)}, with "
+                f"{_say_restarts(self.restarts)} and {late} of intervals over the bound; what it "
+                "comes to a day is said after a day"
+            )
+        daily = self.saved_a_day
+        money = say_money(abs(daily))
+        change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
+        restarts = _say_restarts(self.restarts / self.seconds * DAY)
+        return (
+            f"Following the advice would {change} a day with {restarts} a day and {late} of "
+            f"intervals over the bound (seen for {seen})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What one tick of the real job brings."""
+
+    now: float
+    """Unix seconds."""
+    length: float
+    """Seconds since the tick before."""
+    flow: Dataflow
+    deployments: DeploymentMap
+    observations: Mapping[str, Observation]
+    """Of all operators."""
+    proposals: Mapping[str, Proposal]
+    """Of those that may change."""
+    violated: bool | None
+
+
+class Hypothesis:
+    """The job that follows the advice."""
+
+    def __init__(
+        self,
+        managers: Mapping[str, OperatorManager],
+        am: ApplicationManager,
+        *,
+        bound: float,
+        cost: Callable[[DeploymentMap], float],
+        paid: Callable[[], float] | None = None,
+    ) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            managers: Of all operators; only asked, never taught.
+            am: Rules on the hypothetical proposals.
+            bound: The objective, seconds.
+            cost: Returns what the job costs under Weir in these deployments, currency per hour,
+                its JobManager included.
+            paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
+                under Weir.
+        """
+        self._managers = managers
+        self._am = am
+        self._bound = bound
+        self._cost = cost
+        self._paid = paid
+        self._days: dict[int, Bill] = {}
+        self._deployments: DeploymentMap | None = None
+        self._tokens: RestartTokens | None = None
+
+    @property
+    def bill(self) -> Bill:
+        """What the last days come to."""
+        return sum(self._days.values(), Bill())
+
+    @property
+    def deployments(self) -> DeploymentMap | None:
+        """Where the job would be; `None` before the first tick."""
+        return self._deployments
+
+    def follow(self, seen: Seen, guards: tuple[Guard, ...]) -> Bill:
+        """Take a tick and return the bill so far."""
+        current = self._fit(seen)
+        imagined = {
+            name: self._imagine(each, current[name]) for name, each in seen.observations.items()
+        }
+        late = seen.violated
+        if current != seen.deployments:
+            late = self._is_late(imagined, seen.flow)
+        tokens = self._tokens or self._am.restarts.fill(seen.now)
+        ruling = self._am.rule(
+            {name: self._decide(name, imagined[name], seen) for name in seen.proposals},
+            dataflow=seen.flow,
+            current=current,
+            failed=(),
+            tokens=tokens,
+            now=seen.now,
+            guards=guards,
+            observations=imagined,
+        )
+        hours = seen.length / HOUR
+        paid = self._paid() if self._paid else self._cost(seen.deployments)
+        # Before anything of the advice was followed it is the real job that is paid for.
+        advised = paid if current == seen.deployments else self._cost(current)
+        self._add(
+            seen.now,
+            Bill(
+                seconds=seen.length,
+                paid=paid * hours,
+                advised=advised * hours,
+                restarts=int(ruling.restart),
+                judged=int(late is not None),
+                violations=int(late is True),
+            ),
+        )
+        self._tokens = ruling.tokens
+        self._deployments = ruling.target
+        return self.bill
+
+    def let_go(self) -> None:
+        """Begin at the real deployment again, next time; the bill stays."""
+        self._deployments = self._tokens = None
+
+    def forget(self) -> None:
+        """Begin anew altogether."""
+        self.let_go()
+        self._days = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON values."""
+        return {
+            "version": VERSION,
+            "deployments": self._deployments,
+            "tokens": None if self._tokens is None else self._tokens.to_dict(),
+            "days": {
+                str(day): [b.seconds, b.paid, b.advised, b.restarts, b.judged, b.violations]
+                for day, b in self._days.items()
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned; another version begins anew."""
+        if state.get("version") != VERSION:
+            return
+        self._deployments = state["deployments"]
+        tokens = state["tokens"]
+        self._tokens = None if tokens is None else RestartTokens.from_dict(tokens)
+        self._days = {
+            int(day): Bill(
+                seconds=seconds,
+                paid=paid,
+                advised=advised,
+                restarts=restarts,
+                judged=judged,
+                violations=violations,
+            )
+            for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
+        }
+
+    def _fit(self, seen: Seen) -> DeploymentMap:
+        """Return where the job would be, for the operators and node types that there are now."""
+        kept = self._deployments or {}
+        fitted: DeploymentMap = {}
+        for name, counts in seen.deployments.items():
+            types = {each.name for each in self._managers[name].model.node_types}
+            mine = kept.get(name)
+            scaled = self._managers[name].fixed is None
+            fitted[name] = mine if mine and scaled and set(mine) <= types else dict(counts)
+        return fitted
+
+    def _imagine(self, real: Observation, counts: Mapping[str, int]) -> Observation:
+        """Return the observation as the model has it in the hypothetical deployment."""
+        types = real.model.node_types
+        deployment = Deployment.from_named(counts, types)
+        if deployment == real.deployment:
+            return real
+        prediction = predict(real.model, np.array([deployment.counts]), real.rate)
+        busy = min(1.0, float(prediction.utilisation[0]))
+        return replace(
+            real,
+            deployment=deployment,
+            processed=real.rate,
+            response_time=float(prediction.response_time[0]),
+            utilisation=(busy,) * deployment.size,
+            backlog=0.0,
+            replica_ages=(max(real.replica_ages, default=0.0),) * deployment.size,
+        )
+
+    def _decide(self, name: str, imagined: Observation, seen: Seen) -> Proposal:
+        real = seen.proposals[name]
+        if imagined is seen.observations[name]:
+            return real
+        return Proposal(observation=imagined, decision=self._managers[name].imagine(imagined))
+
+    def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
+        """Return whether the path is predicted above the bound; `None` where it is not known."""
+        times = {
+            name: 0.0 if name in flow.sources and math.isnan(each.response_time)
+            else each.response_time
+            for name, each in imagined.items()
+        }  # fmt: skip
+        response = flow.response_time(times) * self._am.tail
+        return None if math.isnan(response) else response > self._bound
+
+    def _add(self, now: float, bill: Bill) -> None:
+        day = math.floor(now / DAY)
+        self._days[day] = self._days.get(day, Bill()) + bill
+        for old in sorted(self._days)[:-DAYS_KEPT]:
+            del self._days[old]
+
+
+def _say_restarts(number: float) -> str:
+    figure = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
+    return f"{figure} restart{'' if figure == '1' else 's'}"
+
+
+def _say_span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
+
+
+log = structlog.get_logger()
+
+SAVED_EVERY = 300.0
+"""Seconds between two writes of the file: what a crash loses is no more than that."""
+
+
+class Advisor:
+    """Follows the advice of one StreamApp in thought."""
+
+    def __init__(
+        self, hypothesis: Hypothesis, path: Path, *, policy: str, reset_nonce: int
+    ) -> None:
+        """Begin with what the file holds, as far as it is of the same policy and nonce.
+
+        Args:
+            hypothesis: With nothing seen.
+            path: The file.
+            policy: Name of the operators' policy; a bill of another one is not gone on with.
+            reset_nonce: The manifest's; a bill of before another one is not gone on with either.
+        """
+        self._hypothesis = hypothesis
+        self._path = path
+        self._key: dict[str, str | int] = {"policy": policy, "resetNonce": reset_nonce}
+        self._saved_at = 0.0
+        self._restore()
+        self._told = self._count_told(hypothesis.bill)
+
+    def follow(self, seen: Seen, guards: tuple[Guard, ...], notices: Notices) -> Bill:
+        """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
+        bill = self._hypothesis.follow(seen, guards)
+        if self._count_told(bill) != self._told:
+            self._told = self._count_told(bill)
+            notices.tell("SavingsForecast", bill.sentence)
+        if not 0 <= seen.now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
+            self._saved_at = seen.now
+            try:
+                self._save()
+            except WeirError as error:
+                log.warning("forecast not saved", failure=str(error))
+        return bill
+
+    def let_go(self) -> None:
+        """Leave mode Advise: the next time begins where the job then is."""
+        self._hypothesis.let_go()
+
+    def forget(self, reset_nonce: int) -> None:
+        """Begin anew altogether.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        self._key["resetNonce"] = reset_nonce
+        self._hypothesis.forget()
+        self._told = 0
+        self._save()
+
+    def _count_told(self, bill: Bill) -> int:
+        """Return how often a bill of that length has been told of: early, then once a day."""
+        return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
+
+    def _save(self) -> None:
+        state = {**self._key, **self._hypothesis.state_dict()}
+        write_atomically(self._path, json.dumps(state))
+
+    def _restore(self) -> None:
+        try:
+            text = read_if_present(self._path)
+            if text is None:
+                return
+            state = json.loads(text)
+            if {name: state[name] for name in self._key} == self._key:
+                self._hypothesis.load_state_dict(state)
+        except (OSError, ValueError, KeyError, TypeError, StateError) as error:
+            log.warning("forecast cannot be read, it begins anew", failure=str(error))

@@ -1,0 +1,52 @@
+"""What one tick of a StreamApp's loops saw, decided and began, and when the first one is due."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weir_operator.loop.gather import Sight
+from weir_operator.loop.guards import Guard
+from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.shadow import Bill
+from weir_operator.loop.tuned import TuningView
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.status import FullPool
+from weir_policies.model.dataflow import Dataflow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tick:
+    """One tick, as the faces show it."""
+
+    now: float
+    sight: Sight
+    violated: bool | None
+    deployments: DeploymentMap
+    budgets: Mapping[str, float]
+    proposals: Mapping[str, Proposal]
+    """Empty where the tick held."""
+    verdicts: Mapping[str, str]
+    held: str
+    """Why nothing was decided, one sentence; empty where it was."""
+    infeasible: str = ""
+    """Why the objective cannot be kept, one sentence; empty where it can, or nobody knows."""
+    dataflow: Dataflow | None
+    guards: tuple[Guard, ...] = ()
+    """Pauses and blocked periods that hold now."""
+    full: tuple[FullPool, ...] = ()
+    """Pools that had no room for an operator's replicas a while ago."""
+    bill: Bill | None = None
+    """In mode Advise, what following the decisions would have come to."""
+    restarts_left: float = math.nan
+    """Restarts that the budget allows now; NaN where no budget is kept."""
+    restarts: bool = False
+    """Whether what operators were granted takes a restart of the job."""
+    tuning: TuningView | None = None
+    """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
+
+
+def find_first_wait(now: float, interval: float, phase: float | None) -> float:
+    """Return the seconds until the first tick: an interval, or until its place within one."""
+    return interval if phase is None else (phase * interval - now) % interval

@@ -1,0 +1,1 @@
+"""What people read: the live view, reports of runs, explanations of decisions."""

@@ -1,0 +1,213 @@
+"""An explanation as people read it: one block per operator, in the terminal.
+
+What a decision record, its change and what was seen next say together. Pure reading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import TypeAdapter
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from weir_operator.errors import PermanentError
+from weir_operator.loop.records import DecisionRecord, RecordStore
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.tuning.store import TuningState, Version
+from weir_policies.model.node_types import Deployment, NodeType
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """One decision from what was seen to what came of it."""
+
+    record: DecisionRecord
+    change: RescaleJournal | None
+    """The change that it was part of, as far as that came."""
+    tuning: Version | None = None
+    """The tuning that its weights and budget come from; `None` where nothing was tuned."""
+    following: DecisionRecord | None
+    """The same operator's next decision, whose observation is what happened; `None` as yet."""
+
+    @property
+    def surprise(self) -> float:
+        """Measured over expected response time; NaN where either is unknown."""
+        if self.following is None:
+            return math.nan
+        expected = self.record.decision.expectation.response_time
+        return self.following.observation.response_time / expected if expected else math.nan
+
+
+def explain_at(
+    records: RecordStore,
+    *,
+    until: float,
+    operator: str | None,
+    tunings: TuningState | None = None,
+) -> tuple[Explanation, ...]:
+    """Return the newest decision of each operator up to a Unix time.
+
+    Args:
+        records: Of the StreamApp.
+        until: Unix seconds.
+        operator: The only one, or `None` for all.
+        tunings: Of the StreamApp; `None` where nothing was tuned.
+
+    Raises:
+        PermanentError: There is none, or the operator is not known.
+    """
+    found = records.decisions(until=until, operator=operator)
+    if not found:
+        known = [record.operator for record in records.decisions()]
+        what = f"of operator {operator!r} (known: {', '.join(known)})" if operator else ""
+        raise PermanentError(
+            f"Expected a decision {what} up to that time, found none: choose a later --at"
+        )
+    return tuple(
+        Explanation(
+            record=record,
+            change=records.change(record.change) if record.change else None,
+            tuning=_find_tuning(record, tunings),
+            following=records.following(record),
+        )
+        for record in found
+    )
+
+
+def _find_tuning(record: DecisionRecord, tunings: TuningState | None) -> Version | None:
+    """Return the version whose weights the decision was taken with, the last one before it."""
+    taken = [
+        each
+        for each in (tunings.versions if tunings else ())
+        if each.since <= record.time and each.tuned.weights == record.observation.weights
+    ]
+    return taken[-1] if taken else None
+
+
+_PLAIN = TypeAdapter(Explanation)
+
+
+def to_plain(explanation: Explanation) -> object:
+    """Return the explanation as JSON values; what is unknown is null."""
+    return _PLAIN.dump_python(explanation, mode="json")
+
+
+def render_explanations(app: str, explanations: Sequence[Explanation]) -> RenderableType:
+    """Return one panel per operator."""
+    return Group(*(_panel(app, each) for each in explanations))
+
+
+def _panel(app: str, explanation: Explanation) -> Panel:
+    record = explanation.record
+    moment = datetime.fromtimestamp(record.time, UTC)
+    parts: list[RenderableType] = [_seen(explanation), Text(), _candidates(explanation), Text()]
+    parts += [_line("decided", record.decision.reason)]
+    if record.verdict:
+        parts.append(_line("verdict", record.verdict))
+    if explanation.change is not None:
+        parts.append(_line("change", describe_change(explanation.change)))
+    parts.append(_line("happened", _happened(explanation)))
+    title = f"{app} · {record.operator} · {moment:%Y-%m-%d %H:%M:%S} UTC · {record.policy}"
+    return Panel(Group(*parts), title=title, title_align="left")
+
+
+def _line(label: str, text: str) -> Table:
+    line = Table.grid(padding=(0, 1))
+    line.add_column(width=9, style="bold")
+    line.add_column(overflow="fold")
+    line.add_row(label, text)
+    return line
+
+
+def _seen(explanation: Explanation) -> RenderableType:
+    seen = explanation.record.observation
+    worst = max(seen.utilisation, default=math.nan)
+    text = (
+        f"{describe_deployment(seen.deployment, seen.model.node_types)}; "
+        f"{_number(seen.rate)} records/s arrive, {_number(seen.backlog)} wait; "
+        f"response time {_ms(seen.response_time)} of {_ms(seen.budget)} granted; "
+        f"utilisation {_share(worst)} at the worst replica"
+    )
+    service = seen.model.service_mean
+    believed = f"service time {_ms(service)} at speed 1, SCV {_number(seen.model.service_scv)}"
+    weights = seen.weights
+    weighed = (
+        f"violations {_number(weights.violation)}, resources {_number(weights.resources)}, "
+        f"restarts {_number(weights.reconfiguration)}"
+    )
+    lines = [_line("seen", text), _line("believed", believed), _line("weights", weighed)]
+    if explanation.tuning is not None:
+        version = explanation.tuning
+        lines.append(_line("tuned", f"version {version.number}: {version.sentence}"))
+    return Group(*lines)
+
+
+def _candidates(explanation: Explanation) -> Table:
+    types = explanation.record.observation.model.node_types
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("candidate")
+    for heading in ("score", "response", "busy", "per hour"):
+        table.add_column(heading, justify="right")
+    table.add_column("why", overflow="fold")
+    decision = explanation.record.decision
+    for candidate in decision.candidates:
+        chosen = candidate.deployment == decision.target
+        table.add_row(
+            ("> " if chosen else "  ") + describe_deployment(candidate.deployment, types),
+            _number(candidate.score),
+            _ms(candidate.expectation.response_time),
+            _share(candidate.expectation.utilisation),
+            f"{candidate.expectation.cost_per_hour:.3f}",
+            candidate.verdict,
+            style="bold" if chosen else "",
+        )
+    return table
+
+
+def _happened(explanation: Explanation) -> str:
+    if explanation.following is None:
+        return "nothing has been seen since"
+    next_seen = explanation.following.observation
+    expected = explanation.record.decision.expectation.response_time
+    surprise = explanation.surprise
+    factor = "" if math.isnan(surprise) else f", {surprise:.2f} times the expectation"
+    return (
+        f"{describe_deployment(next_seen.deployment, next_seen.model.node_types)} at "
+        f"{_number(next_seen.rate)} records/s: response time {_ms(next_seen.response_time)}, "
+        f"expected {_ms(expected)}{factor}"
+    )
+
+
+def describe_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:
+    """Return a deployment for people, such as `2 x small/250m + 1 x large/1`."""
+    named = deployment.named(node_types)
+    return " + ".join(f"{count} x {name}" for name, count in named.items()) or "nothing"
+
+
+def describe_change(change: RescaleJournal) -> str:
+    """Return how a change went, step by step with seconds since it was decided."""
+    steps = ", ".join(
+        f"{name} +{time - change.created:.1f} s" for name, time in change.times.items()
+    )
+    failure = f"; {change.failure}" if change.failure else ""
+    return f"{change.id} {change.step}: {steps}{failure}"
+
+
+def _ms(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "?"
+    return "no bound" if math.isinf(seconds) else f"{1000 * seconds:.0f} ms"
+
+
+def _number(value: float) -> str:
+    return "?" if math.isnan(value) else f"{value:.3g}"
+
+
+def _share(value: float) -> str:
+    return "?" if math.isnan(value) else f"{value:.0%}"

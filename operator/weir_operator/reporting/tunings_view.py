@@ -1,0 +1,61 @@
+"""The tunings of a StreamApp as people read them: what each set and promised, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.panel import Panel
+from rich.table import Table
+
+from weir_operator.tuning.store import Standing, Version
+
+
+def render_tunings(app: str, versions: Sequence[Version]) -> Panel:
+    """Return a panel of versions, which are given with the newest first."""
+    lines = Table.grid(padding=(0, 1))
+    lines.add_column(width=9, style="bold")
+    lines.add_column(overflow="fold")
+    for version in versions:
+        moment = datetime.fromtimestamp(version.since, UTC)
+        lines.add_row("tuning", f"version {version.number} of {moment:%Y-%m-%d %H:%M} UTC")
+        lines.add_row("weights", describe_weights(version))
+        lines.add_row("budgets", describe_budgets(version))
+        lines.add_row("promise", version.sentence)
+        lines.add_row("outcome", describe_standing(version))
+        lines.add_row()
+    return Panel(lines, title=f"{app} · tunings, the newest first", title_align="left")
+
+
+def describe_weights(version: Version) -> str:
+    """Return how much each part of the cost matters, as parts of one."""
+    weights = version.point.weights
+    parts = {
+        "violations": weights.violations,
+        "resources": weights.resources,
+        "restarts": weights.reconfigurations,
+    }
+    total = sum(parts.values())
+    return ", ".join(f"{name} {part / total:.2f}" for name, part in parts.items())
+
+
+def describe_budgets(version: Version) -> str:
+    """Return what of the bound each operator may use."""
+    return ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in version.budgets.items())
+
+
+def describe_standing(version: Version) -> str:
+    """Return whether reality has borne a version out, and why not where it has not."""
+    trial = version.trial
+    if version.standing is Standing.ON_TRIAL:
+        return (
+            f"on trial, interval {trial.intervals} of {version.forecast.intervals}, "
+            f"{trial.late} of them late"
+        )
+    words = {
+        Standing.KEPT: "kept",
+        Standing.TAKEN_BACK: "taken back",
+        Standing.REPLACED: "replaced by a later one",
+        Standing.OVERGROWN: "kept without a verdict",
+    }
+    return words[version.standing] + (f": {version.reason}" if version.reason else "")

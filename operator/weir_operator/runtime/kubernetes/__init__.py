@@ -1,0 +1,1 @@
+"""Flink as pods of a Kubernetes cluster."""

@@ -1,0 +1,151 @@
+"""Whether anything of a StreamApp's Flink has changed on the API server: some watches for all.
+
+A thousand StreamApps that list their pods at every look keep the API server and the controller
+busy with what is nearly always as it was. So Weir's pods, ConfigMaps and Deployments are watched,
+and nothing is kept of them but how often those of a StreamApp have changed. Who takes a `mark` and
+then lists need not list again while the mark is the same. Who has just changed something lists in
+any case: the watch may tell of it a little later.
+
+A watch that its server ends in good time goes on where it was. One that is lost, or whose past the
+server has forgotten (410), leaves no mark as it was: everyone looks anew, and at every look while
+there is no watch. One that died unseen deceives for `LASTS` and `GRACE` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import structlog
+from pydantic_core import from_json
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY
+
+log = structlog.get_logger()
+
+Mark = tuple[int, int]
+"""Of which time without a loss, and how many changes there were of a StreamApp's objects in it."""
+
+LASTS = 60
+"""Seconds after which the server ends a watch."""
+GRACE = 15.0
+"""Seconds more after which one is taken for dead."""
+PAUSE = 5.0
+"""Seconds between two attempts to begin."""
+_KINDS = (("/api/v1", "pods"), ("/api/v1", "configmaps"), ("/apis/apps/v1", "deployments"))
+_BREATH = 1.0  # seconds after a watch of which nothing came
+_LABELS = f"{MANAGED_BY}=weir"
+_ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""The name and labels are all that is needed of an object."""
+
+
+class WatchApi(Protocol):
+    """What is asked of the API server; `KubernetesApi` answers."""
+
+    async def newest(self, path: str, labels: str = "") -> str:
+        """Return the resourceVersion from which a watch of a collection may begin."""
+        ...
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
+    ) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
+        """Open an answer that goes on for a while; yields its lines."""
+        ...
+
+
+class Changes:
+    """Watches the objects of all StreamApps; shared."""
+
+    def __init__(self, api: WatchApi, namespaces: Sequence[str] = ()) -> None:
+        """Begin with no watch.
+
+        Args:
+            api: Where objects are watched.
+            namespaces: Whose StreamApps are looked after; empty: all.
+        """
+        self._api = api
+        self._collections = [
+            f"{root}{place}/{kind}"
+            for place in [f"/namespaces/{name}" for name in namespaces] or [""]
+            for root, kind in _KINDS
+        ]
+        self._unseen = set(self._collections)
+        self._time = 0
+        self._changed: Counter[Key] = Counter()
+
+    def mark(self, key: Key) -> Mark | None:
+        """Return what differs once a StreamApp's objects have changed; `None` where unknown."""
+        return None if self._unseen else (self._time, self._changed[key])
+
+    async def watch(self) -> None:
+        """Watch for ever."""
+        async with asyncio.TaskGroup() as group:
+            for path in self._collections:
+                group.create_task(self._follow(path), name=f"watch {path}")
+
+    async def _follow(self, path: str) -> None:
+        while True:
+            try:
+                await self._follow_from(path, await self._api.newest(path, _LABELS))
+            except (TemporaryError, PermanentError) as error:
+                if path not in self._unseen:
+                    log.info("watch lost", path=path, reason=str(error))
+                self._unseen.add(path)
+            await asyncio.sleep(PAUSE)
+
+    async def _follow_from(self, path: str, version: str) -> None:
+        """Follow the changes after `version`.
+
+        Raises:
+            TemporaryError: What comes next is not known.
+            PermanentError: The server refuses.
+        """
+        while True:
+            query = {
+                "watch": "true",
+                "labelSelector": _LABELS,
+                "resourceVersion": version,
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": str(LASTS),
+            }
+            before = version
+            async with self._api.stream(path, query, accept=_ACCEPT, lasts=LASTS + GRACE) as lines:
+                self._see(path)
+                async for line in lines:
+                    version = self._take(line)
+            if version == before:
+                await asyncio.sleep(_BREATH)
+
+    def _see(self, path: str) -> None:
+        if path in self._unseen:
+            self._unseen.remove(path)
+            self._time += 1
+            self._changed.clear()
+            log.info("watching", path=path)
+
+    def _take(self, line: bytes) -> str:
+        """Count a change and return the resourceVersion that it led to.
+
+        Raises:
+            TemporaryError: The server does not know any more what happened, or the line is none of
+                a watch: cut off, or of something else in between.
+        """
+        try:
+            event = from_json(line)
+            kind, thing = event["type"], event["object"]
+            if kind == "ERROR":
+                raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
+            meta = thing["metadata"]
+            app = (meta.get("labels") or {}).get(APP)
+            if kind != "BOOKMARK" and app is not None:
+                self._changed[Key(meta["namespace"], app)] += 1
+            return str(meta["resourceVersion"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise TemporaryError(
+                f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
+            ) from error

@@ -1,0 +1,144 @@
+"""Which nodes are about to go, and whose replicas are on them; seen once for all StreamApps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import structlog
+from pydantic.types import JsonValue
+
+from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Body, ClusterReader, Key
+from weir_operator.runtime.kubernetes.manifests import TASK_MANAGER
+from weir_operator.runtime.kubernetes.pod_states import is_alive, node_is_going
+from weir_operator.runtime.kubernetes.pods import APP, COMPONENT, MANAGED_BY
+from weir_operator.runtime.places import Place
+
+log = structlog.get_logger()
+
+FRESH_FOR = 5.0
+"""Seconds for which an answer serves. A spot notice leaves 30 s or more."""
+_REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
+"""Anybody may label a pod so; without the name of a StreamApp it is nobody's replica."""
+
+
+class NodeNotices:
+    """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
+
+    def __init__(self, api: ClusterReader, namespaces: Sequence[str] = ()) -> None:
+        """Begin with nothing known.
+
+        Args:
+            api: Where nodes and pods are listed.
+            namespaces: Whose StreamApps are looked after; empty: all.
+        """
+        self._api = api
+        self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
+        self._asking = asyncio.Lock()
+        self._nodes: tuple[Body, ...] = ()
+        self._going: Mapping[str, str] = {}
+        self._asked = self._counted = float("-inf")
+        self._threatened: frozenset[Key] = frozenset()
+        self._allowed = True
+
+    async def going(self) -> Mapping[str, str]:
+        """Return the reason by node; what was known before, where the API server is away."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if self._allowed and now - self._asked >= FRESH_FOR:
+                await self._ask()
+                self._asked = now
+            return self._going
+
+    async def find_misfit(self, place: Place) -> str:
+        """Return why no node takes a pod of this place, half a sentence.
+
+        Empty where one does, and where nothing is known of nodes: a pod finds out then.
+        """
+        await self.going()
+        return explain_misfit(self._nodes, place)
+
+    async def threatened(self) -> frozenset[Key]:
+        """Return the StreamApps with a replica on a node that is about to go.
+
+        Raises:
+            TemporaryError: The API server does not say.
+            PermanentError: It refuses.
+        """
+        going = await self.going()
+        if self._counted == self._asked:
+            return self._threatened
+        asked = self._asked
+        found = [
+            pod["metadata"]
+            for node in going
+            for place in self._places
+            for pod in await self._api.list(
+                f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
+            )
+            if is_alive(pod)
+        ]
+        self._threatened = frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
+        self._counted = asked
+        return self._threatened
+
+    async def _ask(self) -> None:
+        try:
+            nodes = await self._api.list("/api/v1/nodes")
+        except RefusedByKubernetesError as error:
+            # A controller of one namespace may not look at nodes; drains then come unannounced.
+            log.warning("nodes are not watched", reason=str(error))
+            self._allowed = False
+            return
+        except TemporaryError as error:
+            log.info("nodes not seen", reason=str(error))
+            return
+        self._nodes = tuple(_without_details(node) for node in nodes)
+        reasons = {node["metadata"]["name"]: node_is_going(node) for node in nodes}
+        self._going = {name: reason for name, reason in reasons.items() if reason}
+
+
+def explain_misfit(nodes: Sequence[Body], place: Place) -> str:
+    """Return why none of the nodes takes a pod of this place; empty where one does. Pure.
+
+    Args:
+        nodes: All of the cluster; none where nothing is known of them.
+        place: What the pod asks of its node.
+    """
+    wanted = place.node_selector.items()
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(wanted)) or "of any kind"
+    named = [node for node in nodes if wanted <= (node["metadata"].get("labels") or {}).items()]
+    if nodes and not named:
+        return f"No node has the labels {labels}"
+    if named and not any(_takes(node, place) for node in named):
+        return f"Every node with the labels {labels} is cordoned or has a taint not tolerated"
+    return ""
+
+
+def _takes(node: Body, place: Place) -> bool:
+    spec = node.get("spec") or {}
+    return not spec.get("unschedulable") and all(
+        any(_tolerates(each, taint) for each in place.tolerations)
+        for taint in spec.get("taints") or ()
+        if taint.get("effect") != "PreferNoSchedule"
+    )
+
+
+def _tolerates(toleration: Mapping[str, JsonValue], taint: Body) -> bool:
+    key = toleration.get("key")
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return key in (None, "", taint["key"])
+    return key == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _without_details(node: Body) -> Body:
+    """Return what is asked of a node, without its status, of which a thousand nodes have much."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    return {
+        "metadata": {"name": meta["name"], "labels": meta.get("labels") or {}},
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+    }

@@ -1,0 +1,184 @@
+"""Where the objects of one StreamApp's Flink are, and how they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.kubernetes.api.client import Body, KubernetesApi, NotFoundError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes.changes import Changes, Mark
+from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY, FlinkPods
+
+_PLURALS: Mapping[str, str] = {
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "NetworkPolicy": "networkpolicies",
+    "Pod": "pods",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ReplicaSet": "replicasets",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Service": "services",
+    "ServiceAccount": "serviceaccounts",
+}
+_POLL = 0.25  # seconds between two looks at what goes
+
+
+class AppObjects:
+    """The objects of one StreamApp in its namespace."""
+
+    def __init__(self, api: KubernetesApi, pods: FlinkPods, changes: Changes | None = None) -> None:
+        self.api = api
+        self._changes = changes
+        self._key = Key(pods.namespace, pods.name)
+        self._namespace = pods.namespace
+        self._owner = pods.owner
+        self._selector = {APP: pods.name, MANAGED_BY: "weir"}
+        self._recovery = {"app": pods.cluster_id, "type": "flink-native-kubernetes"}
+
+    def mark(self) -> Mark | None:
+        """Return what differs once a pod or Deployment has changed; `None` where unknown."""
+        return None if self._changes is None else self._changes.mark(self._key)
+
+    def path(self, kind: str, name: str = "", *, group: str = "v1") -> str:
+        """Return where a kind's collection is, or one object of it."""
+        root = "/api" if "/" not in group else "/apis"
+        collection = f"{root}/{group}/namespaces/{self._namespace}/{_PLURALS[kind]}"
+        return f"{collection}/{name}" if name else collection
+
+    def path_of(self, thing: Body) -> str:
+        """Return where an object is, or will be."""
+        return self.path(thing["kind"], thing["metadata"]["name"], group=thing["apiVersion"])
+
+    async def apply(self, *things: Body) -> None:
+        """Make or change objects, in this order; none of them where one is somebody else's.
+
+        Raises:
+            TemporaryError: One belongs to an earlier StreamApp of this name, and is about to go.
+            PermanentError: One is not Weir's.
+        """
+        paths = [self.path_of(thing) for thing in things]
+        for thing, found in zip(things, await asyncio.gather(*map(self._at, paths)), strict=True):
+            if found is not None:
+                self.check_owner(thing["kind"], found)
+        for path, thing in zip(paths, things, strict=True):
+            await self.api.apply(path, thing)
+
+    def check_owner(self, kind: str, found: Body) -> None:
+        """Refuse to change an object that this StreamApp does not own.
+
+        Args:
+            kind: What it is.
+            found: As the API server has it.
+
+        Raises:
+            TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.
+            PermanentError: It is not Weir's.
+        """
+        meta, owner = found["metadata"], self._owner
+        if (meta.get("labels") or {}).get(APP) != self._key.name:
+            raise PermanentError(
+                f"{kind} {meta['name']} exists in {self._namespace} and is not Weir's;"
+                " rename or delete it, or rename the StreamApp"
+            )
+        owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
+        if owners and owner.uid not in owners:
+            raise TemporaryError(
+                f"{kind} {meta['name']} still belongs to an earlier {owner.kind}"
+                f" {self._key.name}, which is being deleted"
+            )
+
+    async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
+        """Return an object, `None` where there is none."""
+        return await self._at(self.path(kind, name, group=group))
+
+    async def pods(self, labels: Mapping[str, str]) -> tuple[Body, ...]:
+        """Return the StreamApp's pods with these labels, ended and ending ones included."""
+        return await self.api.list(self.path("Pod"), labels=_text({**self._selector, **labels}))
+
+    async def prune_config_maps(self) -> None:
+        """Delete ConfigMaps that neither a pod nor a workload refers to."""
+        templates = [each["spec"]["template"] for each in await self._workloads()]
+        used = {name for each in (*templates, *await self.pods({})) for name in _config_maps(each)}
+        for name in await self._config_map_names() - used:
+            await self.api.delete(self.path("ConfigMap", name))
+
+    async def without_files(self) -> tuple[Body, ...]:
+        """Return the Deployment and ReplicaSets that refer to a ConfigMap that is not there.
+
+        Their pods run on, and none that is lost is replaced.
+        """
+        there, workloads = await self._config_map_names(), await self._workloads()
+        return tuple(each for each in workloads if _config_maps(each["spec"]["template"]) - there)
+
+    async def delete_all(self, *, timeout: float) -> None:
+        """Delete everything and wait until it is gone, Flink's own ConfigMaps too.
+
+        Raises:
+            TemporaryError: A pod is still there after `timeout` seconds.
+        """
+        for kind, group in (("Deployment", "apps/v1"), ("ReplicaSet", "apps/v1")):
+            await self._delete(kind, group=group)
+        await self._wait_for_pods(timeout)
+        # Not before: a JobManager that ends still writes who leads.
+        for kind, group in (
+            ("ConfigMap", "v1"),
+            ("Service", "v1"),
+            ("PodDisruptionBudget", "policy/v1"),
+            ("NetworkPolicy", "networking.k8s.io/v1"),
+            ("RoleBinding", "rbac.authorization.k8s.io/v1"),
+            ("Role", "rbac.authorization.k8s.io/v1"),
+            ("ServiceAccount", "v1"),
+        ):
+            await self._delete(kind, group=group)
+        for each in await self.recovery():
+            await self.api.delete(self.path("ConfigMap", each["metadata"]["name"]))
+
+    async def recovery(self) -> tuple[Body, ...]:
+        """Return the ConfigMaps in which Flink keeps who leads and what runs."""
+        return await self.api.list(self.path("ConfigMap"), labels=_text(self._recovery))
+
+    async def _workloads(self) -> tuple[Body, ...]:
+        found = [
+            await self.api.list(self.path(kind, group="apps/v1"), labels=_text(self._selector))
+            for kind in ("Deployment", "ReplicaSet")
+        ]
+        return tuple(each for workloads in found for each in workloads)
+
+    async def _config_map_names(self) -> set[str]:
+        found = await self.api.list(self.path("ConfigMap"), labels=_text(self._selector))
+        return {each["metadata"]["name"] for each in found}
+
+    async def _at(self, path: str) -> Body | None:
+        try:
+            return await self.api.get(path)
+        except NotFoundError:
+            return None
+
+    async def _delete(self, kind: str, *, group: str) -> None:
+        for each in await self.api.list(self.path(kind, group=group), labels=_text(self._selector)):
+            await self.api.delete(self.path(kind, each["metadata"]["name"], group=group))
+
+    async def _wait_for_pods(self, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while left := await self.pods({}):
+            if loop.time() >= deadline:
+                names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
+                raise TemporaryError(f"Pods are still there after {timeout:g} s: {names}")
+            await asyncio.sleep(_POLL)
+
+
+def _config_maps(pod: Body) -> set[str]:
+    """Return the ConfigMaps that a pod, or a template of one, mounts and needs."""
+    return {
+        volume["configMap"]["name"]
+        for volume in pod["spec"].get("volumes") or ()
+        if "configMap" in volume
+    }
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -1,0 +1,191 @@
+"""What a pod's status says: whether it lives, what it waits for, why it will go. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from weir_operator.kubernetes.api.client import Body
+from weir_operator.runtime.kubernetes.configuration import METRICS_PORT
+from weir_operator.runtime.kubernetes.manifests import CONTAINER
+from weir_operator.runtime.kubernetes.pods import (
+    OPERATOR,
+    PLACE,
+    POOL,
+    REVISION,
+    SIZE,
+    FlinkPods,
+)
+from weir_operator.runtime.protocol import Replica
+
+_CAUSED_BY = "Caused by:"  # before each cause of a Java exception, the innermost last
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+"""What a container waits for in the normal course of things."""
+
+
+def is_alive(pod: Body) -> bool:
+    """Return whether the pod runs or is still to run: neither ended nor told to end."""
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and "deletionTimestamp" not in pod["metadata"]
+
+
+def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
+    """Return the TaskManager that a pod is.
+
+    Args:
+        pod: As the API server has it.
+        pods: What the StreamApp's pods are made of.
+        doomed: Why its node is about to go; empty where it is not.
+    """
+    labels = pod["metadata"]["labels"]
+    address = pod.get("status", {}).get("podIP")
+    return Replica(
+        id=pod["metadata"]["name"],
+        operator=labels[OPERATOR],
+        pool=labels[POOL],
+        size=pods.size_of(labels[POOL], cpu_of(pod)),
+        started=_unix(pod["metadata"]["creationTimestamp"]),
+        metrics_url=url(address, METRICS_PORT, "/metrics") if address else "",
+        pending=waiting_for(pod),
+        doomed=_disruption(pod) or doomed,
+        revision=labels.get(REVISION, ""),
+        place=labels.get(PLACE, ""),
+        node=pod["spec"].get("nodeName", ""),
+        process=process_of(pod),
+        ended=_end_before(pod),
+    )
+
+
+def cpu_of(pod: Body) -> str:
+    """Return the CPU that the pod has: what its node gave, or before that what it asks for.
+
+    While a resize is under way the specification says what is wanted, the status what is had.
+    """
+    given = _main_status(pod).get("resources", {}).get("limits", {}).get("cpu")
+    if given is not None:
+        return str(given)
+    for container in pod["spec"]["containers"]:
+        limit = container.get("resources", {}).get("limits", {}).get("cpu")
+        if container["name"] == CONTAINER and limit is not None:
+            return str(limit)
+    return str(pod["metadata"].get("annotations", {}).get(SIZE, "1"))
+
+
+def waiting_for(pod: Body) -> str:
+    """Return why the pod does not run, one sentence; empty where it does, or is on its way."""
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}".strip()
+    waiting = _main_status(pod).get("state", {}).get("waiting", {})
+    reason = waiting.get("reason", "")
+    if not reason or reason in _STARTING:
+        return ""
+    last = _last_end(pod)
+    told = _cause(last.get("message", "")) or waiting.get("message", "")
+    return f"{reason}: {told}".rstrip(": ")
+
+
+def cannot_take_up(pod: Body) -> bool:
+    """Return whether the pod's Flink ended because it cannot make sense of an ended job's result.
+
+    Flink 2.3.0 writes that a job has ended before it writes the same of the application that the
+    job is. A JobManager that is killed between the two leaves a result which every later one
+    refuses, by an `IllegalStateException` without a message (`Dispatcher.onStart`).
+    """
+    last = _last_end(pod)
+    message = last.get("message", "")
+    return "Dispatcher.onStart" in message and "IllegalStateException" in message
+
+
+def process_of(pod: Body) -> str:
+    """Return which process the pod's main container runs; empty while its node does not say."""
+    container = _main_status(pod).get("containerID")
+    return f"{pod['metadata'].get('uid', '')}/{container}" if container else ""
+
+
+def _last_end(pod: Body) -> Mapping[str, Any]:
+    """Return how the main container's process before the present one ended; empty without one."""
+    found: Mapping[str, Any] = _main_status(pod).get("lastState", {}).get("terminated", {})
+    return found
+
+
+def _end_before(pod: Body) -> str:
+    """Return how the process before the present one ended; empty where there was none."""
+    last = _last_end(pod)
+    return f"{last.get('reason', 'Ended')}, exit code {last.get('exitCode')}" if last else ""
+
+
+def is_unschedulable(pod: Body) -> bool:
+    """Return whether no node takes the pod."""
+    return condition(pod, "PodScheduled").get("status") == "False"
+
+
+def condition(thing: Body, kind: str) -> Mapping[str, Any]:
+    """Return a condition of an object's status, empty where it has none of this kind."""
+    for each in thing.get("status", {}).get("conditions") or ():
+        if each["type"] == kind:
+            found: Mapping[str, Any] = each
+            return found
+    return {}
+
+
+def url(address: str, port: int, path: str = "") -> str:
+    """Return a URL, of IPv6 too."""
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{port}{path}"
+
+
+def node_is_going(node: Body) -> str:
+    """Return why a node is about to go, one sentence; empty where nothing says so."""
+    name = node["metadata"]["name"]
+    for key in _taints(node):
+        if any(key.startswith(sign) for sign in _NOTICES):
+            return f"Node {name} is to be taken away: {key}"
+    if node["spec"].get("unschedulable"):
+        return f"Node {name} is cordoned"
+    return ""
+
+
+_NOTICES = (
+    "ToBeDeletedByClusterAutoscaler",
+    "aws-node-termination-handler/",
+    "cloud.google.com/impending-node-termination",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "kubernetes.azure.com/scheduledevent",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.kubernetes.io/out-of-service",
+)
+"""Taints by which nodes announce their end, spot notices among them."""
+
+
+def _taints(node: Body) -> Iterator[str]:
+    yield from (taint["key"] for taint in node["spec"].get("taints") or ())
+
+
+def _disruption(pod: Body) -> str:
+    target = condition(pod, "DisruptionTarget")
+    if target.get("status") != "True":
+        return ""
+    return f"{target.get('reason', 'Disrupted')}: {target.get('message', '')}".rstrip(": ")
+
+
+def _main_status(pod: Body) -> Mapping[str, Any]:
+    for each in pod.get("status", {}).get("containerStatuses") or ():
+        if each["name"] == CONTAINER:
+            found: Mapping[str, Any] = each
+            return found
+    return {}
+
+
+def _cause(text: str) -> str:
+    """Return what a container's last words are about: the innermost cause, else the last line."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    causes = [line for line in lines if line.startswith(_CAUSED_BY)]
+    return causes[-1].removeprefix(_CAUSED_BY).strip() if causes else "".join(lines[-1:])
+
+
+def _unix(time: str | None) -> float:
+    return math.nan if time is None else datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,294 @@
+"""Flink as pods: the `Runtime` of one StreamApp on a Kubernetes cluster.
+
+Weir is not in the data path. The JobManager recovers its job by Flink's own high availability, and
+ReplicaSets replace lost TaskManagers, so both go on while no controller runs; whoever comes next
+finds everything by labels and keeps no state here. All objects are the StreamApp's dependents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.stored_state import list_snapshots, remove_empty_folders
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.runtime.kubernetes import job_manager, manifests, task_managers
+from weir_operator.runtime.kubernetes.changes import Changes, Mark
+from weir_operator.runtime.kubernetes.configuration import JAR_ID
+from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pods import COMPONENT, OPERATOR, POOL, FlinkPods
+from weir_operator.runtime.kubernetes.resize import resize
+from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
+from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.models import StreamApp
+
+CLOSE_LIMIT = 90.0
+"""Seconds until all pods are gone; each may take its grace period of 30."""
+FRESH_FOR = 0.25
+"""Seconds for which a list of pods serves: the engine asks twenty times a second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """TaskManagers as they were listed, and what they were taken from."""
+
+    replicas: tuple[Replica, ...]
+    time: float
+    mark: Mark | None
+    going: Mapping[str, str]
+    pods: FlinkPods
+
+
+class KubernetesRuntime:
+    """The `Runtime` of one StreamApp on a cluster; making one touches nothing."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        pods: FlinkPods,
+        nodes: NodeNotices,
+        changes: Changes | None = None,
+    ) -> None:
+        """Take over what is known.
+
+        Args:
+            api: The cluster.
+            pods: What the StreamApp's pods are made of.
+            nodes: What is known of nodes that go; one for all StreamApps.
+            changes: When to look again, also for all; `None` looks every time.
+        """
+        self._guard = api.guard
+        self._nodes = nodes
+        self._given = self._pods = pods
+        self._used: Revision | None = None
+        self._objects = AppObjects(api, pods, changes)
+        self._job_manager = JobManagerPod(self._objects, pods)
+        self._task_managers = TaskManagerPods(self._objects, nodes)
+        # One change at a time: pods are counted, and then there are more or fewer.
+        self._changing = asyncio.Lock()
+        self._seen: _Seen | None = None
+        self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
+
+    @classmethod
+    def of(
+        cls,
+        app: StreamApp,
+        *,
+        uid: str,
+        api: KubernetesApi,
+        nodes: NodeNotices,
+        changes: Changes,
+        controller_namespace: str,
+    ) -> Self:
+        """Return the runtime of a StreamApp.
+
+        Args:
+            app: The manifest.
+            uid: Of the StreamApp, which owns everything that is made.
+            api: The cluster.
+            nodes: What is known of nodes that go; one for all StreamApps.
+            changes: When to look at objects again; one for all, too.
+            controller_namespace: Where the controller runs.
+
+        Raises:
+            PermanentError: The manifest names no image.
+        """
+        pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace)
+        return cls(api, pods, nodes, changes)
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address."""
+        return self._job_manager.rest_url
+
+    @property
+    def job_manager_process(self) -> str:
+        """Which process the JobManager was when it was last ensured."""
+        return self._job_manager.process
+
+    @property
+    def job_manager_metrics_url(self) -> str:
+        """Where the JobManager's reporter listens."""
+        return self._job_manager.metrics_url
+
+    def use(self, revision: Revision) -> None:
+        """Make what is started from now on of `revision`.
+
+        Raises:
+            PermanentError: The revision names no image.
+        """
+        if revision != self._used:
+            self._pods, self._used = self._given.made_of(revision), revision
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return why no node takes the processes of `revision` now, one sentence; else empty."""
+        places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
+        for who, place in {"the JobManager": revision.job_manager, **places}.items():
+            if place is not None and (misfit := await self._nodes.find_misfit(place)):
+                return f"{misfit}, as {who} asks for"
+        return ""
+
+    async def ensure_job_manager(self) -> bool:
+        """Bring the JobManager about and wait for REST; return whether a session is gone.
+
+        Raises:
+            TemporaryError: It does not answer in time, `PodsPendingError` where its pod is why.
+            PermanentError: The cluster refuses an object.
+        """
+        async with self._changing:
+            await self._restore_files()
+            return await self._job_manager.ensure(self._pods)
+
+    async def _restore_files(self) -> None:
+        """Make the ConfigMaps again that somebody deleted: no lost pod starts without its own.
+
+        One that an earlier Weir made otherwise is left: it goes with the next change of its pods.
+        """
+        mark, pods = self._objects.mark(), self._pods
+        if self._whole is not None and self._whole[0] == mark and self._whole[1] is pods:
+            return
+        for workload in await self._objects.without_files():
+            labels = workload["metadata"]["labels"]
+            if labels[COMPONENT] == manifests.JOB_MANAGER:
+                results = job_manager.results_of(workload)
+                files = job_manager.make_files(replace(pods, results=results))
+            elif labels[POOL] in pods.places:
+                files = task_managers.make_files(pods, labels[OPERATOR], labels[POOL])
+            else:
+                continue  # a pool of before
+            volumes = workload["spec"]["template"]["spec"]["volumes"]
+            if files["metadata"]["name"] in {
+                each["configMap"]["name"] for each in volumes if "configMap" in each
+            }:
+                await self._objects.apply(files)
+        self._whole = None if mark is None else (mark, pods)
+
+    async def replicas(self) -> tuple[Replica, ...]:
+        """Return the TaskManagers that are alive or about to be, ordered by id."""
+        now = asyncio.get_running_loop().time()
+        seen, pods = self._seen, self._pods
+        if seen is not None and now - seen.time < FRESH_FOR:
+            return seen.replicas
+        mark, going = self._objects.mark(), await self._nodes.going()
+        if (
+            seen is None
+            or mark is None
+            or (seen.mark, seen.going) != (mark, going)
+            or (seen.pods is not pods)
+        ):
+            replicas = await self._task_managers.replicas(pods)
+            seen = _Seen(replicas=replicas, time=now, mark=mark, going=going, pods=pods)
+            self._seen = seen
+        return seen.replicas
+
+    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Start one TaskManager per spec, return their ids; does not wait for registration.
+
+        Raises:
+            PodsPendingError: The cluster makes no such pods now; none is left behind.
+            PermanentError: A pool is unknown, or its memory is not enough.
+        """
+        async with self._changing:
+            try:
+                return await self._task_managers.start(self._pods, wanted)
+            finally:
+                self._seen = None
+
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Tell the cluster which TaskManagers are the next to go."""
+        async with self._changing:
+            await self._task_managers.prepare_stop(ids)
+
+    async def stop(self, ids: Sequence[str]) -> None:
+        """End these TaskManagers and wait until Flink counts on them no more.
+
+        Their pods take some seconds longer to be cleared away, which nobody needs to wait for.
+
+        Raises:
+            TemporaryError: One was not told to end, or Flink does not forget it.
+        """
+        async with self._changing:
+            try:
+                await self._task_managers.stop(self._pods, ids)
+            finally:
+                self._seen = None
+        if ids:
+            async with FlinkRest(self.rest_url) as rest:
+                await wait_unregistered(rest, ids)
+
+    async def resize(self, sizes: Mapping[str, str]) -> None:
+        """Give replicas (by id) another size of their pool, in place.
+
+        Raises:
+            ResizeRefusedError: A node cannot give it; nothing was changed.
+            TemporaryError: A node does not say.
+        """
+        async with self._changing:
+            groups = {
+                each.id: (each.operator, each.pool)
+                for each in await self._task_managers.replicas(self._pods)
+            }
+            try:
+                await resize(self._objects, sizes)
+                await self._task_managers.remember_sizes(
+                    {groups[name]: size for name, size in sizes.items()}, self._pods
+                )
+            finally:
+                self._seen = None
+
+    async def provide_jar(self) -> str:
+        """Return the id of the job's jar, which the JobManager has from its image.
+
+        Raises:
+            PermanentError: It does not list it.
+        """
+        async with FlinkRest(self.rest_url) as rest:
+            if JAR_ID not in await rest.jars():
+                raise PermanentError(
+                    f"Expected the JobManager of {self._pods.app} to list {JAR_ID}, got nothing;"
+                    " its image must have the job's jar, see spec.flink.job.jar"
+                )
+        return JAR_ID
+
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's complete savepoints and checkpoints in the storage, oldest first.
+
+        The folder itself is out of reach from here: the JobManager looks.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+            PermanentError: It cannot look.
+        """
+        async with FlinkRest(self.rest_url, guard=self._guard) as rest:
+            return await list_snapshots(rest, job_id, self._pods.storage)
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the folders that ended jobs left in the storage, where nothing is in them.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+            PermanentError: It cannot look.
+        """
+        async with FlinkRest(self.rest_url, guard=self._guard) as rest:
+            await remove_empty_folders(rest, job_ids, self._pods.storage)
+
+    async def close(self) -> None:
+        """Delete every object of the StreamApp's Flink and wait until all pods are gone.
+
+        Raises:
+            TemporaryError: A pod is still there after the time.
+        """
+        async with self._changing:
+            await self._objects.delete_all(timeout=CLOSE_LIMIT)
+            self._seen = None
+
+    async def detach(self) -> None:
+        """Let go without ending anything: nothing is held but the cluster's own objects."""

@@ -1,0 +1,1 @@
+"""Flink as processes on this machine."""

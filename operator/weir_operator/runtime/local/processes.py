@@ -1,0 +1,238 @@
+"""Processes that outlive the one that started them.
+
+Weir may die at any moment and its JVMs run on, so nothing here relies on being the parent: a
+process is known by its id together with the configuration folder in its command line, which no
+other process ever gets. Ids alone are used again by the system.
+
+Ends what is paid for and nothing runs on.
+
+TCP ports: free ones, and the one on which a process reports its metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.runtime.protocol import Runtime
+
+
+async def release_replicas(runtime: Runtime) -> None:
+    """End all TaskManagers of a job that needs none any more.
+
+    Raises:
+        TemporaryError: One was not told to end, or Flink does not forget it.
+    """
+    alive = await runtime.replicas()
+    if alive:
+        await runtime.stop([replica.id for replica in alive])
+
+
+_POLL = 0.02  # seconds between two looks at a process that is being ended
+_CONFIGURATION = "--configDir"
+_CLOCK_STEP = 2.0  # seconds by which the system may correct the time of its start meanwhile
+_KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel was told to end it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessIdentity:
+    """A process that is or was."""
+
+    pid: int
+    started: float
+    """Unix time of its creation."""
+
+
+def spawn(
+    command: Sequence[str], *, environment: Mapping[str, str], output: Path
+) -> ProcessIdentity:
+    """Start a program in a session of its own, its output appended to a file.
+
+    Raises:
+        PermanentError: The program cannot be run.
+        TemporaryError: The system has no room for another process.
+    """
+    try:
+        # Not subprocess.Popen: the child outlives us by design, which Popen warns about.
+        pid = os.posix_spawn(
+            command[0],
+            list(command),
+            {**os.environ, **environment},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,  # Ctrl-C in Weir's terminal must not reach the job
+        )
+    except BlockingIOError as error:
+        raise TemporaryError(
+            f"The system refuses another process: {error}; raise `ulimit -u` or run fewer replicas"
+        ) from error
+    except OSError as error:
+        raise PermanentError(f"Expected to run {command[0]}, got: {error}") from error
+    return ProcessIdentity(pid=pid, started=psutil.Process(pid).create_time())
+
+
+def is_alive(identity: ProcessIdentity, configuration: Path) -> bool:
+    """Return whether the process still runs with this configuration folder.
+
+    One that is on its way out counts as alive: its ports are closed after its memory is gone, and
+    its command line with it. A zombie has ended; one of our own is reaped.
+    """
+    try:
+        process = psutil.Process(identity.pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            words = process.cmdline()
+            if words:
+                return _configuration_in(words) == str(configuration)
+            return abs(process.create_time() - identity.started) < _CLOCK_STEP
+    except psutil.Error:
+        pass  # it is gone, or became a zombie while we looked
+    _reap(identity.pid)
+    return False
+
+
+def find_under(folder: Path) -> dict[Path, ProcessIdentity]:
+    """Return every process whose configuration folder lies under `folder`, by that folder.
+
+    Raises:
+        TemporaryError: Two processes share one folder, which nothing here ever starts.
+    """
+    found: dict[Path, ProcessIdentity] = {}
+    for process in psutil.process_iter():
+        try:
+            configuration = _configuration_in(process.cmdline())
+            if configuration is None or not Path(configuration).is_relative_to(folder):
+                continue
+            identity = ProcessIdentity(pid=process.pid, started=process.create_time())
+        except psutil.Error:
+            continue  # it ended while we looked
+        if (other := found.setdefault(Path(configuration), identity)) != identity:
+            raise TemporaryError(
+                f"Expected one process for {configuration}, got {other.pid} and {identity.pid};"
+                " end the one that Weir did not start"
+            )
+    return found
+
+
+def listening_ports(pid: int) -> frozenset[int]:
+    """Return the TCP ports that a process listens on; none where it has ended."""
+    try:
+        connections = psutil.Process(pid).net_connections(kind="tcp")
+    except psutil.Error:
+        return frozenset()
+    return frozenset(
+        connection.laddr.port
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN
+    )
+
+
+async def end(processes: Mapping[Path, ProcessIdentity], *, grace: float) -> None:
+    """End processes, given by configuration folder: politely, then for good; wait until gone.
+
+    Args:
+        processes: What to end; what has ended already is skipped.
+        grace: Seconds that they get to leave by themselves.
+
+    Raises:
+        TemporaryError: The kernel did not end one of them.
+    """
+    left = _signal(processes, signal.SIGTERM)
+    left = await _wait_until_gone(left, grace)
+    left = _signal(left, signal.SIGKILL)
+    left = await _wait_until_gone(left, _KILL_LIMIT)
+    if left:
+        pids = sorted(identity.pid for identity in left.values())
+        raise TemporaryError(f"Processes {pids} did not end within {_KILL_LIMIT:g} s of SIGKILL")
+
+
+def _signal(
+    processes: Mapping[Path, ProcessIdentity], number: signal.Signals
+) -> dict[Path, ProcessIdentity]:
+    alive = _alive(processes.items())
+    for identity in alive.values():
+        try:
+            os.kill(identity.pid, number)
+        except ProcessLookupError:
+            continue  # it ended by itself
+    return alive
+
+
+async def _wait_until_gone(
+    processes: Mapping[Path, ProcessIdentity], limit: float
+) -> dict[Path, ProcessIdentity]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit
+    left = _alive(processes.items())
+    while left and loop.time() < deadline:
+        await asyncio.sleep(_POLL)
+        left = _alive(left.items())
+    return left
+
+
+def _alive(processes: Iterable[tuple[Path, ProcessIdentity]]) -> dict[Path, ProcessIdentity]:
+    return {
+        configuration: identity
+        for configuration, identity in processes
+        if is_alive(identity, configuration)
+    }
+
+
+def _configuration_in(words: Sequence[str]) -> str | None:
+    """Return the configuration folder in a command line, if there is one."""
+    try:
+        return words[words.index(_CONFIGURATION) + 1]
+    except (ValueError, IndexError):
+        return None
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not ours: adopted, or reaped before
+
+
+LOOPBACK = "127.0.0.1"
+METRIC_PORTS = 3
+"""Candidates per reporter: another program may take a free port before a JVM has started."""
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return ports that nobody listens on at this moment, all different.
+
+    Another program may take one before it is used; whoever uses them must be ready for that.
+    """
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            for _ in range(count)
+        ]
+        for each in sockets:
+            # On all interfaces: Flink's metric reporter listens there and takes no address.
+            each.bind(("", 0))
+        return tuple(int(each.getsockname()[1]) for each in sockets)
+
+
+def reporting_port(identity: ProcessIdentity | None, candidates: tuple[int, ...]) -> int | None:
+    """Return on which of its candidate ports a process listens, `None` while on none."""
+    if identity is None:
+        return None
+    listening = listening_ports(identity.pid)
+    return next((port for port in candidates if port in listening), None)
+
+
+def metrics_url(port: int) -> str:
+    """Return where a reporter at this port answers."""
+    return f"http://{LOOPBACK}:{port}/metrics"

@@ -1,0 +1,195 @@
+"""Flink as processes of this machine: serves `weir local` and the fast end-to-end tests.
+
+JVMs are children in name only. They run in sessions of their own, and everything about them is on
+disk before they are, so a Weir that was killed is followed by one that adopts what it left: the
+JobManager and every TaskManager with a valid record. What has none, or was about to be ended, is
+ended. A resize writes the replica's speed file, which jobs with synthetic work obey.
+
+Known limit: Flink's metric reporter listens on all interfaces; everything else is on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.folders import AppFolder, AppLock
+from weir_operator.runtime.local.job_manager import LocalJobManager
+from weir_operator.runtime.local.task_managers import LocalTaskManagers
+from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.settings import LocalSettings
+
+
+class LocalRuntime:
+    """The `Runtime` of one StreamApp on one machine; made by `open`."""
+
+    def __init__(
+        self,
+        settings: LocalSettings,
+        *,
+        app: AppFolder,
+        lock: AppLock,
+        now: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._job_jar = str(settings.job_jar)
+        self._uploaded: dict[str, str] = {}  # Flink's id by path
+        self._app = app
+        self._lock = lock
+        self._job_manager = LocalJobManager(settings, app)
+        self._task_managers = LocalTaskManagers(settings, app, now=now)
+        # One change at a time: numbers, folders and ports are read and then written.
+        self._changing = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, settings: LocalSettings, *, now: Callable[[], float] = time.time) -> Self:
+        """Take over the StreamApp: adopt what an earlier Weir left, end what nobody claims.
+
+        Args:
+            settings: What to run and where.
+            now: Unix time in seconds.
+
+        Raises:
+            AlreadySteeredError: Another Weir steers it.
+            PermanentError: The folder cannot be used.
+        """
+        app = AppFolder((settings.root / settings.app).absolute())
+        app.create()
+        lock = AppLock(app.path / "weir.lock", app=settings.app)
+        try:
+            runtime = cls(settings, app=app, lock=lock, now=now)
+            await runtime._adopt()
+        except BaseException:
+            lock.release()
+            raise
+        return runtime
+
+    async def _adopt(self) -> None:
+        found = processes.find_under(self._app.path)
+        claimed = self._job_manager.adopt(found) | self._task_managers.adopt(found)
+        await processes.end(
+            {folder: identity for folder, identity in found.items() if folder not in claimed},
+            grace=self._settings.stop_grace,
+        )
+        self._app.prune(keep=self._settings.kept_folders)
+
+    @property
+    def folder(self) -> Path:
+        """Where the StreamApp's state and logs lie."""
+        return self._app.path
+
+    @property
+    def rest_url(self) -> str:
+        """Flink's REST address; may change when a JobManager is started."""
+        return self._job_manager.rest_url
+
+    @property
+    def job_manager_process(self) -> str:
+        """Nothing: a JobManager that was lost here has lost its session, which is told."""
+        return ""
+
+    @property
+    def job_manager_metrics_url(self) -> str:
+        """Where the JobManager's Prometheus reporter listens."""
+        return self._job_manager.metrics_url
+
+    @property
+    def savepoints(self) -> str:
+        """URI of the folder in which savepoints are made; the cluster's default."""
+        return self._job_manager.storage.savepoints
+
+    def use(self, revision: Revision) -> None:
+        """Take the jar of a revision; the processes are the same for all of them."""
+        jar = revision.processes.get("jar")
+        if isinstance(jar, str):
+            self._job_jar = jar
+
+    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+        """Return nothing: the machine takes whatever it is given."""
+        return ""
+
+    async def ensure_job_manager(self) -> bool:
+        """Start the JobManager where none runs, wait for REST; return whether it was started."""
+        async with self._changing:
+            before = self._job_manager.address
+            try:
+                return await self._job_manager.ensure()
+            finally:
+                if self._job_manager.address != before:
+                    # They look for a JobManager where none will ever be again.
+                    await self._task_managers.end_all()
+
+    async def replicas(self) -> tuple[Replica, ...]:
+        """Return the TaskManagers that are alive now, ordered by id."""
+        return self._task_managers.replicas()
+
+    async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
+        """Start one TaskManager per spec, return their ids; does not wait for registration.
+
+        Raises:
+            PermanentError: A node type is unknown, or there would be too many processes.
+        """
+        async with self._changing:
+            return await self._task_managers.start(
+                wanted, address=self._job_manager.address, storage=self._job_manager.storage
+            )
+
+    async def prepare_stop(self, ids: Sequence[str]) -> None:
+        """Do nothing: a process ends as soon as it is told to."""
+
+    async def stop(self, ids: Sequence[str]) -> None:
+        """End these TaskManagers, wait until they are gone, from Flink's list too.
+
+        Raises:
+            TemporaryError: One did not end, or Flink does not forget it.
+        """
+        async with self._changing:
+            await self._task_managers.end(ids)
+        if self._job_manager.alive() is not None:
+            async with FlinkRest(self.rest_url) as rest:
+                await wait_unregistered(rest, ids)
+
+    async def resize(self, sizes: Mapping[str, str]) -> None:
+        """Give replicas (by id) another size of their pool, in place.
+
+        Raises:
+            ResizeRefusedError: A replica is not alive; nothing was changed.
+            PermanentError: A pool has no such size; nothing was changed.
+        """
+        async with self._changing:
+            self._task_managers.resize(sizes)
+
+    async def provide_jar(self) -> str:
+        """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
+        async with FlinkRest(self.rest_url) as rest:
+            known = self._uploaded.get(self._job_jar)
+            if known is None or known not in await rest.jars():
+                known = await rest.upload_jar(self._job_jar)
+                self._uploaded[self._job_jar] = known
+        return known
+
+    async def snapshots(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's complete savepoints and checkpoints in the storage, oldest first."""
+        return await asyncio.to_thread(self._app.snapshots, job_id)
+
+    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
+        """Remove the empty folders that ended jobs left among the checkpoints."""
+        await asyncio.to_thread(self._app.remove_empty_folders, job_ids)
+
+    async def close(self) -> None:
+        """End every process of the StreamApp and wait until all are gone."""
+        async with self._changing:
+            await self._task_managers.end_all()
+            await self._job_manager.end()
+        self._lock.release()
+
+    async def detach(self) -> None:
+        """Let go without ending anything: the job runs on and the next start adopts it."""
+        self._lock.release()

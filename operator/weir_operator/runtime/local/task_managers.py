@@ -1,0 +1,248 @@
+"""The TaskManagers of one StreamApp as processes of this machine.
+
+Everything about one is on disk before it is: a folder with a valid record is a claim on the process
+that runs from it, and a claim without a process is only a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from weir_operator.errors import PermanentError, ResizeRefusedError
+from weir_operator.flink.commands import (
+    flink_environment,
+    java_options,
+    render_log4j,
+    task_manager_command,
+)
+from weir_operator.flink.configuration import (
+    ClusterAddress,
+    Storage,
+    TaskManagerIdentity,
+    render_yaml,
+    task_manager_configuration,
+)
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.class_archive import ClassArchive, memory_arguments
+from weir_operator.runtime.local.folders import AppFolder, ReplicaRecord, TaskManagerFolder
+from weir_operator.runtime.local.processes import (
+    LOOPBACK,
+    METRIC_PORTS,
+    ProcessIdentity,
+    free_ports,
+    metrics_url,
+    reporting_port,
+)
+from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.settings import LocalSettings
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+class LocalTaskManagers:
+    """Starts, finds, sizes and ends the TaskManagers of a StreamApp."""
+
+    def __init__(
+        self, settings: LocalSettings, app: AppFolder, *, now: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._app = app
+        self._now = now
+        self._archive = ClassArchive(
+            settings.installation, cache=settings.cache, workshop=app.path / "archive"
+        )
+        self._reporting: dict[str, int] = {}  # port by id, once it is seen to listen
+
+    def adopt(self, found: Mapping[Path, ProcessIdentity]) -> set[Path]:
+        """Claim what an earlier Weir left running; return the configuration folders claimed.
+
+        Args:
+            found: Processes by configuration folder.
+        """
+        claimed: set[Path] = set()
+        for folder in self._app.task_managers():
+            identity = found.get(folder.configuration)
+            record = folder.replica()
+            if identity is None or record is None or folder.removed:
+                continue
+            # A Weir that died between record and speed file is put right here. A size that the
+            # manifest no longer has keeps its old speed until the replica is changed.
+            speed = self._settings.speeds.get(f"{record.pool}/{record.size}")
+            if speed is not None:
+                folder.record_replica(record, speed=speed)
+            folder.record(identity)
+            claimed.add(folder.configuration)
+        return claimed
+
+    def replicas(self) -> tuple[Replica, ...]:
+        """Return those that are alive and claimed, ordered by id."""
+        return tuple(
+            Replica(
+                id=folder.id,
+                operator=record.operator,
+                pool=record.pool,
+                size=record.size,
+                started=record.started,
+                metrics_url=metrics_url(self._port(folder, record)),
+            )
+            for folder, record in self._claimed()
+        )
+
+    async def start(
+        self, wanted: Sequence[ReplicaSpec], *, address: ClusterAddress, storage: Storage
+    ) -> tuple[str, ...]:
+        """Start one per spec for the JobManager at an address; return their ids.
+
+        Raises:
+            PermanentError: A node type is unknown, or there would be too many processes.
+        """
+        for spec in wanted:
+            self._check(spec)
+        running, limit = len(self._alive()), self._settings.max_processes
+        if 1 + running + len(wanted) > limit:
+            raise PermanentError(
+                f"Expected at most {limit} processes, got a JobManager, {running} TaskManagers"
+                f" and {len(wanted)} more to start; lower maxReplicas of the operators"
+            )
+        numbers = self._app.take_numbers(len(wanted))
+        return tuple(
+            [
+                await self._start(spec, number, address=address, storage=storage)
+                for spec, number in zip(wanted, numbers, strict=True)
+            ]
+        )
+
+    def resize(self, sizes: Mapping[str, str]) -> None:
+        """Give replicas (by id) another size of their pool, by their speed files.
+
+        Raises:
+            ResizeRefusedError: A replica is not alive; nothing was changed.
+            PermanentError: A pool has no such size; nothing was changed.
+        """
+        claimed = {folder.id: (folder, record) for folder, record in self._claimed()}
+        missing = sorted(set(sizes) - set(claimed))
+        if missing:
+            raise ResizeRefusedError(f"Expected running TaskManagers, got {missing}")
+        changed = [
+            (claimed[each][0], replace(claimed[each][1], size=size)) for each, size in sizes.items()
+        ]
+        speeds = [self._speed(record.pool, record.size) for _, record in changed]
+        for (folder, record), speed in zip(changed, speeds, strict=True):
+            folder.record_replica(record, speed=speed)
+
+    async def end(self, ids: Iterable[str]) -> None:
+        """End those of these that are alive, and wait until they are gone."""
+        wanted = set(ids)
+        await self._end(folder for folder in self._alive() if folder.id in wanted)
+
+    async def end_all(self) -> None:
+        """End all that are alive, and wait until they are gone."""
+        await self._end(self._alive())
+
+    async def _end(self, folders: Iterable[TaskManagerFolder]) -> None:
+        ending: dict[Path, ProcessIdentity] = {}
+        for folder in folders:
+            folder.mark_removed()
+            self._reporting.pop(folder.id, None)
+            if (identity := folder.alive()) is not None:
+                ending[folder.configuration] = identity
+        await processes.end(ending, grace=self._settings.stop_grace)
+        self._app.prune(keep=self._settings.kept_folders)
+
+    def _alive(self) -> list[TaskManagerFolder]:
+        return [folder for folder in self._app.task_managers() if folder.alive() is not None]
+
+    def _claimed(self) -> list[tuple[TaskManagerFolder, ReplicaRecord]]:
+        return [
+            (folder, record)
+            for folder in self._alive()
+            if not folder.removed and (record := folder.replica()) is not None
+        ]
+
+    async def _start(
+        self, spec: ReplicaSpec, number: int, *, address: ClusterAddress, storage: Storage
+    ) -> str:
+        settings = self._settings
+        id_ = f"tm-{spec.operator}-{spec.pool}-{number}"
+        folder = self._app.task_manager(id_)
+        ports = free_ports(METRIC_PORTS)
+        configuration = task_manager_configuration(
+            identity=TaskManagerIdentity(
+                app=settings.app, id=id_, operator=spec.operator, pool=spec.pool
+            ),
+            address=address,
+            storage=storage,
+            memory=settings.memory_of(spec.operator, spec.pool),
+            metrics_ports=ports,
+            user=settings.config,
+            place={
+                "taskmanager.host": LOOPBACK,
+                "taskmanager.bind-host": LOOPBACK,
+                "io.tmp.dirs": str(folder.temporary),
+            },
+        )
+        memory = await memory_arguments(
+            settings.installation, cache=settings.cache, configuration=configuration
+        )
+        record = ReplicaRecord(
+            operator=spec.operator,
+            pool=spec.pool,
+            size=spec.size,
+            started=self._now(),
+            metrics=ports,
+        )
+        folder.record_replica(record, speed=self._speed(spec.pool, spec.size))
+        folder.prepare(
+            configuration=render_yaml(configuration),
+            log4j=render_log4j(folder.log / "flink.log"),
+        )
+        identity = processes.spawn(
+            task_manager_command(
+                settings.installation,
+                configuration_dir=folder.configuration,
+                memory=memory,
+                processors=settings.pool_cores.get(spec.pool, 1),
+                archive_options=await self._archive.options(memory),
+                user_options=java_options(settings.config, "taskmanager"),
+            ),
+            environment={
+                **flink_environment(settings.installation),
+                "WEIR_OPERATOR": spec.operator,
+                "WEIR_POOL": spec.pool,
+                "WEIR_SPEED_FILE": str(folder.speed),
+            },
+            output=folder.output,
+        )
+        folder.record(identity)
+        return id_
+
+    def _port(self, folder: TaskManagerFolder, record: ReplicaRecord) -> int:
+        known = self._reporting.get(folder.id)
+        if known is not None:
+            return known
+        port = reporting_port(folder.alive(), record.metrics)
+        if port is None:
+            return record.metrics[0]  # it has not started to listen
+        self._reporting[folder.id] = port
+        return port
+
+    def _check(self, spec: ReplicaSpec) -> None:
+        self._speed(spec.pool, spec.size)
+        for name in (spec.operator, spec.pool):
+            if _FILE_NAME.fullmatch(name) is None:
+                raise PermanentError(
+                    f"Expected a name of letters, digits, `_`, `.` and `-`, got {name!r}; rename it"
+                )
+
+    def _speed(self, pool: str, size: str) -> float:
+        node_type = f"{pool}/{size}"
+        try:
+            return self._settings.speeds[node_type]
+        except KeyError:
+            known = sorted(self._settings.speeds)
+            raise PermanentError(
+                f"Expected a node type out of {known}, got {node_type!r}"
+            ) from None

@@ -1,0 +1,384 @@
+"""The slow loop of the Application Manager: fit, tune, take what is better, and see whether it is.
+
+    every interval:  samples -> fit -> order -> tuner -> better? -> in force, on trial
+    every tick:      drift?   trial over, or lost? -> kept, or back to the former version
+
+It stands beside the loops of the Operator Managers and cannot stop them: whatever fails here is
+told and tried again at the next interval, and what is in force stays. Until a fit is good the
+objective is shared without tuning, and policies that learn by trying do not decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from pydantic import JsonValue
+
+from weir_operator.clock import Clock
+from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Failures, Notices
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.tick import Tick
+from weir_operator.loop.tuned import ModelState, TuningView
+from weir_operator.loop.verify import Verdict
+from weir_operator.streamapp.models import Mode
+from weir_operator.tuning.fitting import UNKNOWN, Fitter, write_fitted
+from weir_operator.tuning.protocol import Tuner
+from weir_operator.tuning.requests import (
+    WARM_STARTS,
+    Terms,
+    find_shortness,
+    make_work,
+    resembles,
+    unfold,
+)
+from weir_operator.tuning.store import Standing, TuningStore, Version
+from weir_operator.tuning.trial import find_overgrown, judge_trial
+from weir_operator.tuning.work import TuningAnswer, TuningLostError, TuningWork
+from weir_simulator.errors import FitError
+from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
+from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.tuning.order import Point
+
+log = structlog.get_logger()
+
+TRIES = 2
+"""How often a tuning that is lost is made within one interval."""
+FIRST_FIT = LEAST_INTERVALS + 5
+"""Ticks until the first fit, where that is sooner than the interval."""
+LOOK_AGAIN = 5
+"""Ticks until the next look where too little was measured even then: changes spoil intervals."""
+MORE_THAN_SEEN = 1.1
+"""Times the most that a tuning has seen is traffic that it knows nothing of."""
+SAVED_EVERY = 10
+"""Intervals of a trial between two writes: what a crash loses of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuningSettings:
+    """How the slow loop of one StreamApp runs."""
+
+    interval: float
+    """Seconds between two tunings."""
+    tick: float
+    """Seconds between two decisions of the Operator Managers."""
+    terms: Terms
+    """What a tuning is asked for."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Currency per replica and hour, by node type."""
+    key: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What a tuning depends on; another one begins anew."""
+    phase: float = 0.0
+    """In [0, 1), unlike other StreamApps': so many times longer the first fit is waited for, lest
+    all that one controller looks after are fitted at once."""
+
+
+class TuningLoop:
+    """Tunes the Operator Managers of one StreamApp."""
+
+    def __init__(
+        self,
+        *,
+        settings: TuningSettings,
+        tuner: Tuner,
+        managers: Mapping[str, OperatorManager],
+        sharing: BudgetSharing,
+        fitter: Fitter,
+        folder: Path,
+        store: TuningStore,
+        directives: Callable[[], Directives],
+        clock: Clock,
+        notices: Notices,
+        find_similar: Callable[[], Sequence[Point]] = tuple,
+    ) -> None:
+        self._settings = settings
+        self._tuner = tuner
+        self._managers = managers
+        self._sharing = sharing
+        self._folder = folder
+        self._store = store
+        self._directives = directives
+        self._clock = clock
+        self._notices = notices
+        self._failures = Failures(notices)
+        self._find_similar = find_similar
+        self._fitter = fitter
+        self._state = store.fresh()
+        self._model: ModelState = UNKNOWN
+        self._last: Tick | None = None
+
+    @property
+    def view(self) -> TuningView:
+        """How it stands."""
+        present = self._state.present
+        return TuningView(
+            model=self._model,
+            tuned=self._sharing.tuned,
+            since=0.0 if present is None else present.since,
+            expected="" if present is None else present.sentence,
+            in_training=tuple(n for n, m in self._managers.items() if m.in_training),
+            failure=self._failures.last("TuningFailed"),
+            answered=bool(self._state.versions) or self._state.not_taken is not None,
+        )
+
+    def restore(self) -> None:
+        """Go on with what was in force."""
+        self._state = self._store.load()
+        self._sharing.tuned = self._state.tuned
+
+    def forget(self, reset_nonce: int) -> None:
+        """Begin anew: nothing tuned, nothing fitted.
+
+        Args:
+            reset_nonce: The manifest's from now on; the next start asks for it.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        self._store.begin_anew(reset_nonce)
+        fresh = self._store.fresh()
+        self._state = fresh.model_copy(update={"fit_since": self._clock.now()})
+        self._fitter.forget()
+        self._model = UNKNOWN
+        self._put_in_force()
+
+    async def run(self) -> None:
+        """Tune at every interval, for ever; more often while too little was measured for a fit.
+
+        The first attempt does not wait for samples: there may be some from before a new spec.
+        """
+        settings = self._settings
+        soon = min(settings.interval, FIRST_FIT * settings.tick)
+        await self._clock.sleep(settings.phase * soon)
+        while True:
+            await self.attempt()
+            await self._clock.sleep(soon if self._model.fitted is None else settings.interval)
+            soon = min(soon, LOOK_AGAIN * settings.tick)
+
+    async def attempt(self) -> None:
+        """Fit, and tune if that can be; what fails is told and changes nothing."""
+        self._notices.tell_while("TuningFailed", "")  # told anew, for whoever counts failures
+        with self._failures.survived("TuningFailed"):
+            await self._tune_once()
+
+    def see(self, tick: Tick, sample: IntervalSample | None) -> None:
+        """Take over a tick: watch for drift, and judge what is on trial."""
+        self._last = tick if tick.dataflow is not None else self._last
+        if sample is None:
+            return
+        with self._failures.survived("TrialFailed"):
+            self._watch(sample)
+            self._judge(tick, sample)
+
+    # -- one tuning -------------------------------------------------------------------------------
+
+    async def _tune_once(self) -> None:
+        last, asked = self._last, self._directives()
+        if last is None or last.dataflow is None or asked.suspended or asked.mode is Mode.OFF:
+            return
+        since = self._state.fit_since
+        fitted = await self._fitter.fit(last.dataflow, since=since)
+        if self._has_changed(since):
+            self._fitter.forget()  # it would watch for a drift from what the job was
+            return
+        self._model = fitted.state
+        refused = fitted.state.fitted is False
+        self._notices.tell_while("HistoryUnused", fitted.past_unused)
+        self._notices.tell_while("ModelUnfitted", fitted.state.sentence if refused else "")
+        if fitted.fit is None:
+            return
+        training = any(manager.in_training for manager in self._managers.values())
+        known = self._state.worth_a_try
+        similar = await asyncio.to_thread(self._find_similar) if len(known) < WARM_STARTS else []
+        try:
+            work = make_work(
+                fitted.fit,
+                self._settings.terms,
+                bound=self._sharing.mean_bound,
+                present=self._sharing.tuned,
+                budgets=last.budgets,
+                deployments=last.deployments,
+                known=known,
+                similar=similar,
+                seasons=fitted.seasons,
+                training=training,
+            )
+        except FitError as error:  # of the job's shape, which no other try changes
+            self._notices.tell_while("CannotTune", str(error))
+            return
+        await asyncio.to_thread(write_fitted, self._folder, work)
+        present = self._state.present
+        on_trial = present is not None and present.standing is Standing.ON_TRIAL
+        followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
+        short = find_shortness(work, most_intervals=fitted.most_intervals)
+        self._notices.tell_while("TuningWaits", short if followed else "")
+        followed = followed and not short
+        if on_trial or not (followed or training):
+            return
+        answer = await self._ask(work)
+        asked = self._directives()  # minutes have passed
+        if self._has_changed(since):
+            why = "the job has drifted, or was to be learned anew, since it was begun"
+        elif asked.suspended or asked.mode is Mode.OFF or not (asked.mode is Mode.AUTO or training):
+            why = "the job is not tuned any more"
+        else:
+            why = ""
+        if why:
+            self._notices.tell("TuningDropped", f"An answer comes too late: {why}")
+            return
+        if training:
+            self._graduate(answer)
+        if followed and asked.mode is Mode.AUTO:
+            self._take(answer, fitted.fit)
+
+    def _has_changed(self, since: float) -> bool:
+        """Return whether what was measured `since` is of another job than the present one."""
+        return self._state.fit_since != since
+
+    async def _ask(self, work: TuningWork) -> TuningAnswer:
+        """Return the tuner's answer; a lost one is asked for again.
+
+        Raises:
+            TuningLostError: It was lost each time.
+            WeirError: It cannot be had.
+        """
+        name = f"v{self._next_number}"
+        for _ in range(TRIES - 1):
+            try:
+                return await self._tuner.tune(work, name=name)
+            except TuningLostError as error:
+                log.warning("tuning lost, it is made again", failure=str(error))
+        return await self._tuner.tune(work, name=name)
+
+    def _take(self, answer: TuningAnswer, fit: Fit) -> None:
+        """Put the best in force if it is better by the simulator, with confidence."""
+        result = answer.result
+        unsure = "" if result.better else result.doubt
+        self._notices.tell_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
+        if not result.better:
+            known = {"certainty": result.certainty, "keeping": result.keeping}
+            log.info("nothing surely better", **known, doubt=result.doubt)
+            self._state = self._state.model_copy(update={"not_taken": result.best})
+            self._store.save(self._state)
+            return
+        failed = next(
+            (
+                each
+                for each in self._state.versions
+                if each.standing is Standing.TAKEN_BACK and resembles(each.point, result.best)
+            ),
+            None,
+        )
+        again = "" if failed is None else f"Like version {failed.number}, taken back: "
+        self._notices.tell_while("TuningKnownToFail", again + failed.reason if failed else "")
+        if failed is not None:
+            return
+        former = self._state.present
+        if former is not None:
+            replaced = former.model_copy(update={"standing": Standing.REPLACED})
+            self._state = self._state.with_version(replaced)
+        version = Version.of(
+            answer,
+            number=self._next_number,
+            since=self._clock.now(),
+            former=self._state.current,
+            budgets=unfold(result.best.budgets, fit),
+            most_rate=float(fit.rates.max()),
+        )
+        self._state = self._state.with_version(version).model_copy(
+            update={"current": version.number, "not_taken": None}
+        )
+        self._put_in_force()
+        self._notices.tell("TuningApplied", f"Version {version.number}: {version.sentence}")
+
+    def _graduate(self, answer: TuningAnswer) -> None:
+        """Let policies decide that were trained in the simulator."""
+        for name, state in answer.trained.items():
+            if self._managers[name].in_training:
+                self._managers[name].graduate(state)
+                self._notices.tell("PolicyTrained", f"The policy of {name} decides from now on")
+
+    @property
+    def _next_number(self) -> int:
+        return 1 + max((each.number for each in self._state.versions), default=0)
+
+    # -- what is in force, and whether it keeps what it promised ----------------------------------
+
+    def _watch(self, sample: IntervalSample) -> None:
+        """Have the next fit made of what came since the job has drifted.
+
+        Raises:
+            TemporaryError: The disk is full; what a later save writes knows of the drift.
+        """
+        drift = self._fitter.watch(sample)
+        if drift is None:
+            return
+        self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
+        self._state = self._state.model_copy(update={"fit_since": drift.since})
+        self._notices.tell("ModelDrifted", f"{drift.sentence}; it is fitted anew")
+        self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
+
+    def _judge(self, tick: Tick, sample: IntervalSample) -> None:
+        present = self._state.present
+        if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
+            return
+        if self._directives().mode is not Mode.AUTO:
+            return
+        rate = sum(
+            sample.operators[name].arrived
+            for name in (tick.dataflow.sources if tick.dataflow else ())
+            if name in sample.operators
+        )
+        if rate > MORE_THAN_SEEN * present.most_rate:
+            self._leave_unjudged(present)
+            return
+        tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
+        money = cost_per_hour(tuned, self._settings.prices, job_manager=0.0)
+        trial = present.trial.with_interval(
+            late=tick.violated, money=money, restarted=tick.restarts
+        )
+        allowed = self._settings.terms.constraints.max_reconfigurations
+        verdict, reason = judge_trial(trial, present.forecast, most_restarts=allowed)
+        judged = present.model_copy(update={"trial": trial})
+        if verdict is Verdict.KEEP:
+            judged = judged.model_copy(update={"standing": Standing.KEPT, "reason": reason})
+        if verdict is not Verdict.GO_BACK:
+            self._state = self._state.with_version(judged)
+            if verdict is Verdict.KEEP or trial.intervals % SAVED_EVERY == 0:
+                self._store.save(self._state)
+            return
+        failed = judged.model_copy(update={"standing": Standing.TAKEN_BACK, "reason": reason})
+        self._state = self._state.with_version(failed).model_copy(
+            update={"current": present.former}
+        )
+        former = self._state.present
+        if former is not None:  # its trial is over: it is what the later one was compared with
+            kept = former.model_copy(update={"standing": Standing.KEPT})
+            self._state = self._state.with_version(kept)
+        self._put_in_force()
+        back = f"version {present.former}" if former is not None else "sharing without tuning"
+        self._notices.tell(
+            "TuningRolledBack", f"Version {present.number} gives way to {back}: {reason}"
+        )
+
+    def _leave_unjudged(self, present: Version) -> None:
+        """Count an interval that judges nothing; many of them end the trial, lest it never ends."""
+        trial = present.trial.with_interval_beyond()
+        left = present.model_copy(update={"trial": trial})
+        reason = find_overgrown(trial, present.forecast)
+        if reason:
+            left = left.model_copy(update={"standing": Standing.OVERGROWN, "reason": reason})
+        self._state = self._state.with_version(left)
+        if reason or trial.beyond % SAVED_EVERY == 0:
+            self._store.save(self._state)
+
+    def _put_in_force(self) -> None:
+        """Let the managers work with the present version, and remember it."""
+        self._sharing.tuned = self._state.tuned
+        self._store.save(self._state)

@@ -1,0 +1,222 @@
+"""What a tuning is asked for, and back: between the managers' terms and the simulator's. Pure.
+
+The simulator knows the scaled operators only; what the others take is part of the first ones' time
+there (`fitting.description`), so it is added to their budgets on the way in and taken off on the
+way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from weir_operator.loop.tuned import Tuned
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.tuning.work import TuningWork
+from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_policies.model.season import Season
+from weir_simulator.experiment import (
+    Experiment,
+    PolicyChoice,
+    Weights,
+    find_overfull,
+    initial_counts,
+)
+from weir_simulator.fitting.description import contract
+from weir_simulator.fitting.fit import Fit
+from weir_simulator.fitting.refit import with_seasons
+from weir_simulator.tuning.order import Constraints, Point, TuningOrder
+from weir_simulator.tuning.warm_starts import adapt_point
+
+TRACE = Path("trace.txt")
+"""Stands for the rates that go with the work; the worker writes them where it likes."""
+WARM_STARTS = 3
+"""Points besides the incumbent that a search begins with."""
+ALIKE = 0.05
+"""Difference of a weight, and relative one of a budget, that reality does not tell apart."""
+RESTARTS_SHOWN = 10
+"""Restarts for which a trace must have room: of fewer, one more or less is most of what is allowed,
+and a tuning on it promises what it cannot know."""
+LONGEST_WAIT = 0.5
+"""Times all that is ever fitted to, the longest that a tuning waits for such a trace: where hardly
+a restart is allowed, it would never be there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """What does not change from tuning to tuning."""
+
+    policy: str
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict)
+    constraints: Constraints = field(default_factory=Constraints)
+    algorithm: Algorithm = "joint"
+    evaluations: int = 25
+    workers: int = 1
+    """Processes; one, because the job itself may run on the same machine."""
+    deadline: float = 600.0
+    """Seconds after which the best so far is the answer."""
+    watch: int = 60
+    """Intervals of a trial."""
+    train: int = 20_000
+    """Slots that policies which learn by trying are trained for."""
+
+
+def make_work(
+    fit: Fit,
+    terms: Terms,
+    *,
+    bound: float,
+    present: Tuned,
+    budgets: Mapping[str, float],
+    deployments: DeploymentMap,
+    known: Sequence[Point],
+    training: bool,
+    similar: Sequence[Point],
+    seasons: Mapping[str, Season],
+) -> TuningWork:
+    """Return the work of one tuning.
+
+    Args:
+        fit: A good one.
+        terms: What is asked for.
+        bound: On the mean response time, seconds.
+        present: What is in force.
+        budgets: Seconds that the operators have now; fixed ones may be among them.
+        deployments: What runs now.
+        known: Points that were found for this job, oldest first.
+        training: Whether the policies are to be trained besides.
+        similar: Points that were found for similar jobs, newest first.
+        seasons: What usually arrives, by operator; as far as that is known.
+
+    Raises:
+        FitError: The simulator cannot have such a job.
+    """
+    weights = Weights(
+        violations=present.weights.violation,
+        resources=present.weights.resources,
+        reconfigurations=present.weights.reconfiguration,
+    )
+    experiment = fit.to_experiment(
+        response_time=bound,
+        trace=TRACE,
+        weights=weights,
+        policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
+    )
+    experiment = experiment.model_copy(update={"initial": begin_with(deployments, experiment)})
+    experiment = with_seasons(experiment, seasons, begin=fit.begin)
+    names = [operator.name for operator in experiment.operators]
+    incumbent = None
+    if all(math.isfinite(budgets.get(name, math.nan)) for name in names):
+        folded = _shift({name: budgets[name] for name in names}, fit, sign=1)
+        incumbent = Point(weights=weights, budgets=folded)
+    return TuningWork(
+        order=TuningOrder(
+            experiment=experiment,
+            constraints=terms.constraints,
+            algorithm=terms.algorithm,
+            evaluations=terms.evaluations,
+            workers=terms.workers,
+            deadline=terms.deadline,
+            incumbent=incumbent,
+            warm_starts=_warm_starts(experiment, incumbent, known, similar),
+        ),
+        # Four digits: no rate is measured better, and the trace is most of what is sent.
+        rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
+        watch=min(terms.watch, len(fit.rates)),
+        train=terms.train if training else 0,
+    )
+
+
+def _warm_starts(
+    experiment: Experiment,
+    incumbent: Point | None,
+    known: Sequence[Point],
+    similar: Sequence[Point],
+) -> tuple[Point, ...]:
+    """Return what a search begins with beside the incumbent: the job's own points, newest first.
+
+    Those of similar jobs fill what room is left, for they know less of it.
+    """
+    names = {operator.name for operator in experiment.operators}
+    own = [point for point in reversed(known) if point.budgets.keys() == names]
+    starts: list[Point] = []
+    for point in (*own, *(adapt_point(each, experiment) for each in similar)):
+        told = [*starts, incumbent] if incumbent is not None else starts
+        if not any(resembles(point, each) for each in told):
+            starts.append(point)
+    return tuple(starts[:WARM_STARTS])
+
+
+def find_shortness(work: TuningWork, *, most_intervals: int) -> str:
+    """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
+
+    Args:
+        work: Its order's constraints say how many restarts are allowed.
+        most_intervals: What such a job is ever fitted to.
+    """
+    allowed, slots = work.order.constraints.max_reconfigurations, len(work.rates)
+    longest = LONGEST_WAIT * most_intervals
+    least = math.ceil(min(RESTARTS_SHOWN / allowed, longest)) if allowed else 0
+    if slots >= least:
+        return ""
+    return (
+        f"The job was measured for {slots} intervals, and whether a tuning keeps so few restarts a "
+        f"day shows after {least}; what is in force stays until then"
+    )
+
+
+def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, int] | None:
+    """Return what each operator of a simulation begins with; `None` is the least there can be.
+
+    A job that is fitted to runs already. Begun with the least, the simulated one would first have
+    to work off what it cannot serve, which in a short trace is most of what is seen. All operators
+    begin with the same of each type that they may run on, so it is what suffices for each. A type
+    that none runs on is not named, so that whoever edits the file may take it away.
+    """
+    running = [deployments.get(each.name, {}) for each in experiment.operators]
+    most = {
+        each.name: count
+        for each in experiment.node_types
+        if (count := max(counts.get(each.name, 0) for counts in running))
+    }
+    begun = initial_counts(experiment.operators, experiment.node_types, most)
+    fits = find_overfull(begun, experiment.node_types) is None and all(
+        1 <= sum(counts.values()) <= each.max_replicas
+        for each, counts in zip(experiment.operators, begun, strict=True)
+    )
+    return most if fits else None
+
+
+def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:
+    """Return tuned budgets in the managers' terms, seconds by operator."""
+    return _shift(budgets, fit, sign=-1)
+
+
+def resembles(one: Point, other: Point) -> bool:
+    """Return whether reality would hardly tell two points apart."""
+    if one.budgets.keys() != other.budgets.keys():
+        return False
+    mine, its = _shares(one.weights), _shares(other.weights)
+    return all(abs(a - b) <= ALIKE for a, b in zip(mine, its, strict=True)) and all(
+        abs(one.budgets[name] / budget - 1) <= ALIKE for name, budget in other.budgets.items()
+    )
+
+
+def _shares(weights: Weights) -> tuple[float, ...]:
+    """Return the weights as parts of their sum, which is all that they say."""
+    parts = (weights.violations, weights.resources, weights.reconfigurations)
+    return tuple(part / sum(parts) for part in parts)
+
+
+def _shift(budgets: Mapping[str, float], fit: Fit, *, sign: int) -> dict[str, float]:
+    calibration = fit.calibration
+    first = contract(calibration.structure).sources
+    elsewhere = sign * calibration.elsewhere.value
+    # What is left of a budget below zero fits nothing, and is then not made use of.
+    return {
+        name: budget + (elsewhere if name in first else 0.0) for name, budget in budgets.items()
+    }

@@ -1,0 +1,218 @@
+"""The tunings of a StreamApp, version by version, in a file that outlives the controller.
+
+What was tuned for another objective, other operators, pools or another policy is not gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+import structlog
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from weir_operator.loop.tuned import UNTUNED, Tuned
+from weir_operator.runtime.files import read_if_present, storing, write_atomically
+from weir_operator.tuning.trial import Trial
+from weir_operator.tuning.work import Forecast, TuningAnswer
+from weir_policies.policy import CostWeights
+from weir_simulator.tuning.order import Point, Prediction
+
+log = structlog.get_logger()
+
+TUNINGS = "tuning.json"
+"""The file, in the folder of each StreamApp's state."""
+FORMAT = 1
+VERSIONS_KEPT = 50
+
+
+class Standing(StrEnum):
+    """What became of a version."""
+
+    ON_TRIAL = "onTrial"
+    KEPT = "kept"
+    TAKEN_BACK = "takenBack"
+    REPLACED = "replaced"
+    OVERGROWN = "overgrown"
+    """In force without a verdict: the traffic is not that which it was made for any more."""
+
+
+class Version(BaseModel):
+    """One tuning that was taken."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    since: float
+    """Unix time at which it was taken."""
+    former: int
+    """Version that it replaced; 0 for sharing without tuning."""
+    point: Point
+    """As the simulator knows it."""
+    budgets: dict[str, float]
+    """Seconds by operator, as the managers know them."""
+    prediction: Prediction
+    former_prediction: Prediction
+    """Of what it replaced, on the same traffic."""
+    certainty: float | None
+    """Probability that it costs less than what it replaced; `None` where that cannot be said, and
+    it was taken for missing the objective surely less."""
+    forecast: Forecast
+    most_rate: float
+    """Records/s, the most that the tuning has seen."""
+    standing: Standing = Standing.ON_TRIAL
+    reason: str = ""
+    """Why it stands so, one sentence."""
+    trial: Trial = Trial()
+
+    @classmethod
+    def of(
+        cls,
+        answer: TuningAnswer,
+        *,
+        number: int,
+        since: float,
+        former: int,
+        budgets: Mapping[str, float],
+        most_rate: float,
+    ) -> Self:
+        """Return the version that takes a tuning's answer; the arguments are fields of it."""
+        result = answer.result
+        return cls(
+            number=number,
+            since=since,
+            former=former,
+            point=result.best,
+            budgets=dict(budgets),
+            prediction=result.prediction,
+            former_prediction=result.incumbent_prediction,
+            certainty=result.certainty,
+            forecast=answer.forecast,
+            most_rate=most_rate,
+        )
+
+    @property
+    def tuned(self) -> Tuned:
+        """What the managers work with."""
+        weights = self.point.weights
+        return Tuned(
+            version=self.number,
+            weights=CostWeights(
+                violation=weights.violations,
+                resources=weights.resources,
+                reconfiguration=weights.reconfigurations,
+            ),
+            budgets=self.budgets,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What is expected of it and of what it replaced, for people: why it was taken."""
+        expected, before = self.prediction, self.former_prediction
+        return (
+            f"Expected to cost {expected.money.mean:.4g} an hour instead of "
+            f"{before.money.mean:.4g}, with {expected.violations.mean:.2%} of intervals late "
+            f"instead of {before.violations.mean:.2%}, and {expected.reconfigurations.mean:.2%} "
+            f"with a restart instead of {before.reconfigurations.mean:.2%}"
+        )
+
+
+class TuningState(BaseModel):
+    """Everything that is remembered of tunings."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    key: dict[str, JsonValue]
+    current: int = 0
+    """Version in force; 0 where the objective is shared without tuning."""
+    versions: tuple[Version, ...] = ()
+    """Oldest first."""
+    fit_since: float = 0.0
+    """Unix time; what was measured before is of a job that has changed since."""
+    not_taken: Point | None = None
+    """What the last tuning found, where that was not surely better: with more traffic seen, it may
+    be."""
+
+    def version(self, number: int) -> Version | None:
+        """Return a version, `None` where it is not known any more, or there is none."""
+        return next((each for each in self.versions if each.number == number), None)
+
+    @property
+    def present(self) -> Version | None:
+        """The version in force; `None` where there is none."""
+        return self.version(self.current)
+
+    @property
+    def tuned(self) -> Tuned:
+        """What is in force."""
+        return UNTUNED if self.present is None else self.present.tuned
+
+    @property
+    def worth_a_try(self) -> list[Point]:
+        """Points that the next tuning may begin with, oldest first: none that reality refuted."""
+        kept = (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)
+        points = [each.point for each in self.versions if each.standing in kept]
+        return points if self.not_taken is None else [*points, self.not_taken]
+
+    def latest(self, most: int, *, until: float) -> tuple[Version, ...]:
+        """Return the last versions that were taken up to a Unix time, the newest first."""
+        return tuple(each for each in reversed(self.versions) if each.since <= until)[:most]
+
+    def with_version(self, changed: Version) -> TuningState:
+        """Return the state with a version as it is now, a new one being the last."""
+        others = tuple(each for each in self.versions if each.number != changed.number)
+        versions = sorted((*others, changed), key=lambda each: each.number)
+        return self.model_copy(update={"versions": tuple(versions[-VERSIONS_KEPT:])})
+
+
+class TuningStore:
+    """The state of one StreamApp's tunings in a JSON file."""
+
+    def __init__(self, path: Path, *, key: Mapping[str, JsonValue]) -> None:
+        """Take over where, and what a tuning depends on."""
+        self._path = path
+        self._key = dict(key)
+
+    def begin_anew(self, reset_nonce: int) -> None:
+        """Take what was tuned before for another's, from now on."""
+        self._key["resetNonce"] = reset_nonce
+
+    def load(self) -> TuningState:
+        """Return what was saved last for the same key, or a fresh state."""
+        state = read_tunings(self._path)
+        if state is None or state.key != self._key:
+            return self.fresh()
+        return state
+
+    def fresh(self) -> TuningState:
+        """Return a state without tunings."""
+        return TuningState(key=self._key)
+
+    def save(self, state: TuningState) -> None:
+        """Replace the file in one step.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+            PermanentError: The folder cannot be written.
+        """
+        with storing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path, state.model_dump_json(indent=1))
+
+
+def read_tunings(path: Path) -> TuningState | None:
+    """Return the tunings that a file holds; `None` where it holds none that can be read."""
+    try:
+        text = read_if_present(path)
+        if text is None:
+            return None
+        if json.loads(text)["format"] != FORMAT:
+            return None
+        return TuningState.model_validate_json(text)
+    except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
+        log.warning("tunings cannot be read, they begin anew", failure=str(error)[:200])
+        return None

@@ -1,0 +1,110 @@
+"""Whether reality agrees with what the simulator expected of a tuning. Pure.
+
+A tuning is on trial for as many intervals as its forecast's stretches have. It is taken back where
+more of them violated the objective, or they cost more, than one stretch in a hundred of the
+simulated ones; violations as soon as they are too many, costs at the end. One violation beyond the
+forecast is borne, for the least that a short trial can have is one. Restarts are judged as
+violations are, but as many as the objective allows are borne even where fewer were forecast.
+Intervals in which more arrived than the tuning has ever seen count for nothing: they are no fault
+of its. Where they are many, the trial ends without a verdict: traffic has grown, and only another
+tuning can see it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import BaseModel, ConfigDict
+
+from weir_operator.loop.verify import Verdict
+from weir_operator.tuning.work import Forecast
+
+BORNE = 1
+"""Violations beyond the forecast, and restarts beyond forecast and objective."""
+MOST_BEYOND = 0.5
+"""Times the intervals of a trial that may be beyond what the tuning has seen."""
+ROUNDING = 1e-9
+"""Intervals."""
+MODEL_ERROR = 1.1
+"""How many times the forecast cost is borne: a good fit errs by as much."""
+
+
+class Trial(BaseModel):
+    """What was measured since a tuning was taken."""
+
+    model_config = ConfigDict(frozen=True)
+
+    intervals: int = 0
+    late: int = 0
+    """Of them, the ones that violated the objective."""
+    money: float = 0.0
+    """Sum over them of the currency per hour that the scaled operators cost."""
+    restarts: int = 0
+    """Of them, the ones in which the operators were granted a restart."""
+    beyond: int = 0
+    """Intervals beside them, in which more arrived than the tuning has ever seen."""
+
+    def with_interval(self, *, late: bool, money: float, restarted: bool) -> Trial:
+        """Return the trial with one more interval."""
+        return self.model_copy(
+            update={
+                "intervals": self.intervals + 1,
+                "late": self.late + late,
+                "money": self.money + money,
+                "restarts": self.restarts + restarted,
+            }
+        )
+
+    def with_interval_beyond(self) -> Trial:
+        """Return the trial with one more interval that counts for nothing."""
+        return self.model_copy(update={"beyond": self.beyond + 1})
+
+
+def find_overgrown(trial: Trial, forecast: Forecast) -> str:
+    """Return why a trial ends without a verdict, one sentence; empty where it goes on."""
+    if trial.beyond < MOST_BEYOND * forecast.intervals:
+        return ""
+    return (
+        f"more arrived in {trial.beyond} intervals than the tuning has ever seen, "
+        f"{trial.intervals} of {forecast.intervals} could be judged"
+    )
+
+
+def judge_trial(trial: Trial, forecast: Forecast, *, most_restarts: float) -> tuple[Verdict, str]:
+    """Return the verdict so far, and its reason, one sentence.
+
+    Args:
+        trial: What was measured.
+        forecast: What was expected.
+        most_restarts: Share of the intervals in which the objective allows a restart.
+    """
+    most = _most(forecast.violations, forecast)
+    if trial.late > most:
+        return Verdict.GO_BACK, (
+            f"{trial.late} of {trial.intervals} intervals violated the objective, at most {most} "
+            f"of {forecast.intervals} were expected"
+        )
+    borne = _most(max(forecast.restarts, most_restarts), forecast)
+    if trial.restarts > borne:
+        return Verdict.GO_BACK, (
+            f"{trial.restarts} of {trial.intervals} intervals asked for a restart, at most {borne} "
+            f"of {forecast.intervals} were expected or are allowed"
+        )
+    if trial.intervals < forecast.intervals:
+        return Verdict.WAIT, f"{trial.intervals} of {forecast.intervals} intervals judged"
+    money = trial.money / trial.intervals
+    if money > MODEL_ERROR * forecast.money:
+        return Verdict.GO_BACK, (
+            f"{money:.4g} an hour was paid over {trial.intervals} intervals, at most "
+            f"{forecast.money:.4g} was expected"
+        )
+    return Verdict.KEEP, (
+        f"{trial.late} of {trial.intervals} intervals violated the objective at {money:.4g} an "
+        "hour, as expected"
+    )
+
+
+def _most(share: float, forecast: Forecast) -> int:
+    """Return of how many intervals of a trial a share is not exceeded."""
+    # 15 / 22 * 22 is a little less than 15, and the share is often such a quotient.
+    return math.floor(share * forecast.intervals + ROUNDING) + BORNE

@@ -1,0 +1,1 @@
+"""Puts the loops of one StreamApp together."""

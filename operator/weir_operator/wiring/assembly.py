@@ -1,0 +1,292 @@
+"""From a StreamApp to the values that its loops, its job and its managers are made of. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weir_operator.loop.app_state import STAND_IN
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.cost import prices
+from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.node_watch import NodeWatch
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
+from weir_operator.metrics.quality import QualitySettings
+from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.loop import TuningSettings
+from weir_operator.tuning.requests import Terms
+from weir_policies import registry
+from weir_policies.application_manager.edf import MigrationRules, TokenRules
+from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.model.season import Season
+from weir_policies.policy import Expectant, OperatorModel, OperatorPolicy
+from weir_simulator.tuning.order import Constraints, share_of_restarts
+
+LONGEST_TUNING = 600.0
+"""Seconds after which a tuning answers with the best so far, however long the interval is."""
+SEARCH_PART = 0.6
+"""Part of the tuner's deadline after which it does so at the latest: the wait for a node comes
+before it, the forecast and the training of policies after it."""
+
+SILENT_TICKS = 2.5
+"""Control intervals after which a sample is stale, where that is longer than ten seconds."""
+
+
+def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobSpec:
+    """Return how the job is submitted.
+
+    Args:
+        app: The StreamApp.
+        beside: Folder of the manifest; an argument that names a file there is passed on as its
+            absolute path, because the JobManager runs elsewhere.
+        extra: More arguments of the job, after the manifest's.
+    """
+    job = app.spec.flink.job
+    operators = world.operators(app)
+    arguments = tuple(
+        str((beside / each).resolve()) if not each.startswith("-") and (beside / each).is_file()
+        else each
+        for each in (job.args if job else ())
+    )  # fmt: skip
+    return JobSpec(
+        entry_class=job.entry_class if job else None,
+        arguments=(*arguments, *extra),
+        parallelism_arguments={
+            each.name: each.parallelism_argument or f"--weir.parallelism.{each.name}"
+            for each in operators
+        },
+        max_parallelism=app.spec.flink.max_parallelism,
+        whole_job=None if app.spec.operators else world.WHOLE_JOB,
+    )
+
+
+def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Revision:
+    """Return what the job is made of: what an upgrade changes.
+
+    Args:
+        app: The manifest.
+        job: How the job is submitted.
+        jar: The jar on this machine, where all pools are in one place; `None` takes the path in
+            the image, as the manifest has it.
+    """
+    flink = app.spec.flink.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"image": True, "config": True, "pod_template": True, "storage": True},
+    )
+    in_image = app.spec.flink.job.jar if app.spec.flink.job else None
+    path = str(jar) if jar else in_image
+    return Revision(
+        entry_class=job.entry_class,
+        arguments=job.arguments,
+        parallelism_arguments=dict(job.parallelism_arguments),
+        whole_job=job.whole_job,
+        processes=flink | ({"jar": path} if path else {}),
+        job_manager=None if jar else job_manager_place(app),
+        places={} if jar else places_of(app),
+        managed_memory={} if jar else managed_memory_of(app),
+    )
+
+
+def rescale_settings(app: StreamApp) -> RescaleSettings:
+    """Return how long each step may take."""
+    rescale = app.spec.rescale
+    return RescaleSettings(
+        via=rescale.via.value,
+        savepoint_deadline=rescale.savepoint_deadline.seconds,
+        start_deadline=rescale.start_deadline.seconds,
+        submit_deadline=rescale.submit_deadline.seconds,
+        keep_savepoints=app.spec.savepoints.keep,
+    )
+
+
+def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
+    """Return how the loops run; `policy` overrides the manifest's."""
+    interval = app.spec.operator_manager.interval.seconds
+    objective = app.spec.objective.response_time
+    return LoopSettings(
+        app=f"{app.metadata.namespace}/{app.metadata.name}",
+        mode=app.spec.mode,
+        interval=interval,
+        bound=objective.bound.seconds,
+        statistic=objective.statistic.value,
+        max_violations=app.spec.objective.max_violations.share,
+        policy=policy or app.spec.operator_manager.policy.name,
+        job_manager_price=world.job_manager_price(app),
+        max_parallelism=app.spec.flink.max_parallelism,
+        quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
+    )
+
+
+def initial_deployments(app: StreamApp) -> DeploymentMap:
+    """Return what the first start uses."""
+    return {
+        name: world.initial_deployment(app, name).named(world.node_types(app, name))
+        for name in world.operator_names(app)
+    }
+
+
+def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
+    """Return the settings that the operators' policy is built with."""
+    chosen = app.spec.operator_manager.policy
+    settings: dict[str, Any] = dict(chosen.settings) if policy == chosen.name else {}
+    if policy in ("planner", "queueing", "autrascale"):
+        settings.setdefault("catch_up", app.spec.objective.catch_up.seconds)
+    if policy == "autrascale" and app.spec.objective.event_time is not None:
+        settings.setdefault("event_time", app.spec.objective.event_time.seconds)
+    return settings
+
+
+def operator_managers(
+    app: StreamApp,
+    *,
+    policy: str | None = None,
+    trained_first: bool = False,
+    seasons: Mapping[str, Season] | None = None,
+) -> dict[str, OperatorManager]:
+    """Return one manager per operator.
+
+    Args:
+        app: The manifest.
+        policy: Overrides the manifest's.
+        trained_first: Whether a policy that learns by trying does so in a simulator before it
+            decides; a stand-in decides until then.
+        seasons: What usually arrives, by operator; as far as that is known.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: One of its settings is unknown or out of range.
+    """
+    name = policy or app.spec.operator_manager.policy.name
+    parameters = policy_settings(app, policy=name)
+    managers: dict[str, OperatorManager] = {}
+    operators = world.operators(app)
+    together = sum(operator.max_replicas for operator in operators)
+    rngs = {each.name: np.random.default_rng(place) for place, each in enumerate(operators)}
+    # Only these are ever asked, so only these sit at the table of a policy for all operators.
+    scaled = [each.name for each in operators if world.fixed_deployment(app, each.name) is None]
+    policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
+    asked = dict(zip(scaled, policies, strict=True))
+    for each, season in (seasons or {}).items():
+        if isinstance(built := asked.get(each), Expectant):
+            built.expect(season)
+    stands_in = trained_first and registry.learns_by_trying(name)
+    for operator in operators:
+        types = world.node_types(app, operator.name)
+        managers[operator.name] = OperatorManager(
+            model=OperatorModel(
+                name=operator.name,
+                node_types=types,
+                max_replicas=operator.max_replicas,
+                service_mean=math.nan,
+                service_scv=1.0,
+            ),
+            given=[each.name for each in types if world.speedup_is_given(app, each.pool)],
+            policy=asked.get(operator.name)
+            or registry.build(name, rng=rngs[operator.name], parameters=parameters),
+            fixed=world.fixed_deployment(app, operator.name),
+            most_replicas=together if registry.sees_application(name) else None,
+            stand_in=_build_stand_in(len(managers)) if stands_in else None,
+            without_room=_build_stand_in(len(managers)),
+        )
+    return managers
+
+
+def _build_stand_in(seed: int) -> OperatorPolicy:
+    return registry.build(STAND_IN, rng=np.random.default_rng(seed))
+
+
+def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> TuningSettings:
+    """Return how the slow loop runs.
+
+    Args:
+        app: The manifest.
+        policy: Of the operators.
+        tuner_deadline: Seconds after which the tuner ends a tuning without an answer.
+    """
+    objective, interval = app.spec.objective, app.spec.application_manager.interval.seconds
+    tick = app.spec.operator_manager.interval.seconds
+    parameters = policy_settings(app, policy=policy)
+    most_restarts = objective.max_restarts_per_day
+    depends_on = app.spec.model_dump(
+        mode="json",
+        by_alias=True,
+        include={"objective": True, "operators": True, "node_pools": True},
+    )
+    return TuningSettings(
+        interval=interval,
+        tick=tick,
+        terms=Terms(
+            policy=policy,
+            parameters=parameters,
+            constraints=Constraints(
+                max_violations=objective.max_violations.share,
+                max_reconfigurations=1.0
+                if most_restarts is None
+                else share_of_restarts(most_restarts, tick),
+            ),
+            deadline=min(LONGEST_TUNING, interval / 2, SEARCH_PART * tuner_deadline),
+            watch=max(1, round(interval / tick)),
+        ),
+        prices=prices(app),
+        key={
+            **depends_on,
+            "policy": policy,
+            "parameters": parameters,
+            "resetNonce": app.spec.reset_nonce,
+        },
+    )
+
+
+def application_manager(
+    app: StreamApp, *, shared: SharedRestarts | None = None
+) -> ApplicationManager:
+    """Return the manager of the whole; `shared` is the restart budget over all StreamApps."""
+    objective = app.spec.objective
+    budget = app.spec.application_manager.restart_budget
+    return ApplicationManager(
+        bound=objective.response_time.bound.seconds,
+        statistic=objective.response_time.statistic.value,
+        sink_bounds={each.sink: each.response_time.bound.seconds for each in objective.paths},
+        pool_limits={
+            pool.name: pool.max_replicas
+            for pool in app.spec.node_pools
+            if pool.max_replicas is not None
+        },
+        restarts=RestartBudget(
+            size=budget.size,
+            refill_every=budget.refill_every.seconds,
+            max_per_day=objective.max_restarts_per_day,
+        ),
+        shared=shared,
+        gate=_token_gate(app),
+        nodes=_node_watch(app),
+    )
+
+
+def _node_watch(app: StreamApp) -> NodeWatch | None:
+    migration = app.spec.application_manager.arbitration.migration
+    if migration is None:
+        return None
+    rules = MigrationRules(least_speed=migration.least_speed)
+    return NodeWatch(rules, np.random.default_rng(len(app.spec.operators)))
+
+
+def _token_gate(app: StreamApp) -> TokenGate | None:
+    bucket = app.spec.application_manager.arbitration.token_bucket
+    if bucket is None:
+        return None
+    bound = app.spec.objective.response_time.bound.seconds
+    period = TICKS_PER_TOKEN * app.spec.operator_manager.interval.seconds
+    return TokenGate(TokenRules(low=bucket.low * bound, high=bucket.high * bound, every=period))

@@ -1,0 +1,263 @@
+"""The loops of one StreamApp, put together: the same on one machine and on a cluster.
+
+What differs between the two (where processes live, where the status is kept, where samples come
+from, who is told) is passed in; everything else follows from the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from weir_operator.clock import Clock
+from weir_operator.loop.app_state import LearnedStore, Memory
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.directives import Directives, LoopSettings, directives_of
+from weir_operator.loop.events import Event, Notices
+from weir_operator.loop.gather import Watcher
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.loop import ApplicationController, OnTrouble
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.records import RECORDS, Records
+from weir_operator.loop.restart_limits import SharedRestarts
+from weir_operator.loop.shadow import Advisor, Hypothesis
+from weir_operator.loop.tick import Tick
+from weir_operator.metrics.source import MetricsSource
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.status import StatusStore
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.tuning.fitting import Fitter
+from weir_operator.tuning.history import Past
+from weir_operator.tuning.loop import TuningLoop
+from weir_operator.tuning.protocol import Tuner
+from weir_operator.tuning.similar_apps import find_similar
+from weir_operator.tuning.store import TUNINGS, TuningStore
+from weir_operator.wiring import assembly
+from weir_policies.model.season import Season
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What the loops of one StreamApp stand on. Whoever made the parts also closes them."""
+
+    runtime: Runtime
+    jobs: FlinkJobs
+    store: StatusStore
+    source: MetricsSource
+    records: Records
+    folder: Path
+    """Where what was learned is kept."""
+    clock: Clock
+    on_tick: Callable[[Tick], None]
+    on_event: Callable[[Event], None]
+    on_change: Callable[[RescaleJournal], None]
+    on_trouble: OnTrouble = lambda trouble: None
+    """Told when a loop fails, and when it does no more."""
+    directives: Callable[[], Directives] | None = None
+    """Read at every look and tick; `None` takes what the manifest says now. Where they name no
+    revision, it is the manifest's."""
+    shared_restarts: SharedRestarts | None = None
+    """The restart budget over all StreamApps; `None` where there is none."""
+    phase: float | None = None
+    """See `LoopSettings.phase`."""
+    rest: Callable[[], Awaitable[None]] | None = None
+    """Waits until the next look at whether the job lives; `None` waits a second."""
+    paid: Callable[[], float] | None = None
+    """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
+    that runs under Weir."""
+    tuner: Tuner | None = None
+    """Makes tunings; `None` leaves weights and budgets as they are without."""
+    past: Past | None = None
+    """Where more is kept of the job than its folder has; `None` where nobody named a place."""
+    seasons: Mapping[str, Season] = field(default_factory=dict)
+    """What usually arrives, by operator: what policies begin with that have learned nothing yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Steering:
+    """One StreamApp's loops, not yet running."""
+
+    lifecycle: Lifecycle
+    controller: ApplicationController
+    managers: Mapping[str, OperatorManager]
+
+    def compile(self) -> None:
+        """Compile the policies, which may take a minute: not for the event loop's thread."""
+        for manager in self.managers.values():
+            manager.compile()
+
+
+def state_directory(state: Path, app: str) -> Path:
+    """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
+    namespace, _, name = app.rpartition("/")
+    return state / f"{namespace or 'default'}.{name}"
+
+
+def assemble(
+    app: StreamApp, around: Surroundings, *, job: JobSpec, policy: str | None = None
+) -> Steering:
+    """Put the loops of `app` together.
+
+    Args:
+        app: The manifest.
+        around: What the loops stand on.
+        job: How the job is submitted.
+        policy: Overrides the manifest's.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: One of its settings is unknown or out of range.
+    """
+    loops = replace(
+        assembly.loop_settings(app, policy=policy),
+        phase=around.phase,
+    )
+    managers = assembly.operator_managers(
+        app, policy=policy, trained_first=around.tuner is not None, seasons=around.seasons
+    )
+    rescaler = Rescaler(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        spec=job,
+        store=around.store,
+        settings=assembly.rescale_settings(app),
+        clock=around.clock,
+    )
+    given = app.spec.flink.job
+    directives = _directives(app, around, job)
+    lifecycle = Lifecycle(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        rescaler=rescaler,
+        store=around.store,
+        initial=assembly.initial_deployments(app),
+        initial_savepoint=given.initial_savepoint if given else None,
+        restore_nonce=given.restore_nonce if given else 0,
+        clock=around.clock,
+        on_event=around.on_event,
+        on_change=around.on_change,
+        directives=directives,
+        # A foreign job is as its owner made it: nothing is held against the manifest.
+        models=None
+        if app.spec.flink.ref is not None
+        else {name: each.model for name, each in managers.items() if each.fixed is None},
+        settings=assembly.rescale_settings(app),
+    )
+    watcher = Watcher(
+        settings=loops,
+        operators={each.name: each for each in world.operators(app)},
+        runtime=around.runtime,
+        jobs=around.jobs,
+        lifecycle=lifecycle,
+        source=around.source,
+        managers=managers,
+        store=around.store,
+        clock=around.clock,
+    )
+    manager = assembly.application_manager(app, shared=around.shared_restarts)
+    controller = ApplicationController(
+        settings=loops,
+        directives=directives,
+        watcher=watcher,
+        lifecycle=lifecycle,
+        managers=managers,
+        application_manager=manager,
+        store=around.store,
+        memory=_memory(app, around, loops, managers, manager),
+        clock=around.clock,
+        tuning=_tuning(app, around, loops, managers, manager, directives),
+        rest=around.rest,
+        on_tick=around.on_tick,
+        on_event=around.on_event,
+        on_trouble=around.on_trouble,
+    )
+    return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
+
+
+def _memory(
+    app: StreamApp,
+    around: Surroundings,
+    loops: LoopSettings,
+    managers: Mapping[str, OperatorManager],
+    manager: ApplicationManager,
+) -> Memory:
+    """Return what the loops keep, in their folder."""
+    return Memory(
+        policy=loops.policy,
+        managers=managers,
+        restarts=manager.restarts,
+        store=around.store,
+        records=around.records,
+        learned=LearnedStore(
+            around.folder / "learned.json",
+            policy=loops.policy,
+            settings=assembly.policy_settings(app, policy=loops.policy),
+            reset_nonce=app.spec.reset_nonce,
+        ),
+        advisor=Advisor(
+            Hypothesis(
+                managers,
+                manager,
+                bound=loops.bound,
+                cost=partial(
+                    cost_per_hour, prices=prices(app), job_manager=loops.job_manager_price
+                ),
+                paid=around.paid,
+            ),
+            around.folder / "forecast.json",
+            policy=loops.policy,
+            reset_nonce=app.spec.reset_nonce,
+        ),
+        save_every=loops.save_learned_every * loops.interval,
+    )
+
+
+def _tuning(
+    app: StreamApp,
+    around: Surroundings,
+    loops: LoopSettings,
+    managers: Mapping[str, OperatorManager],
+    manager: ApplicationManager,
+    directives: Callable[[], Directives],
+) -> TuningLoop | None:
+    """Return the slow loop; `None` where nobody makes tunings."""
+    if around.tuner is None:
+        return None
+    settings = replace(
+        assembly.tuning_settings(app, policy=loops.policy, tuner_deadline=around.tuner.deadline),
+        phase=loops.phase or 0.0,
+    )
+    return TuningLoop(
+        settings=settings,
+        tuner=around.tuner,
+        managers=managers,
+        sharing=manager.sharing,
+        fitter=Fitter(around.folder / RECORDS, managers, slot=settings.tick, past=around.past),
+        folder=around.folder,
+        store=TuningStore(around.folder / TUNINGS, key=settings.key),
+        directives=directives,
+        clock=around.clock,
+        notices=Notices(around.on_event, around.clock),
+        find_similar=partial(find_similar, around.folder, settings.key),
+    )
+
+
+def _directives(app: StreamApp, around: Surroundings, job: JobSpec) -> Callable[[], Directives]:
+    """Return what is read at every look and tick."""
+    foreign = app.spec.flink.ref is not None  # its owner upgrades it
+    revision = None if foreign else assembly.revision_of(app, job)
+    written = directives_of(app)
+
+    def read() -> Directives:
+        asked = around.directives() if around.directives is not None else written
+        return asked if asked.revision is not None else replace(asked, revision=revision)
+
+    return read

@@ -1,0 +1,262 @@
+"""All deployments that an operator could have, one after the other, without storing them.
+
+`next_row` goes through them in lexicographic order; as prices only rise along the way, a search may
+skip what follows a deployment that is too dear. Limits and prices are read from the view, so that
+nothing is stale. While there are at most `COMPLETE_UP_TO` deployments all come; otherwise those of
+one node type, mixes of two while these are few enough, and what is near the present deployment
+(`near_row`): one replica more or less, and its replicas, one or all of a type, in other sizes.
+
+More or fewer replicas of what is there: for rules that count replicas and know no node types.
+
+The mix stays as it is. Replicas are added to the node type that has the most of them, the cheapest
+among equals, and are taken from it first; what finds no room there goes to the next node type in
+use and, where that is allowed, to the cheapest others. An operator without replicas gets them on
+the cheapest node type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.steps import has_room, total
+from weir_policies.kernels.view import MAX_REPLICAS, NO_LIMIT, View
+from weir_policies.model.arrays import Counts
+from weir_policies.model.deployments import COMPLETE_UP_TO
+
+FIRST, END = -1, -2
+"""Where `go_on` begins, and where it ends."""
+
+
+@compiled
+def ways_to_fill(replicas: int, types: int) -> float:
+    """Return in how many ways up to so many replicas can be of so many node types."""
+    ways = 1.0
+    for each in range(1, types + 1):
+        ways = ways * (replicas + each) / each
+    return ways
+
+
+@compiled
+def most_kinds(o: int, view: View) -> int:
+    """Return how many node types the mixes that are gone through may have."""
+    types, most = view.counts.shape[1], view.rules[o, MAX_REPLICAS]
+    by_pool, pairs = 1.0, 0.5 * types * (types - 1) * most * (most - 1) / 2
+    for place in range(types):
+        sizes, is_first = 0, True
+        for other in range(types):
+            if view.pool[o, other] == view.pool[o, place]:
+                sizes += 1
+                is_first = is_first and other >= place
+        if is_first:
+            by_pool *= ways_to_fill(min(view.limit[o, place], most), sizes)
+    if min(ways_to_fill(most, types), by_pool) - 1 <= COMPLETE_UP_TO:
+        return types
+    return min(types, 2 if pairs <= COMPLETE_UP_TO else 1)
+
+
+@compiled
+def next_row(o: int, view: View, counts: Counts, kinds: int, skip: bool) -> bool:
+    """Turn a deployment into the one that follows; False at the end, when `counts` is all zeros.
+
+    Args:
+        o: Row of the operator.
+        view: Where its limits stand.
+        counts: The deployment, `(t,)`; zeros before the first.
+        kinds: Most node types in a mix.
+        skip: Leave out all that differ from this by more replicas of its last node type, or of
+            those behind: all that would cost more for certain.
+    """
+    size, used, last = 0, 0, -1
+    for place in range(counts.size):
+        size += counts[place]
+        if counts[place] > 0:
+            used += 1
+            last = place
+    place = counts.size - 1
+    if skip and last >= 0:
+        size -= counts[last]
+        counts[last] = 0
+        used -= 1
+        place = last - 1
+    while place >= 0:
+        allowed = counts[place] > 0 or used < kinds
+        if allowed and size < view.rules[o, MAX_REPLICAS] and has_room(o, view, counts, place):
+            counts[place] += 1
+            return True
+        if counts[place] > 0:
+            size -= counts[place]
+            counts[place] = 0
+            used -= 1
+        place -= 1
+    return False
+
+
+@compiled
+def count_near(view: View) -> int:
+    """Return how many numbers `near_row` takes."""
+    types = view.counts.shape[1]
+    return 2 * types + 2 * types * types
+
+
+@compiled
+def near_row(o: int, view: View, number: int, counts: Counts) -> bool:
+    """Write the deployment of a number that is near the present one; False where there is none."""
+    types = view.counts.shape[1]
+    for place in range(types):
+        counts[place] = view.counts[o, place]
+    if number < 2 * types:
+        counts[number // 2] += 1 if number % 2 else -1
+        return is_allowed(o, view, counts)
+    number -= 2 * types
+    origin, goal = number // 2 // types, number // 2 % types
+    if origin == goal or view.pool[o, origin] != view.pool[o, goal] or counts[origin] == 0:
+        return False
+    moved = counts[origin] if number % 2 else 1
+    counts[origin] -= moved
+    counts[goal] += moved
+    return is_allowed(o, view, counts)
+
+
+@compiled
+def is_allowed(o: int, view: View, counts: Counts) -> bool:
+    """Return whether a deployment keeps all limits."""
+    size = total(counts)
+    if size < 1 or size > view.rules[o, MAX_REPLICAS]:
+        return False
+    for place in range(counts.size):
+        if counts[place] < 0:
+            return False
+        if view.limit[o, place] != NO_LIMIT:
+            held = 0
+            for other in range(counts.size):
+                if view.pool[o, other] == view.pool[o, place]:
+                    held += counts[other]
+            if held > view.limit[o, place]:
+                return False
+    return True
+
+
+@compiled
+def needs_restart(o: int, view: View, counts: Counts) -> bool:
+    """Return whether only a restart leads there: other counts per pool than now."""
+    for place in range(counts.size):
+        moved = 0
+        for other in range(counts.size):
+            if view.pool[o, other] == view.pool[o, place]:
+                moved += counts[other] - view.counts[o, other]
+        if moved != 0:
+            return True
+    return False
+
+
+@compiled
+def price_evenly(o: int, view: View, counts: Counts) -> float:
+    """Return the price, currency per hour, rounded to 1e-12: equal costs must compare equal."""
+    price = 0.0
+    for place in range(counts.size):
+        price += counts[place] * view.price[o, place]
+    return np.floor(price * 1e12 + 0.5) / 1e12
+
+
+@compiled
+def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) -> int:
+    """Turn a deployment into the one that follows, those near the present one at the end.
+
+    Args:
+        o: Row of the operator.
+        view: Where its limits stand.
+        row: The deployment, `(t,)`; zeros before the first and after the last.
+        kinds: Most node types in a mix; with all of them nothing near is left to add.
+        number: What this returned before; `FIRST` in the beginning.
+        skip: Of those in order, leave out what costs more for certain; see `next_row`.
+
+    Returns:
+        `FIRST` for those in order, the number of one that is near, or `END`.
+    """
+    if number == FIRST:
+        if next_row(o, view, row, kinds, skip):
+            return FIRST
+        if kinds == row.size:
+            return END
+    for following in range(number + 1, count_near(view)):
+        if near_row(o, view, following, row):
+            return following
+    for place in range(row.size):
+        row[place] = 0
+    return END
+
+
+@compiled_apart
+def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
+    """Write the deployments, `(d, t)`, as many as there is room for; return how many.
+
+    Args:
+        o: Row of the operator.
+        view: Where its limits stand.
+        row: Zeros, and zeros again in the end, `(t,)`.
+        rows: Room for the answer.
+    """
+    found, number, kinds = 0, FIRST, most_kinds(o, view)
+    while True:
+        number = go_on(o, view, row, kinds, number, False)
+        if number == END or found == rows.shape[0]:
+            break
+        for place in range(row.size):
+            rows[found, place] = row[place]
+        found += 1
+    for place in range(row.size):
+        row[place] = 0
+    return found
+
+
+@compiled
+def comes_before(o: int, view: View, one: int, other: int) -> bool:
+    """Return whether a node type is more used than another; of equals, cheaper; then earlier."""
+    if view.counts[o, one] != view.counts[o, other]:
+        return view.counts[o, one] > view.counts[o, other]
+    if view.price[o, one] != view.price[o, other]:
+        return view.price[o, one] < view.price[o, other]
+    return one < other
+
+
+@compiled
+def next_in_use(o: int, view: View, last: int) -> int:
+    """Return the node type that follows in that order; the first after -1, and -1 at the end."""
+    found = -1
+    for place in range(view.counts.shape[1]):
+        if last >= 0 and not comes_before(o, view, last, place):
+            continue
+        if found < 0 or comes_before(o, view, place, found):
+            found = place
+    return found
+
+
+@compiled
+def scale_mix(o: int, view: View, wanted: int, spill: bool) -> None:
+    """Write the present mix with so many replicas, or as many as there is room for, as target.
+
+    Args:
+        o: Row of the operator.
+        view: Where its deployment, limits and prices stand.
+        wanted: Replicas, at least 1.
+        spill: Whether node types that are not in use take what finds no room elsewhere.
+    """
+    target, here = view.target[o], view.counts[o]
+    for place in range(here.size):
+        target[place] = here[place]
+    size = total(target)
+    spill = spill or size == 0
+    wanted = min(wanted, view.rules[o, MAX_REPLICAS])
+    place = next_in_use(o, view, -1)
+    while place >= 0 and size > wanted:
+        removed = min(size - wanted, target[place])
+        target[place] -= removed
+        size -= removed
+        place = next_in_use(o, view, place)
+    place = next_in_use(o, view, -1)
+    while place >= 0 and size < wanted and (spill or here[place] > 0):
+        while size < wanted and has_room(o, view, target, place):
+            target[place] += 1
+            size += 1
+        place = next_in_use(o, view, place)

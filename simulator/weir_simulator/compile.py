@@ -1,0 +1,184 @@
+"""An experiment as the arrays that the compiled loop works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.kernels.policy import fill_model
+from weir_policies.kernels.view import (
+    BUDGET,
+    INTERVAL,
+    STEP,
+    TOP_COST,
+    WEIGHT_RECONFIGURATION,
+    WEIGHT_RESOURCES,
+    WEIGHT_VIOLATION,
+    View,
+    empty_view,
+)
+from weir_policies.policy import OperatorModel
+from weir_simulator.beliefs import believed_models, true_models
+from weir_simulator.dynamics import find_speeds, first_replicas
+from weir_simulator.experiment import Experiment
+from weir_simulator.state import (
+    PRICE,
+    RATE_FACTOR,
+    SPEEDUP,
+    Changes,
+    Rules,
+    State,
+    new_state,
+)
+
+ROOM = 2**31
+"""Room of a pool without a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A world before its first slot."""
+
+    rules: Rules
+    truth: View
+    """The operators as they are."""
+    view: View
+    """The operators as the policy believes them to be."""
+    state: State
+    changes: Changes
+
+
+def set_scene(experiment: Experiment, *, seed: int, policy: str) -> Scene:
+    """Return the world of an experiment before its first slot.
+
+    Args:
+        experiment: What to set up.
+        seed: Decides everything that happens by chance.
+        policy: Name of the one that scales: whether it moves one replica at most, and how the bound
+            is shared, depends on it.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    models = true_models(experiment)
+    believed = believed_models(experiment, np.random.default_rng([seed, 0]))
+    rules = make_rules(experiment, seed=seed)
+    budgets = experiment.share_bound(policy, believed)
+    truth = _see(experiment, models, budgets, policy)
+    # What a policy knows for certain is the same array: what happens to one is seen in the other.
+    view = _see(experiment, believed, budgets, policy)._replace(
+        counts=truth.counts, joined=truth.joined, price=truth.price
+    )
+    state = _begin(experiment)
+    for o, initial in enumerate(experiment.initial_deployments):
+        truth.counts[o] = initial.counts
+        first_replicas(o, rules, truth, state)
+        if rules.spread > 0:
+            find_speeds(o, truth, state)
+    view.counts_before[:] = truth.counts
+    return Scene(rules, truth, view, state, _list_changes(experiment))
+
+
+def make_rules(experiment: Experiment, *, seed: int) -> Rules:
+    """Return what holds for the whole run."""
+    world, weights = experiment.world, experiment.weights
+    return Rules(
+        slot=experiment.slot,
+        bound=experiment.objective.response_time,
+        weight_violation=weights.violations,
+        weight_resources=weights.resources,
+        weight_reconfiguration=weights.reconfigurations,
+        top_cost=experiment.dearest * sum(each.max_replicas for each in experiment.operators),
+        queues=world.carries_backlog or world.loss_probability > 0,
+        downtime=world.downtime,
+        provisioning=int(np.ceil(world.provisioning_delay / experiment.slot)),
+        resizes=world.resizes,
+        spread=world.replica_spread,
+        loss=world.loss_probability,
+        noise=world.noise,
+        missing=world.missing,
+        pool_limits=any(each.pool_limit is not None for each in experiment.node_types),
+        seed=seed,
+    )
+
+
+def pools_of(experiment: Experiment) -> list[str]:
+    """Return the pools, in the order of the node types."""
+    return list(dict.fromkeys(each.pool_name for each in experiment.node_types))
+
+
+def _see(
+    experiment: Experiment,
+    models: Sequence[OperatorModel],
+    budgets: Mapping[str, float],
+    policy: str,
+) -> View:
+    """Return a view of the operators at rest, without deployments."""
+    names = [model.name for model in models]
+    dataflow = experiment.dataflow
+    edges = sorted(dataflow.edges, key=lambda edge: dataflow.order.index(edge.source))
+    view = empty_view(
+        operators=len(models),
+        node_types=len(experiment.node_types),
+        max_replicas=max(model.max_replicas for model in models),
+        edges=len(edges),
+    )
+    for row, edge in enumerate(edges):
+        view.edges[row] = names.index(edge.source), names.index(edge.target)
+        view.selectivity[row] = edge.selectivity
+    weights, one_step = experiment.weights, experiment.moves_by_one(policy)
+    most = experiment.most_replicas(policy)
+    for o, model in enumerate(models):
+        fill_model(view, o, model)
+        view.rules[o, STEP] = one_step
+        view.seen[o, BUDGET] = budgets[model.name]
+        view.seen[o, INTERVAL] = experiment.slot
+        view.traits[o, TOP_COST] = most[model.name] * experiment.dearest
+        view.traits[o, WEIGHT_VIOLATION] = weights.violations
+        view.traits[o, WEIGHT_RESOURCES] = weights.resources
+        view.traits[o, WEIGHT_RECONFIGURATION] = weights.reconfigurations
+    return view
+
+
+def _begin(experiment: Experiment) -> State:
+    """Return the state before the first slot."""
+    pools = pools_of(experiment)
+    state = new_state(
+        operators=len(experiment.operators),
+        node_types=len(experiment.node_types),
+        max_replicas=max(each.max_replicas for each in experiment.operators),
+        pools=len(pools),
+    )
+    state.pool_room[:] = ROOM
+    for place, node_type in enumerate(experiment.node_types):
+        state.nominal[place] = node_type.speedup
+        state.pool_of[place] = pools.index(node_type.pool_name)
+        if node_type.pool_limit is not None:
+            state.pool_room[:, state.pool_of[place]] = node_type.pool_limit
+    fed = {edge.target for edge in experiment.dataflow.edges}
+    for o, operator in enumerate(experiment.operators):
+        state.source[o] = operator.name not in fed
+        for node_type in experiment.node_types:
+            if not operator.may_use(node_type):
+                state.pool_room[o, pools.index(node_type.pool_name)] = 0
+    return state
+
+
+def _list_changes(experiment: Experiment) -> Changes:
+    """Return what changes on the way, as values instead of factors, in the order of slots."""
+    places = {each.name: place for place, each in enumerate(experiment.node_types)}
+    listed: list[tuple[int, int, int, float]] = []
+    for change in sorted(experiment.world.changes, key=lambda change: change.slot):
+        if change.rate is not None:
+            listed.append((change.slot, RATE_FACTOR, -1, change.rate))
+        for name, factor in change.prices.items():
+            price = experiment.node_types[places[name]].price
+            listed.append((change.slot, PRICE, places[name], price * factor))
+        for name, factor in change.speedups.items():
+            speedup = experiment.node_types[places[name]].speedup
+            listed.append((change.slot, SPEEDUP, places[name], speedup * factor))
+    whole = np.array([each[:3] for each in listed], dtype=np.int64).reshape(-1, 3).T.copy()
+    values = np.array([each[3] for each in listed], dtype=np.float64)
+    return Changes(whole[0], whole[1], whole[2], values)

@@ -1,0 +1,602 @@
+"""The same world as `world`, written to be read: plain objects, one thing after another.
+
+It runs the policies that live operator managers use, through the promise that they use, and is some
+thousand times slower than the compiled loop. It says what the compiled loop must do (a test
+compares them slot by slot), and runs the policies that are not compiled.
+
+One operator of the plain world: its replicas, its queue, and what it would be measured at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from weir_policies import registry
+from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
+from weir_policies.kernels.policy import KernelPolicy
+from weir_policies.model.cost import normalised_cost, price_per_hour
+from weir_policies.model.deployments import within_reach
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.queueing import predict_means
+from weir_policies.model.sharing import group_replicas
+from weir_policies.policy import (
+    Aggregation,
+    CostParts,
+    CostWeights,
+    Observation,
+    OperatorModel,
+    OperatorPolicy,
+    Sharing,
+    Transition,
+)
+from weir_simulator.arbitration import Arbiter
+from weir_simulator.arrivals import training_rates
+from weir_simulator.beliefs import believed_models, true_models, true_node_types
+from weir_simulator.dynamics import NEAR_SATURATION
+from weir_simulator.experiment import Experiment
+from weir_simulator.policies import build_policies
+from weir_simulator.randomness import (
+    BUSY_NOISE,
+    LOSS,
+    MISSING,
+    RATE_NOISE,
+    SPEED,
+    TIME_NOISE,
+    draw,
+    draw_factor,
+)
+from weir_simulator.state import (
+    AT_CHANGE,
+    AT_PRICE,
+    AT_RATE,
+    AT_REPLICAS,
+    AT_TIME,
+    BACKLOGGED,
+    COST,
+    LOSSES,
+    NOTHING,
+    RECONFIGURATIONS,
+    RESIZE,
+    RESIZES,
+    RESTART,
+    SPENT,
+    VIOLATIONS,
+    WEEK,
+    Outcome,
+)
+from weir_simulator.traces import Trace
+
+
+@dataclass(slots=True)
+class Replica:
+    """One TaskManager."""
+
+    place: int
+    """Its node type."""
+    factor: float
+    """Its speed relative to the node type's."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainOperator:
+    """One operator as it is, and its policy."""
+
+    row: int
+    """Its place among the operators; numbers what is drawn for it."""
+    truth: OperatorModel
+    """Its speedups are those of the replicas that there are."""
+    nominal: tuple[NodeType, ...]
+    """The node types as they are today, before replicas differ."""
+    believed: OperatorModel
+    policy: OperatorPolicy
+    budget: float
+    most_replicas: int
+    """What its greatest cost is made of."""
+    source: bool
+    """Records enter the dataflow here."""
+    seed: int
+    spread: float
+    """How much replicas of a node type differ in speed."""
+    target: Deployment
+    """Where its policy wants to go, cut to what can be."""
+    proposed: Deployment
+    """Where its policy wanted to go."""
+    replicas: list[Replica] = field(default_factory=list)
+    """The one that joined first before the others."""
+    born: int = 0
+    """Replicas that it ever had."""
+    backlog: float = 0.0
+    rate: float = 0.0
+    """Records/s that arrive, no more than those before it pass on."""
+    offered: float = 0.0
+    """Records/s that would arrive if no operator were too slow."""
+    passed: float = 0.0
+    response: float = 0.0
+    offered_response: float = 0.0
+    before: Observation | None = None
+    """What it observed a slot earlier; `None` where that was not measured."""
+    reconfigured: bool = False
+    urgency: float = 0.0
+    """Of the last decision."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """Its replicas, counted."""
+        places = [replica.place for replica in self.replicas]
+        return Deployment(tuple(places.count(place) for place in range(len(self.nominal))))
+
+    @property
+    def capacity(self) -> float:
+        """Records/s if all replicas were busy."""
+        speed = sum(
+            count * node_type.speedup
+            for count, node_type in zip(self.deployment, self.truth.node_types, strict=True)
+        )
+        return speed / self.truth.service_mean
+
+    def take_in(self, *, rate: float, offered: float) -> None:
+        """Let a slot in steady state pass."""
+        self.rate, self.offered = rate, offered
+        self.passed = min(rate, self.capacity)
+        self.response = self.predict(rate)
+        self.offered_response = self.predict(offered)
+
+    def work_through(self, *, rate: float, slot: float, gap: float) -> None:
+        """Let a slot with a queue pass, whose first `gap` seconds stand still; see `dynamics`."""
+        self.rate = self.offered = rate
+        most, working = self.sustain(), slot - gap
+        before, arrived = self.backlog, rate * slot
+        processed = min(before + arrived, most * working)
+        self.backlog = before + arrived - processed
+        self.passed = processed / slot
+        if processed == 0:
+            self.response = math.inf if before + arrived > 0 else 0.0
+        else:
+            waiting = before + rate * gap if self.source else before
+            arriving = rate if self.source else arrived / working
+            area = gap * (before + waiting) / 2
+            emptied = waiting / (most - arriving) if most > arriving else math.inf
+            if emptied < working:
+                area += emptied * waiting / 2
+            else:
+                area += working * (waiting + self.backlog) / 2
+            steady = self.predict(min(arriving, NEAR_SATURATION * most))
+            self.response = steady + area / processed
+        self.offered_response = self.response
+
+    def predict(self, rate: float) -> float:
+        """Return the response time in steady state, s."""
+        counts = np.array([self.deployment.counts], dtype=np.int64)
+        times, _ = predict_means(self.truth, counts, rate)
+        return float(times[0])
+
+    def sustain(self) -> float:
+        """Return records/s at which the busiest replica is just always busy."""
+        if self.truth.sharing is Sharing.BY_LOAD:
+            return self.capacity
+        return 1 / max(self.utilise(1.0))
+
+    def utilise(self, rate: float) -> list[float]:
+        """Return the utilisation of each replica, ordered by node type."""
+        counts = np.array([self.deployment.counts], dtype=np.int64)
+        groups = group_replicas(self.truth, counts, np.array([[rate]]))
+        shares = np.broadcast_to(groups.share, groups.replicas.shape)[0]
+        return [
+            float(rate * shares[place] * groups.service_mean[place])
+            for place, count in enumerate(self.deployment)
+            for _ in range(count)
+        ]
+
+    def ages(self) -> tuple[float, ...]:
+        """Return how old the replicas are, ordered by node type, in ranks: who is older counts."""
+        by_type = sorted(range(len(self.replicas)), key=lambda rank: self.replicas[rank].place)
+        return tuple(float(len(by_type) - rank) for rank in by_type)
+
+    def ask(self) -> AdaptationRequest:
+        """Return its target as a request: for more speed, for less, or for as much elsewhere."""
+        gained = sum(
+            (after - before) * node_type.speedup
+            for before, after, node_type in zip(
+                self.deployment, self.target, self.nominal, strict=True
+            )
+        )
+        kind = Adaptation.SCALE_OUT if gained > 0 else Adaptation.SCALE_IN
+        return AdaptationRequest(
+            operator=self.truth.name,
+            kind=Adaptation.MIGRATION if gained == 0 else kind,
+            score=self.urgency,
+        )
+
+    def install(self, deployment: Deployment) -> None:
+        """Change to a deployment: of each node type the oldest replicas leave first."""
+        for place, count in enumerate(deployment):
+            held = [replica for replica in self.replicas if replica.place == place]
+            for leaving in held[: max(len(held) - count, 0)]:
+                self.replicas = [each for each in self.replicas if each is not leaving]
+        for place, count in enumerate(deployment):
+            for _ in range(count - self.deployment.counts[place]):
+                self.start_replica(place)
+        self.find_speeds()
+
+    def replace_lost(self, rank: int) -> None:
+        """Lose a replica; another of its node type joins."""
+        gone = self.replicas.pop(rank)
+        self.start_replica(gone.place)
+        self.find_speeds()
+
+    def start_replica(self, place: int) -> None:
+        """Let a replica join."""
+        self.born += 1
+        factor = draw_factor(self.seed, self.born, self.row, SPEED, self.spread)
+        self.replicas.append(Replica(place, factor))
+
+    def find_speeds(self) -> None:
+        """Set the speeds of the node types from the replicas that there are; see `dynamics`."""
+        slowest_counts = (
+            self.truth.aggregation is Aggregation.WORST and self.truth.sharing is Sharing.EQUAL
+        )
+        types = []
+        for place, node_type in enumerate(self.nominal):
+            factors = [each.factor for each in self.replicas if each.place == place] or [1.0]
+            factor = min(factors) if slowest_counts else sum(factors) / len(factors)
+            types.append(replace(node_type, speedup=node_type.speedup * factor))
+        self.truth = replace(self.truth, node_types=tuple(types))
+
+
+def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
+    """Return the deployment in reach that lies nearest to the target; adding comes first."""
+    if target in within_reach(here, k_max=max_replicas):
+        return target
+    changes = [after - before for before, after in zip(here, target, strict=True)]
+    counts = list(here)
+    if max(changes) > 0 and here.size < max_replicas:
+        counts[changes.index(max(changes))] += 1
+    else:
+        counts[changes.index(min(changes))] -= 1
+    return Deployment(tuple(counts))
+
+
+def run_plainly(
+    experiment: Experiment,
+    trace: Trace,
+    policy: str,
+    settings: Mapping[str, Any],
+    outcome: Outcome,
+    *,
+    seed: int,
+) -> dict[str, OperatorPolicy]:
+    """Run a policy through a trace, fill the outcome, return what each operator's has become.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: A parameter is wrong, or the policy cannot take this experiment.
+    """
+    world = _World(experiment, policy, settings, seed)
+    world.run(trace, outcome)
+    return {name: operator.policy for name, operator in world.operators.items()}
+
+
+class _World:
+    def __init__(
+        self, experiment: Experiment, policy: str, settings: Mapping[str, Any], seed: int
+    ) -> None:
+        self.experiment, self.seed, self.slot = experiment, seed, experiment.slot
+        world = experiment.world
+        self.one_step = experiment.moves_by_one(policy)
+        self.queues = world.carries_backlog or world.loss_probability > 0
+        self.provisioning = math.ceil(world.provisioning_delay / self.slot)
+        self.dataflow = experiment.dataflow
+        models = true_models(experiment)
+        self.node_types = true_node_types(experiment)
+        believed = believed_models(experiment, np.random.default_rng([seed, 0]))
+        fed = {edge.target for edge in self.dataflow.edges}
+        budgets = experiment.share_bound(policy, believed)
+        most_replicas = experiment.most_replicas(policy)
+        self.operators: dict[str, PlainOperator] = {}
+        policies = build_policies(experiment, policy, settings, seed=seed)
+        for row, (truth, initial) in enumerate(
+            zip(models, experiment.initial_deployments, strict=True)
+        ):
+            self.operators[truth.name] = PlainOperator(
+                row=row,
+                truth=truth,
+                nominal=self.node_types,
+                believed=believed[row],
+                policy=policies[row],
+                budget=budgets[truth.name],
+                most_replicas=most_replicas[truth.name],
+                source=truth.name not in fed,
+                seed=seed,
+                spread=world.replica_spread,
+                target=initial,
+                proposed=initial,
+            )
+            self.operators[truth.name].install(initial)
+        self.arbiter = Arbiter(experiment)
+        self.rate_factor, self.standstill = 1.0, 0.0
+        self.provisioned_at, self.pending_kind = -1, NOTHING
+        self.pending: dict[str, Deployment] = {}
+        algorithm = registry.define(policy, settings)
+        if algorithm is not None and algorithm.train is not None:
+            self.train(training_rates(experiment, policy))
+
+    def train(self, rates: Trace) -> None:
+        """Let the policies learn from another stretch of time, with nothing flowing yet."""
+        gains = self.dataflow.spread_rates(dict.fromkeys(self.dataflow.sources, 1.0))
+        for name, operator in self.operators.items():
+            if isinstance(operator.policy, KernelPolicy):
+                observation = replace(self.observe(operator, 0), model=operator.believed)
+                operator.policy.train(observation, rates * gains[name])
+
+    def run(self, trace: Trace, outcome: Outcome) -> None:
+        """Take one slot after another."""
+        for t, arriving in enumerate(trace):
+            self.begin_slot(t, outcome)
+            rate = float(arriving) * self.rate_factor
+            self.flow(rate)
+            price = sum(self.price_of(t, name) for name in self.operators)
+            time = self.respond()
+            self.arbiter.see(time, t)
+            kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
+            self.account(t, rate, time, price, kind, outcome)
+            self.apply(t, kind)
+            if kind == RESTART:
+                self.arbiter.restarted(t)
+            self.count_replicas(t, outcome)
+
+    def begin_slot(self, t: int, outcome: Outcome) -> None:
+        """Let the world change, replicas arrive that were provisioned, and replicas be lost."""
+        world = self.experiment.world
+        for change in world.changes:
+            if change.slot == t:
+                if change.rate is not None:
+                    self.rate_factor = change.rate
+                self.change_types(change.prices, change.speedups)
+        if self.provisioned_at == t:
+            for name, deployment in self.pending.items():
+                self.operators[name].install(deployment)
+            if self.pending_kind == RESTART:
+                self.standstill += world.downtime
+            self.provisioned_at = -1
+        lost = 0
+        most = max(each.max_replicas for each in self.experiment.operators)
+        for operator in self.operators.values():
+            for rank in reversed(range(len(operator.replicas))):
+                drawn = draw(self.seed, t, operator.row * most + rank, LOSS)
+                if drawn < world.loss_probability:
+                    operator.replace_lost(rank)
+                    lost += 1
+        if lost:
+            outcome.totals[LOSSES] += lost
+            self.standstill += self.provisioning * self.slot + world.downtime
+
+    def change_types(self, prices: Mapping[str, float], speedups: Mapping[str, float]) -> None:
+        """Let prices and speeds change, as factors of what the experiment says."""
+        changed = []
+        for now, given in zip(self.node_types, self.experiment.node_types, strict=True):
+            price, speedup = now.price, now.speedup
+            if given.name in prices:
+                price = given.price * prices[given.name]
+            if given.name in speedups:
+                speedup = given.speedup * speedups[given.name]
+            changed.append(replace(now, price=price, speedup=speedup))
+        self.node_types = tuple(changed)
+        for operator in self.operators.values():
+            operator.nominal = self.node_types
+            operator.find_speeds()
+
+    def flow(self, rate: float) -> None:
+        """Let the records of a slot through the dataflow."""
+        gap = min(self.standstill, self.slot) if self.queues else 0.0
+        self.standstill -= gap
+        for name in self.dataflow.order:
+            operator = self.operators[name]
+            passed = offered = rate
+            if feeding := self.dataflow.into(name):
+                above = [self.operators[edge.source] for edge in feeding]
+                portions = [edge.selectivity for edge in feeding]
+                passed = sum(a.passed * s for a, s in zip(above, portions, strict=True))
+                offered = sum(a.offered * s for a, s in zip(above, portions, strict=True))
+            if self.queues:
+                operator.work_through(rate=passed, slot=self.slot, gap=gap)
+            else:
+                operator.take_in(rate=passed, offered=offered)
+
+    def respond(self) -> float:
+        """Return the response time from source to sink, s."""
+        times = {name: operator.offered_response for name, operator in self.operators.items()}
+        return self.dataflow.response_time(times)
+
+    def decide(self, t: int) -> int:
+        """Let the managers decide; return what the change of all operators takes."""
+        for operator in self.operators.values():
+            operator.target = operator.deployment
+        for operator in self.operators.values():
+            self.manage(operator, t)
+        return self.cut_targets()
+
+    def price_of(self, t: int, name: str) -> float:
+        """Return what an operator's replicas cost per hour, those being provisioned included."""
+        paid = self.operators[name].deployment
+        if self.provisioned_at > t:
+            coming = self.pending[name]
+            paid = Deployment(tuple(max(pair) for pair in zip(paid, coming, strict=True)))
+        return price_per_hour(paid, self.node_types)
+
+    def manage(self, operator: PlainOperator, t: int) -> None:
+        """Let an operator's manager observe, learn and decide; what it decides is `target`."""
+        here, proposed = operator.deployment, operator.proposed
+        if draw(self.seed, t, operator.row, MISSING) < self.experiment.world.missing:
+            operator.before = None
+            return
+        observation = self.observe(operator, t)
+        if operator.before is not None:
+            cost = CostParts(
+                violation=float(operator.response > operator.budget),
+                resources=normalised_cost(
+                    here,
+                    self.node_types,
+                    max_replicas=operator.most_replicas,
+                    dearest=self.experiment.dearest,
+                ),
+                reconfiguration=float(operator.reconfigured),
+            )
+            operator.policy.learn(
+                Transition(
+                    observation=operator.before,
+                    proposed=proposed,
+                    enacted=here,
+                    cost=cost,
+                    next_observation=observation,
+                )
+            )
+        operator.before = observation
+        if self.provisioned_at <= t:
+            decision = operator.policy.decide(observation)
+            operator.target, operator.urgency = decision.target, decision.urgency
+
+    def observe(self, operator: PlainOperator, t: int) -> Observation:
+        """Return what the manager measures, with its errors."""
+        noise, o = self.experiment.world.noise, operator.row
+        rate_error = draw_factor(self.seed, t, o, RATE_NOISE, noise)
+        time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
+        busy_error = draw_factor(self.seed, t, o, BUSY_NOISE, noise)
+        most = 1.0 if self.queues else math.inf
+        weights = self.experiment.weights
+        weeks = t * self.slot / WEEK
+        return Observation(
+            time=t * self.slot,
+            time_of_week=weeks - math.floor(weeks),
+            interval=self.slot,
+            model=replace(operator.believed, node_types=self.offer_types(operator)),
+            deployment=operator.deployment,
+            rate=operator.rate * rate_error,
+            processed=operator.passed * rate_error,
+            response_time=operator.response * time_error,
+            utilisation=tuple(
+                min(min(busy, most) * busy_error, most) for busy in operator.utilise(operator.rate)
+            ),
+            backlog=operator.backlog,
+            replica_ages=operator.ages(),
+            budget=operator.budget,
+            weights=CostWeights(
+                violation=weights.violations,
+                resources=weights.resources,
+                reconfiguration=weights.reconfigurations,
+            ),
+            dearest=self.experiment.dearest,
+            most_replicas=operator.most_replicas,
+        )
+
+    def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:
+        """Return the believed node types at today's prices, with the room that others leave."""
+        types = []
+        for believed, now in zip(operator.believed.node_types, self.node_types, strict=True):
+            limit = believed.pool_limit
+            if limit is not None:
+                limit = max(limit - self.held_by_others(operator, now.pool), 0)
+            types.append(replace(believed, price=now.price, pool_limit=limit))
+        return tuple(types)
+
+    def held_by_others(self, operator: PlainOperator, pool: str) -> int:
+        """Return the replicas in a pool that other operators have, or are to get if more."""
+        held = 0
+        for other in self.operators.values():
+            if other is not operator:
+                pairs = zip(other.deployment, other.target, self.node_types, strict=True)
+                held += sum(max(now, then) for now, then, kind in pairs if kind.pool == pool)
+        return held
+
+    def cut_targets(self) -> int:
+        """Cut targets to what can be; return what the change of all operators takes."""
+        for operator in self.operators.values():
+            here = operator.deployment
+            operator.proposed = operator.target
+            if self.one_step:
+                operator.target = step_towards(here, operator.target, operator.truth.max_replicas)
+            if not self.fits(operator):
+                operator.target = here
+        restarting = [
+            each
+            for each in self.operators.values()
+            if self.classify(each.deployment, each.target) == RESTART
+        ]
+        for name in self.arbiter.deny([each.ask() for each in restarting]):
+            self.operators[name].target = self.operators[name].deployment
+        kinds = [NOTHING]
+        for operator in self.operators.values():
+            kinds.append(self.classify(operator.deployment, operator.target))
+            operator.reconfigured = kinds[-1] == RESTART
+        return max(kinds)
+
+    def fits(self, operator: PlainOperator) -> bool:
+        """Return whether no pool would get fuller than it may; what is there already may stay."""
+        held = operator.target.per_pool(self.node_types)
+        had = operator.deployment.per_pool(self.node_types)
+        for node_type in self.node_types:
+            pool, limit = node_type.pool, node_type.pool_limit
+            wanted = held.get(pool, 0)
+            if limit is None or wanted <= had.get(pool, 0):
+                continue
+            if wanted > max(limit - self.held_by_others(operator, pool), 0):
+                return False
+        return True
+
+    def classify(self, here: Deployment, target: Deployment) -> int:
+        """Return what going from one deployment to another takes."""
+        if target == here:
+            return NOTHING
+        alike = here.per_pool(self.node_types) == target.per_pool(self.node_types)
+        return RESIZE if alike and self.experiment.world.resizes else RESTART
+
+    def account(
+        self, t: int, rate: float, time: float, price: float, kind: int, outcome: Outcome
+    ) -> None:
+        """Add the slot's cost to the outcome."""
+        weights, totals = self.experiment.weights, outcome.totals
+        top = self.experiment.dearest * sum(each.max_replicas for each in self.experiment.operators)
+        violated = time > self.experiment.objective.response_time
+        totals[VIOLATIONS] += violated
+        totals[RECONFIGURATIONS] += kind == RESTART
+        totals[RESIZES] += kind == RESIZE
+        totals[SPENT] += price
+        totals[COST] += (
+            weights.resources * price / top
+            + weights.violations * violated
+            + weights.reconfigurations * (kind == RESTART)
+        )
+        if outcome.history.size:
+            row = outcome.history[t]
+            row[AT_RATE], row[AT_TIME], row[AT_PRICE], row[AT_CHANGE] = rate, time, price, kind
+
+    def apply(self, t: int, kind: int) -> None:
+        """Put the targets in force, or begin to provision them."""
+        if kind == NOTHING:
+            return
+        self.pending = {name: each.target for name, each in self.operators.items()}
+        grows = any(
+            after > before
+            for each in self.operators.values()
+            for before, after in zip(each.deployment, each.target, strict=True)
+        )
+        if kind == RESTART and grows and self.provisioning:
+            self.provisioned_at, self.pending_kind = t + 1 + self.provisioning, kind
+            return
+        for name, deployment in self.pending.items():
+            self.operators[name].install(deployment)
+        if kind == RESTART:
+            self.standstill += self.experiment.world.downtime
+
+    def count_replicas(self, t: int, outcome: Outcome) -> None:
+        """Note what is there at the slot's end, and the mean cost so far."""
+        for operator in self.operators.values():
+            outcome.replicas[:] += operator.deployment.counts
+            outcome.totals[BACKLOGGED] += operator.backlog > 0
+            if outcome.history.size:
+                outcome.history[t, AT_REPLICAS] += operator.deployment.size
+        outcome.curve[outcome.curve_slots == t + 1] = outcome.totals[COST] / (t + 1)

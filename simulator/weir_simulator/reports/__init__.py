@@ -1,0 +1,1 @@
+"""Pages about simulations: comparisons, frontiers, traces, tunings."""
