@@ -36,7 +36,7 @@ _MIB = 2**20
 
 
 class LocalWorlds:
-    """`Worlds` on this machine."""
+    """`AppDependencies` on this machine."""
 
     def __init__(self, runtime: LocalRuntime, manifest: Path) -> None:
         """Take over where Flink runs, and the folder from which a jar's path starts."""

@@ -196,8 +196,8 @@ async def _calibrate(cluster: TripsCluster, managers: dict[str, OperatorManager]
 def _managers(job: Trips, sharing: Sharing) -> dict[str, OperatorManager]:
     managers = operator_managers(job.app())
     most = job.app().spec.flink.max_parallelism
-    managers["match"].see_edges(keyed=False, balanced=True, sharing=sharing, key_groups=most)
-    managers["aggregate"].see_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    managers["match"].note_edges(keyed=False, balanced=True, sharing=sharing, key_groups=most)
+    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
     return managers
 
 

@@ -158,8 +158,8 @@ def describe(job: Trips) -> Structure:
     """Return what the fit is told beforehand."""
     managers = operator_managers(job.app())
     most = job.app().spec.flink.max_parallelism
-    managers["match"].see_edges(keyed=False, balanced=True, sharing=None, key_groups=most)
-    managers["aggregate"].see_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    managers["match"].note_edges(keyed=False, balanced=True, sharing=None, key_groups=most)
+    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
     speeds = _speeds(job)
     models = []
     for name in OPERATORS:

@@ -105,7 +105,7 @@ def watch_days(seeds: Sequence[int]) -> DriftFigures:
 def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> int | None:
     """Return the interval at which something is noticed first; `None` where nothing is."""
     for place, interval in enumerate(intervals):
-        if detector.see(interval):
+        if detector.note(interval):
             return place
     return None
 

@@ -22,14 +22,14 @@ from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.fitting import find_fitted
 from weir_operator.tuning.store import TUNINGS, TuningStore, Version
 from weir_operator.tuning.work import TuningWork
-from weir_operator.tuning.worker import do_work
+from weir_operator.tuning.worker import run_tuning
 from weir_operator.wiring.assembly import tuning_settings
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.refit import with_trace
 from weir_simulator.traces import Trace
 from weir_simulator.training import train_policies
-from weir_simulator.tuning.order import Point, TuningOrder, apply_point
+from weir_simulator.tuning.order import Point, TuningRequest, apply_point
 
 LEARNED = "learned.json"
 REHEARSED_BY_HAND = "rehearsed-by-hand.json"
@@ -61,7 +61,7 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     settings = tuning_settings(app, policy=policy, tuner_deadline=math.inf)
     experiment = load_experiment(fitted)
     budgets = {each.name: each.budget for each in experiment.operators if each.budget is not None}
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment,
         constraints=settings.terms.constraints,
         evaluations=EVALUATIONS,
@@ -71,7 +71,7 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
     work = TuningWork(order=order, rates=tuple(rates), watch=settings.terms.watch, train=0)
     folder = state / "tuned-on-days"
     folder.mkdir()
-    answer = do_work(work, folder, stop=threading.Event())
+    answer = run_tuning(work, folder, stop=threading.Event())
     days = with_trace(experiment, trace=folder / "trace.txt")  # where the work has put the rates
     rehearse(days, slots=rates.size, state=state, file=REHEARSED_BY_HAND)
     result = answer.result

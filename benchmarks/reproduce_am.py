@@ -53,7 +53,7 @@ from weir_simulator.experiment import Experiment, Weights
 from weir_simulator.run import simulate
 from weir_simulator.traces import Trace, read_trace, write_trace
 from weir_simulator.tuning.evaluation import Run, evaluate
-from weir_simulator.tuning.order import Constraints, Point, TuningOrder
+from weir_simulator.tuning.order import Constraints, Point, TuningRequest
 from weir_simulator.tuning.tune import naive_point, tune
 
 ABOUT = "the paper's Application Manager: naive rows, and Figures 20, 21 and 22"
@@ -444,7 +444,7 @@ def find_point(case: Case, seed: int) -> Search:
         source = experiment.trace.model_copy(update={"file": replayed_file()})
         experiment = experiment.model_copy(update={"trace": source})
     result = tune(
-        TuningOrder(
+        TuningRequest(
             experiment=experiment,
             constraints=Constraints(
                 max_violations=case.violations, max_reconfigurations=case.reconfigurations

@@ -42,7 +42,7 @@ from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.tuning.evaluation import Run, evaluate
-from weir_simulator.tuning.order import TuningOrder, point_of, tuned_of
+from weir_simulator.tuning.order import TuningRequest, point_of, tuned_of
 from weir_simulator.tuning.tune import naive_point, never, tune
 from weir_simulator.tuning.workers import Workers
 from weir_simulator.whole_files import write_whole
@@ -186,7 +186,7 @@ def time_tuning(
             began.append(clock())
             return self
 
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment, evaluations=EVALUATIONS, slots=SLOTS, workers=workers
     )
     with patch("weir_simulator.tuning.tune.Workers", WarmWorkers):

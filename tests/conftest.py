@@ -1,4 +1,4 @@
-"""What holds for every test: how Hypothesis draws, and what a skipped test means."""
+"""What holds for every test: how ShadowDeployment draws, and what a skipped test means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # How long an example takes says more about the machine than about the code. Under CI=true,
-# Hypothesis draws the same examples each time on its own account.
+# ShadowDeployment draws the same examples each time on its own account.
 settings.register_profile("weir", deadline=None)
 settings.load_profile("weir")
 

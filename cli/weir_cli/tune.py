@@ -33,7 +33,7 @@ from weir_simulator.section import MOST_SEED
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
     apply_point,
     share_of_restarts,
@@ -101,7 +101,7 @@ def tune(
     """
     experiment = load_experiment(find_experiment(source, state))
     experiment = fit_to_history(experiment, source, tables=history, app=history_app, out=out)
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment,
         constraints=_constrain(experiment, violations, restarts),
         algorithm=_read_name(algorithm, "--algorithm", get_args(Algorithm)),
@@ -155,7 +155,7 @@ def _constrain(experiment: Experiment, violations: float, restarts: float | None
     )
 
 
-def _search(order: TuningOrder, study: Path | None) -> TuningResult:
+def _search(order: TuningRequest, study: Path | None) -> TuningResult:
     """Tune behind a progress bar on stderr that says the best so far."""
     # Imported here: a file with a mistake is refused before the simulator is compiled.
     from weir_simulator.tuning.tune import tune as find_best
@@ -191,7 +191,7 @@ def _stop_at_ctrl_c() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _table(order: TuningOrder, result: TuningResult) -> Table:
+def _table(order: TuningRequest, result: TuningResult) -> Table:
     table = Table(title="tuned", title_justify="left", title_style="bold", box=None)
     table.add_column("")
     for column in ("before", "tuned", "allowed"):

@@ -50,7 +50,7 @@ MOST_AGE = timedelta(days=7)
 still meets them; what ended earlier is another job's, and nobody has looked at the nights since."""
 
 
-def refuse_old(root: Path, app: str, last: date, *, now: float | None) -> None:
+def reject_stale(root: Path, app: str, last: date, *, now: float | None) -> None:
     """Refuse what ended too long ago; nothing where no time is given.
 
     Args:
@@ -302,7 +302,7 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
     days = tables.partitions(PROFILES, app)
     if not days:
         return {}
-    refuse_old(tables.root, app, days[-1].day, now=now)
+    reject_stale(tables.root, app, days[-1].day, now=now)
     hours: dict[str, dict[int, Row]] = {}
     for row in _season_rows(tables, PROFILES, days[-1]):
         hours.setdefault(row["operator"], {})[row["hour"]] = row
@@ -389,7 +389,7 @@ def read_history(
     if not rates:
         reasons = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
         raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
-    refuse_old(root, app, max(rates), now=now)
+    reject_stale(root, app, max(rates), now=now)
     used = sorted(rates)
     run = _last_run(used)
     most_sampled = max(MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)

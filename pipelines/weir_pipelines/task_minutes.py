@@ -113,7 +113,7 @@ def _clock_difference(roles: Roles, minutes: SeriesMinutes) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Lives:
+class TaskLifetimes:
     """What the day as a whole says of each task."""
 
     parallelism: Floats
@@ -124,7 +124,7 @@ class Lives:
     """Whether it begins anew or ends for another in a minute, shape `(t, minutes)`."""
 
 
-def know_lives(tasks: TaskMinutes, day: date) -> Lives:
+def know_lives(tasks: TaskMinutes, day: date) -> TaskLifetimes:
     """Return what the day says of the tasks of whole operators."""
     labels = tasks.labels
     operators = labels.group("operator")
@@ -140,7 +140,7 @@ def know_lives(tasks: TaskMinutes, day: date) -> Lives:
         is_restart[np.flatnonzero(rows), minutes] = True
     subtasks = labels["subtask"].astype(np.int64)
     runs = labels.group("operator", "task", "job_id")
-    return Lives(
+    return TaskLifetimes(
         parallelism=_count_parallel(subtasks.astype(np.float64), begun, ended, runs),
         is_source=_find_sources(tasks, labels.group("operator", "task")),
         is_restart=is_restart,

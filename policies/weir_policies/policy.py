@@ -220,7 +220,7 @@ class OperatorPolicy(Protocol):
 
 
 @runtime_checkable
-class Expectant(Protocol):
+class WarmStartable(Protocol):
     """A policy that may be told, before its first interval, what usually arrives."""
 
     def expect(self, season: Season) -> None:

@@ -108,10 +108,10 @@ class Joint:
         Raises:
             ParameterError: A parameter is unknown, of another kind, or out of its range.
         """
-        from weir_policies.application_manager.joint_adapter import take_seats
+        from weir_policies.application_manager.joint_adapter import adapt_joint
 
         module = importlib.import_module(f"weir_policies.application_manager.{self.module}")
-        return take_seats(module.define(values, name=self.name, rng=rng), operators)
+        return adapt_joint(module.define(values, name=self.name, rng=rng), operators)
 
     def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
         """Return the policy of an application of one operator."""

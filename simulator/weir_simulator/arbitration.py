@@ -36,7 +36,7 @@ class Arbiter:
         self._seen: list[float] = []
         self._suspension, self._active_from = settings.suspension, 0.0
 
-    def see(self, response_time: float, t: int) -> None:
+    def note(self, response_time: float, t: int) -> None:
         """Take in the application's response time of slot `t`, s; it may make a token."""
         if self._bucket is None:
             return

@@ -50,7 +50,7 @@ class Scene:
     changes: Changes
 
 
-def set_scene(experiment: Experiment, *, seed: int, policy: str) -> Scene:
+def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Scene:
     """Return the world of an experiment before its first slot.
 
     Args:

@@ -34,7 +34,7 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.compile import Scene, set_scene
+from weir_simulator.compile import Scene, compile_experiment
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment, World
 from weir_simulator.policies import policy_generator
@@ -110,7 +110,7 @@ def simulate_deep(
     if algorithm is None:
         raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
     _refuse_what_differs([experiment for experiment, _ in runs])
-    scenes = [set_scene(experiment, seed=seed, policy=policy) for experiment, seed in runs]
+    scenes = [compile_experiment(experiment, seed=seed, policy=policy) for experiment, seed in runs]
     worlds = _stack(scenes)
     rates = _gather_rates(runs, scenes)  # slots x r
     changes = _by_slot(scenes)

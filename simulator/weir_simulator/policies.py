@@ -10,7 +10,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory
-from weir_policies.policy import Expectant, OperatorPolicy
+from weir_policies.policy import WarmStartable, OperatorPolicy
 from weir_simulator.experiment import Experiment
 
 
@@ -31,7 +31,7 @@ def build_policies(
     rngs = [policy_generator(seed, row) for row in range(len(experiment.operators))]
     policies = registry.build_all(policy, rngs=rngs, parameters=settings)
     for operator, built in zip(experiment.operators, policies, strict=True):
-        if operator.usual is not None and isinstance(built, Expectant):
+        if operator.usual is not None and isinstance(built, WarmStartable):
             built.expect(operator.usual.season)
     return policies
 

@@ -261,7 +261,7 @@ def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Dep
     return Deployment(tuple(counts))
 
 
-def run_plainly(
+def run_reference(
     experiment: Experiment,
     trace: Trace,
     policy: str,
@@ -341,7 +341,7 @@ class _World:
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
             time = self.respond()
-            self.arbiter.see(time, t)
+            self.arbiter.note(time, t)
             kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
             self.account(t, rate, time, price, kind, outcome)
             self.apply(t, kind)

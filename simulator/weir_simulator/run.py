@@ -15,10 +15,10 @@ from weir_policies.kernels.view import Memory, compile_kernel
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.parameters import Settings
 from weir_simulator.arrivals import arrival_rates, training_rates
-from weir_simulator.compile import set_scene
+from weir_simulator.compile import compile_experiment
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import policy_generator, tell_seasons
-from weir_simulator.reference import run_plainly
+from weir_simulator.reference import run_reference
 from weir_simulator.state import (
     COST,
     HISTORY,
@@ -113,7 +113,7 @@ def simulate(
     # A decision's urgency, which arbitration ranks by, is in no compiled kernel.
     if algorithm is None or not experiment.arbitration.grants_all:
         began = time.perf_counter()
-        run_plainly(experiment, trace, name, settings, outcome, seed=seed)
+        run_reference(experiment, trace, name, settings, outcome, seed=seed)
         seconds = time.perf_counter() - began
     else:
         seconds, _ = run_compiled(experiment, trace, name, algorithm, outcome, seed=seed)
@@ -137,7 +137,7 @@ def run_compiled(
     """Run a compiled policy; fill the outcome, return the loop's wall time, s, and the memory."""
     from weir_simulator.world import run_world  # compiles when it is first imported
 
-    scene = set_scene(experiment, seed=seed, policy=policy)
+    scene = compile_experiment(experiment, seed=seed, policy=policy)
     memory = algorithm.prepare(scene.view, trace.size)
     tell_seasons(experiment, algorithm, memory)
     if algorithm.train is not None:

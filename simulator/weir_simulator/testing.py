@@ -23,7 +23,7 @@ from weir_simulator.tuning.order import (
     Evaluation,
     Point,
     Prediction,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
 )
 
@@ -139,7 +139,7 @@ def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
     )
 
 
-def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningOrder, TuningResult]:
+def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningRequest, TuningResult]:
     """Return an order and what might have come of it: three evaluations, one of them short.
 
     Args:
@@ -148,7 +148,7 @@ def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningOrder, T
     """
     before = Point(weights=Weights(), budgets={"op": 0.05})
     best = Point(weights=Weights(violations=0.2), budgets={"op": 0.04})
-    order = TuningOrder(experiment=an_experiment(), algorithm="random", incumbent=before)
+    order = TuningRequest(experiment=an_experiment(), algorithm="random", incumbent=before)
     evaluations = [
         Evaluation(
             number=number,

@@ -13,7 +13,7 @@ import numpy as np
 
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.reference import run_plainly
+from weir_simulator.reference import run_reference
 from weir_simulator.run import new_outcome, settings_of
 
 
@@ -38,5 +38,5 @@ def train_policies(
     outcome = new_outcome(slots, len(experiment.node_types), history=False)
     choice = experiment.policy
     settings = settings_of(experiment, choice.parameters)
-    policies = run_plainly(experiment, trace, choice.name, settings, outcome, seed=seed)
+    policies = run_reference(experiment, trace, choice.name, settings, outcome, seed=seed)
     return {name: policy.state_dict() for name, policy in policies.items()}

@@ -15,8 +15,8 @@ from tests.operator.cluster.controller_process.two_controllers import (
 )
 from weir_operator.clock import SystemClock
 from weir_operator.kubernetes.app import opening
-from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
-from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.process.listing import Listing
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.status.events import EventPoster
@@ -49,12 +49,12 @@ class Controller:
     def __init__(self, api, kube, folder):
         self.world = FakeWorld(WallClock())
         clock = self.clock = WatchedClock()
-        self._office = Office(
+        self._office = ControllerContext(
             api=api,
             fence=OpenFence("one/1"),
             worlds=OneWorld(self.world, []),
             events=EventPoster(api, instance="one", clock=clock),
-            rivals=Rivals(api, clock=clock),
+            rivals=AutoscalerConflicts(api, clock=clock),
             telemetry=Telemetry(),
             clock=clock,
             state=folder,

@@ -68,7 +68,7 @@ class LoadedSource:
 
 
 class LoadedWorlds(MiniatureWorlds):
-    """`Worlds` whose jobs are under load; the one called `broken` never comes to run."""
+    """`AppDependencies` whose jobs are under load; the one called `broken` never comes to run."""
 
     def runtime(self, app, resource, guard):
         if app.metadata.name == "broken":

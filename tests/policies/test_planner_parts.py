@@ -12,7 +12,7 @@ from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import INTERVAL, NO_LIMIT, STEP, TIME, TIME_OF_WEEK, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.operator_manager.planner.candidates import build_menu, find_capacity, find_rung
+from weir_policies.operator_manager.planner.candidates import build_menu, find_capacity, find_point
 from weir_policies.operator_manager.planner.rate import (
     foresee,
     note_block,
@@ -29,14 +29,14 @@ from weir_policies.operator_manager.planner.state import (
     GAPS,
     LEVELS,
     PLANS,
-    RUNG_CAPACITY,
-    RUNG_PRICE,
-    RUNGS,
-    RUNGS_USED,
+    POINT_CAPACITY,
+    POINT_PRICE,
+    FRONT,
+    FRONT_USED,
     STATES,
     STEPS,
     WEEK_WEIGHT,
-    rung_counts,
+    point_counts,
     seen_steps,
     tails,
 )
@@ -66,10 +66,10 @@ def prepared(model=MODEL, deployment=None):
 
 
 def menu_of(view, memory):
-    used = int(memory.ints[0, RUNGS_USED])
-    capacity = memory.values[0, RUNG_CAPACITY : RUNG_CAPACITY + used]
-    price = memory.values[0, RUNG_PRICE : RUNG_PRICE + used]
-    return rung_counts(0, view, memory)[:used], capacity, price
+    used = int(memory.ints[0, FRONT_USED])
+    capacity = memory.values[0, POINT_CAPACITY : POINT_CAPACITY + used]
+    price = memory.values[0, POINT_PRICE : POINT_PRICE + used]
+    return point_counts(0, view, memory)[:used], capacity, price
 
 
 def test_a_capacity_is_the_rate_at_which_the_budget_is_just_kept():
@@ -92,7 +92,7 @@ def test_what_can_never_keep_the_budget_has_no_capacity():
     assert capacity == 0
 
 
-def test_a_dearer_rung_carries_more():
+def test_a_dearer_point_carries_more():
     view, memory = prepared()
 
     _, capacity, price = menu_of(view, memory)
@@ -101,7 +101,7 @@ def test_a_dearer_rung_carries_more():
     assert (np.diff(capacity) > 0).all()
 
 
-def test_no_deployment_of_one_type_beats_a_rung():
+def test_no_deployment_of_one_type_beats_a_point():
     view, memory = prepared()
     _, capacity, price = menu_of(view, memory)
 
@@ -123,19 +123,19 @@ def test_many_deployments_are_thinned_to_a_menu_of_fixed_length():
 
     _, capacity, _ = menu_of(view, memory)
 
-    assert 16 <= capacity.size <= RUNGS
+    assert 16 <= capacity.size <= FRONT
 
 
 def test_under_proportional_sharing_mixes_are_on_the_menu():
     model = a_model(node_types=TYPES, max_replicas=10, keyed=True, sharing=Sharing.PROPORTIONAL)
     view, memory = prepared(model)
 
-    rungs, _, _ = menu_of(view, memory)
+    front, _, _ = menu_of(view, memory)
 
-    assert ((rungs > 0).sum(axis=1) > 1).any()
+    assert ((front > 0).sum(axis=1) > 1).any()
 
 
-def test_no_rung_exceeds_a_pool():
+def test_no_point_exceeds_a_pool():
     limited = [
         NodeType(
             name=each.name, pool=each.pool, speedup=each.speedup, price=each.price, pool_limit=2
@@ -144,19 +144,19 @@ def test_no_rung_exceeds_a_pool():
     ]
     view, memory = prepared(a_model(node_types=tuple(limited), max_replicas=10, keyed=True))
 
-    rungs, _, _ = menu_of(view, memory)
+    front, _, _ = menu_of(view, memory)
 
-    assert rungs.max() <= 2
-    assert rungs.sum(axis=1).max() > 2
+    assert front.max() <= 2
+    assert front.sum(axis=1).max() > 2
 
 
-def test_resizes_of_a_rung_are_on_the_menu():
+def test_resizes_of_a_point_are_on_the_menu():
     half = NodeType(name="p/1", pool="p", speedup=1.0, price=1.0)
     whole = NodeType(name="p/2", pool="p", speedup=2.0, price=2.0)
     view, memory = prepared(a_model(node_types=(half, whole), max_replicas=4, keyed=True))
 
-    assert find_rung(0, view, memory, np.array([4, 0], dtype=np.int64)) >= 0
-    assert find_rung(0, view, memory, np.array([0, 4], dtype=np.int64)) >= 0
+    assert find_point(0, view, memory, np.array([4, 0], dtype=np.int64)) >= 0
+    assert find_point(0, view, memory, np.array([0, 4], dtype=np.int64)) >= 0
 
 
 def test_where_moves_are_by_one_the_menu_is_of_one_type():
@@ -166,9 +166,9 @@ def test_where_moves_are_by_one_the_menu_is_of_one_type():
 
     build_menu(0, view, memory)
 
-    rungs, _, _ = menu_of(view, memory)
-    assert (rungs[:, :2] == 0).all()
-    assert (np.diff(rungs[:, 2]) == 1).all()
+    front, _, _ = menu_of(view, memory)
+    assert (front[:, :2] == 0).all()
+    assert (np.diff(front[:, 2]) == 1).all()
 
 
 def test_building_a_menu_leaves_the_view_as_it_was_and_stays_as_target():

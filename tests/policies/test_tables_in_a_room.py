@@ -20,11 +20,11 @@ class Shelf:
         self.berths = []
         self.present = 0
 
-    def take_in(self, sizes):
-        berth = ShelfBerth(self, sizes)
-        self.berths.append(berth)
+    def allocate(self, sizes):
+        allocation = ShelfBerth(self, sizes)
+        self.berths.append(allocation)
         self.present += 1
-        return berth
+        return allocation
 
 
 class ShelfBerth:

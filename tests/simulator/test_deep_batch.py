@@ -11,7 +11,7 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.deep import can_batch, simulate_deep
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.reference import run_plainly
+from weir_simulator.reference import run_reference
 from weir_simulator.run import new_outcome, settings_of, summarise
 from weir_simulator.state import AT_CHANGE
 
@@ -54,7 +54,7 @@ def run_alone(experiment, seed, policy, parameters):
     trace = arrival_rates(experiment.trace)
     outcome = new_outcome(trace.size, len(experiment.node_types), history=True)
     settings = settings_of(experiment, parameters)
-    run_plainly(experiment, trace, policy, settings, outcome, seed=seed)
+    run_reference(experiment, trace, policy, settings, outcome, seed=seed)
     return summarise(experiment, policy, seed, trace.size, outcome, 1.0)
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.experiment import Experiment
-from weir_simulator.reference import run_plainly
+from weir_simulator.reference import run_reference
 from weir_simulator.run import new_outcome, settings_of, simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
@@ -41,14 +41,14 @@ def history_of(experiment, rates):
     outcome = new_outcome(len(rates), 1, history=True)
     settings = settings_of(experiment, experiment.policy.parameters)
     trace = np.array(rates, dtype=np.float64)
-    run_plainly(experiment, trace, experiment.policy.name, settings, outcome, seed=1)
+    run_reference(experiment, trace, experiment.policy.name, settings, outcome, seed=1)
     return outcome.history
 
 
 def tokens_after(*response_times, **bucket):
     arbiter = Arbiter(an_experiment(arbitration={"tokenBucket": bucket}))
     for t, response_time in enumerate(response_times):
-        arbiter.see(response_time, t)
+        arbiter.note(response_time, t)
     return arbiter
 
 

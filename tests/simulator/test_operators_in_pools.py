@@ -9,7 +9,7 @@ import pytest
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
 from weir_simulator.policies import build_policies
-from weir_simulator.reference import PlainOperator, run_plainly
+from weir_simulator.reference import PlainOperator, run_reference
 from weir_simulator.run import new_outcome, settings_of
 from weir_simulator.testing import an_experiment
 
@@ -98,7 +98,7 @@ def narrowed(monkeypatch):
 def run(experiment, policy):
     trace = 400 + 300 * np.sin(np.arange(SLOTS) / 12)
     outcome = new_outcome(SLOTS, len(TYPES), history=True)
-    run_plainly(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
+    run_reference(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
     return outcome
 
 

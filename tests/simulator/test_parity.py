@@ -9,7 +9,7 @@ import pytest
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
-from weir_simulator.reference import run_plainly
+from weir_simulator.reference import run_reference
 from weir_simulator.run import new_outcome, run_compiled, settings_of
 
 SLOTS = 250
@@ -134,7 +134,7 @@ def test_both_loops_do_the_same(policy, where):
     compiled = new_outcome(SLOTS, len(experiment.node_types), history=True)
 
     run_compiled(experiment, trace, policy, algorithm, compiled, seed=SEED)
-    run_plainly(experiment, trace, policy, settings, plain, seed=SEED)
+    run_reference(experiment, trace, policy, settings, plain, seed=SEED)
 
     np.testing.assert_allclose(compiled.history, plain.history, rtol=1e-9)
     np.testing.assert_allclose(compiled.totals, plain.totals, rtol=1e-9)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weir_operator.external.view import AdoptedJob, Place
+from weir_operator.external.view import ExternalJob, Place
 from weir_operator.loop import cost
 from weir_operator.loop.guards import guards_while_draining, refuse_target
 from weir_operator.loop.operator_manager import OperatorManager
@@ -108,7 +108,7 @@ def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[Place, 
     return tuple(pods)
 
 
-def share_cost(app: StreamApp, job: AdoptedJob, paid: float) -> dict[str, float]:
+def share_cost(app: StreamApp, job: ExternalJob, paid: float) -> dict[str, float]:
     """Return what a replica costs today by node type, currency per hour.
 
     Vertices share slots, so at their pools' prices the replicas would be paid for many times over.
@@ -121,7 +121,7 @@ def share_cost(app: StreamApp, job: AdoptedJob, paid: float) -> dict[str, float]
 
 def advise(
     tick: Tick,
-    job: AdoptedJob,
+    job: ExternalJob,
     managers: Mapping[str, OperatorManager],
     *,
     app: StreamApp,

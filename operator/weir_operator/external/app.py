@@ -17,18 +17,18 @@ from pathlib import Path
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.external.advice import Advice, advise, cost_of_pods, share_cost
-from weir_operator.external.metrics import PERIOD, AdoptedMetrics, PrometheusFor
+from weir_operator.external.metrics import PERIOD, ExternalMetrics, PrometheusFor
 from weir_operator.external.read_only import (
-    AdoptedJobs,
-    AdoptedRuntime,
-    AdoptedStore,
+    ExternalJobs,
+    ExternalRuntime,
+    ExternalStore,
     JobChangedError,
 )
 from weir_operator.external.view import (
     SEEN_FIRST,
-    AdoptedJob,
+    ExternalJob,
     Place,
-    adopted_app,
+    external_app,
     other_max_parallelism,
     unknown_operators,
 )
@@ -42,7 +42,7 @@ from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Steering, Surroundings, assemble
+from weir_operator.wiring.loops import Steering, Dependencies, assemble
 
 LOOK_EVERY = 30.0
 """Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""
@@ -55,7 +55,7 @@ async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptedTerms:
+class ExternalTerms:
     """How the loops of the job reckon, for the faces that show what they did."""
 
     app: StreamApp
@@ -67,7 +67,7 @@ class AdoptedTerms:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptedSurroundings:
+class ExternalDependencies:
     """What the advice for one StreamApp stands on. Whoever made the parts also closes them."""
 
     api: ClusterReader
@@ -78,7 +78,7 @@ class AdoptedSurroundings:
     prometheus: PrometheusFor | None
     """`None` asks the job's own Flink."""
     clock: Clock
-    on_found: Callable[[AdoptedTerms], None]
+    on_found: Callable[[ExternalTerms], None]
     """Told whenever loops were made for the job as it is."""
     on_tick: Callable[[Tick], None]
     on_advice: Callable[[Advice | None], None]
@@ -97,10 +97,10 @@ class AdoptedSurroundings:
     `metrics.fetcher.update-interval`."""
 
 
-class AdoptedApp:
+class ExternalApp:
     """Advises one StreamApp for as long as it is told to."""
 
-    def __init__(self, app: StreamApp, around: AdoptedSurroundings) -> None:
+    def __init__(self, app: StreamApp, around: ExternalDependencies) -> None:
         # Whatever the manifest says: a job that somebody else runs is never steered.
         mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
         self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
@@ -114,13 +114,13 @@ class AdoptedApp:
         """The newest; `None` until there is one."""
 
     @property
-    def job(self) -> AdoptedJob | None:
+    def job(self) -> ExternalJob | None:
         """The job as it was last seen."""
         return self._watch.job
 
     async def run(self, stop: asyncio.Event) -> None:
         """Advise until `stop` is set; a job that is away is waited for, and told of once."""
-        metrics = AdoptedMetrics(
+        metrics = ExternalMetrics(
             watch=self._watch,
             prometheus=self._around.prometheus,
             clock=self._around.clock,
@@ -134,23 +134,23 @@ class AdoptedApp:
                     self._around.on_trouble(Trouble(Loop.LOOK, ""))
                     await self._run_loops(metrics, stop)
                 except JobChangedError as change:
-                    self._tell("JobChanged", str(change))
+                    self._report("JobChanged", str(change))
                 except WeirError as error:
-                    self._tell("JobNotSeen", str(error))
+                    self._report("JobNotSeen", str(error))
                     self._around.on_trouble(Trouble(Loop.LOOK, str(error)))
                     await self._pause(stop)
         finally:
             await metrics.close()
             await self._watch.close()
 
-    async def _run_loops(self, metrics: AdoptedMetrics, stop: asyncio.Event) -> None:
+    async def _run_loops(self, metrics: ExternalMetrics, stop: asyncio.Event) -> None:
         job = self._watch.job
         if job is None:
             return
-        app = adopted_app(self._app, job)
-        self._tell("UnknownOperators", unknown_operators(self._app, job))
-        self._tell("MaxParallelismDiffers", other_max_parallelism(self._app, job))
-        runtime = AdoptedRuntime(self._watch)
+        app = external_app(self._app, job)
+        self._report("UnknownOperators", unknown_operators(self._app, job))
+        self._report("MaxParallelismDiffers", other_max_parallelism(self._app, job))
+        runtime = ExternalRuntime(self._watch)
         around = self._around
         steering: Steering | None = None
 
@@ -161,10 +161,10 @@ class AdoptedApp:
 
         steering = assemble(
             app,
-            Surroundings(
+            Dependencies(
                 runtime=runtime,
-                jobs=AdoptedJobs(runtime, self._watch),
-                store=AdoptedStore(around.store, self._watch),
+                jobs=ExternalJobs(runtime, self._watch),
+                store=ExternalStore(around.store, self._watch),
                 source=metrics,
                 records=around.records,
                 folder=around.folder,
@@ -202,13 +202,13 @@ class AdoptedApp:
         mode = Mode.OFF if asked.mode is Mode.OFF else Mode.ADVISE
         return replace(asked, mode=mode, state=State.RUNNING, revision=None)
 
-    def _terms(self, app: StreamApp, job: AdoptedJob) -> AdoptedTerms:
+    def _terms(self, app: StreamApp, job: ExternalJob) -> ExternalTerms:
         settings = replace(
             assembly.loop_settings(app),
             job_manager_price=cost_of_pods(app, self._watch.job_managers),
         )
         paid = cost_of_pods(app, self._task_managers)
-        return AdoptedTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
+        return ExternalTerms(app=app, settings=settings, prices=share_cost(app, job, paid))
 
     def _advise(self, tick: Tick, app: StreamApp, steering: Steering) -> None:
         job, nonce = self._watch.job, self._asked().reset_nonce
@@ -238,7 +238,7 @@ class AdoptedApp:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _report(self, reason: str, message: str) -> None:
         """Tell a fact once, until something else is told."""
         if message and message != self._told:
             self._told = message

@@ -31,7 +31,7 @@ _QUERY_LIMIT = 3000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptedTaskManager:
+class ExternalTaskManager:
     """A TaskManager of the cluster."""
 
     id: str
@@ -43,7 +43,7 @@ class AdoptedTaskManager:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptedRun:
+class ExternalRun:
     """A job that has not come to its end."""
 
     id: str
@@ -66,18 +66,18 @@ class SubtaskCounters:
     """Seconds between the counting and the answer; NaN where the task does not tell."""
 
 
-class AdoptedFlink(FlinkRest):
+class ExternalFlink(FlinkRest):
     """A client that sends nothing but GET."""
 
     def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         super().__init__(base_url, timeout=timeout)
         self._transport = _ReadOnlyTransport(base_url, timeout=timeout)
 
-    async def runs(self) -> tuple[AdoptedRun, ...]:
+    async def runs(self) -> tuple[ExternalRun, ...]:
         """Return the jobs that have not come to their end."""
         return await self._transport.ask("GET", "/jobs/overview", read_runs)
 
-    async def hosts(self) -> tuple[AdoptedTaskManager, ...]:
+    async def hosts(self) -> tuple[ExternalTaskManager, ...]:
         """Return the TaskManagers with where they run."""
         return await self._transport.ask("GET", "/taskmanagers", read_hosts)
 
@@ -139,19 +139,19 @@ class _ReadOnlyTransport(FlinkTransport):
         )
 
 
-def read_runs(answer: Json) -> tuple[AdoptedRun, ...]:
+def read_runs(answer: Json) -> tuple[ExternalRun, ...]:
     """Read `GET /jobs/overview`."""
     return tuple(
-        AdoptedRun(id=job["jid"], name=job["name"], changed=job["last-modification"] / 1000)
+        ExternalRun(id=job["jid"], name=job["name"], changed=job["last-modification"] / 1000)
         for job in answer["jobs"]
         if not JobState(job["state"]).is_over
     )
 
 
-def read_hosts(answer: Json) -> tuple[AdoptedTaskManager, ...]:
+def read_hosts(answer: Json) -> tuple[ExternalTaskManager, ...]:
     """Read `GET /taskmanagers`."""
     return tuple(
-        AdoptedTaskManager(
+        ExternalTaskManager(
             id=each["id"],
             host=_host(each["path"]),
             slots=each["slotsNumber"],

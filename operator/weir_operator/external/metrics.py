@@ -30,8 +30,8 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.external.flink import AdoptedFlink, SubtaskCounters
-from weir_operator.external.view import AdoptedJob, replica_id
+from weir_operator.external.flink import ExternalFlink, SubtaskCounters
+from weir_operator.external.view import ExternalJob, replica_id
 from weir_operator.external.watch import JobWatch
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import SampleRing
@@ -77,7 +77,7 @@ class FlinkSampler:
     def start(self) -> None:
         """Begin the rounds; again is no change."""
         if self._rounds is None:
-            self._rounds = asyncio.create_task(self._run(), name="weir-adopted-metrics")
+            self._rounds = asyncio.create_task(self._run(), name="weir-external-metrics")
 
     def window(self, *, start: float, end: float) -> Window:
         """Return what was counted in [start, end], and what came too late for the last window.
@@ -130,7 +130,7 @@ class FlinkSampler:
         )
 
     async def _sample_vertex(
-        self, flink: AdoptedFlink, job_id: str, operator: str, vertex: str
+        self, flink: ExternalFlink, job_id: str, operator: str, vertex: str
     ) -> None:
         counters = await flink.counters(job_id, vertex)
         # Flink counts all tasks in one round, so they are of one age.
@@ -191,7 +191,7 @@ def _own_labels(operator: str, subtask: str) -> dict[str, str]:
     return {"subtask_index": subtask, "tm_id": names.mangle(replica_id(operator, subtask))}
 
 
-def _vertices(job: AdoptedJob) -> Iterator[tuple[str, bool]]:
+def _vertices(job: ExternalJob) -> Iterator[tuple[str, bool]]:
     """Yield every vertex's id, and whether nothing flows into it."""
     for name, vertices in job.topology.vertices.items():
         for vertex in vertices:
@@ -234,7 +234,7 @@ _KEPT_LABELS = frozenset(
 )
 
 
-class AdoptedMetrics:
+class ExternalMetrics:
     """A `MetricsSource` over one foreign job; follows it from run to run."""
 
     def __init__(
@@ -308,7 +308,7 @@ def _leave_out_foreign(window: Window, namespace: str) -> Window:
     )
 
 
-def relabel(window: Window, job: AdoptedJob) -> Window:
+def relabel(window: Window, job: ExternalJob) -> Window:
     """Return a job's series with the replica's id where the TaskManager's was."""
     return Window(
         start=window.start,
@@ -319,7 +319,7 @@ def relabel(window: Window, job: AdoptedJob) -> Window:
     )
 
 
-def _relabelled(series: Series, job: AdoptedJob) -> Series | None:
+def _relabelled(series: Series, job: ExternalJob) -> Series | None:
     """Return the series as its replica's or the job's; `None` where it is neither's."""
     labels = {name: value for name, value in series.labels.items() if name in _KEPT_LABELS}
     if series.name.startswith(names.JOB):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink import AdoptedFlink
+from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink_jobs import FlinkJobs
@@ -30,7 +30,7 @@ class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
 
 
-class AdoptedRuntime:
+class ExternalRuntime:
     """A `Runtime` whose replicas are the foreign job's subtasks."""
 
     def __init__(self, watch: JobWatch) -> None:
@@ -100,19 +100,19 @@ class AdoptedRuntime:
         """Let go."""
 
 
-class AdoptedJobs(FlinkJobs):
+class ExternalJobs(FlinkJobs):
     """The foreign job's questions and answers; its client sends nothing but GET.
 
     Its loops look at the job through `progress`, which says that the job runs for as long as it is
     the job that the loops were made for: whether it fails or waits is its owner's business.
     """
 
-    def __init__(self, runtime: AdoptedRuntime, watch: JobWatch) -> None:
+    def __init__(self, runtime: ExternalRuntime, watch: JobWatch) -> None:
         super().__init__(runtime)
         self._watch = watch
         self._made_for = watch.job
 
-    async def rest(self) -> AdoptedFlink:
+    async def rest(self) -> ExternalFlink:
         """Return the client that only reads.
 
         Raises:
@@ -152,7 +152,7 @@ class AdoptedJobs(FlinkJobs):
         return self._watch.job.topology
 
 
-class AdoptedStore:
+class ExternalStore:
     """A status whose job and deployments are those seen, never those of a job of Weir's own.
 
     What is saved keeps them out: a StreamApp that is taken on to Auto later must not take the

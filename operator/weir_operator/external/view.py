@@ -8,7 +8,7 @@ had as much. Busy neighbours left it less, so its service time is then measured 
 advice errs towards more replicas.
 
 What is advised is the job under Weir, where every replica has a TaskManager of its own. What the
-job costs today is counted from its TaskManagers, not from these replicas: see `adopted_advice`.
+job costs today is counted from its TaskManagers, not from these replicas: see `advice`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptedJob:
+class ExternalJob:
     """The foreign job as it runs now."""
 
     id: str
@@ -83,7 +83,7 @@ class AdoptedJob:
                 return replica_id(name, subtask)
         return None
 
-    def is_like(self, other: AdoptedJob) -> bool:
+    def is_like(self, other: ExternalJob) -> bool:
         """Return whether the loops made for `other` serve this one as well."""
         mine, others = (
             {(name, kind) for name, counts in each.deployments.items() for kind in counts}
@@ -103,7 +103,7 @@ def view_job(
     *,
     pools: Sequence[NodePool],
     url: str,
-) -> AdoptedJob:
+) -> ExternalJob:
     """Return the job as operators and replicas.
 
     Args:
@@ -144,7 +144,7 @@ def view_job(
                     metrics_url=url,
                 )
             )
-    return AdoptedJob(
+    return ExternalJob(
         id=job.id,
         name=job.name,
         topology=replace(group_vertices(job, named), drained=frozenset(drained)),
@@ -154,7 +154,7 @@ def view_job(
     )
 
 
-def adopted_app(app: StreamApp, job: AdoptedJob) -> StreamApp:
+def external_app(app: StreamApp, job: ExternalJob) -> StreamApp:
     """Return the StreamApp as it would be written for the job: its operators, and room for today's.
 
     What the manifest says of an operator by its name is kept; today's replicas and sizes are
@@ -187,7 +187,7 @@ def adopted_app(app: StreamApp, job: AdoptedJob) -> StreamApp:
     return app.model_copy(update={"spec": spec})
 
 
-def unknown_operators(app: StreamApp, job: AdoptedJob) -> str:
+def unknown_operators(app: StreamApp, job: ExternalJob) -> str:
     """Return a sentence naming operators of the manifest that the job lacks; empty without."""
     unknown = sorted(
         {operator.name for operator in app.spec.operators} - set(job.topology.operators)
@@ -200,7 +200,7 @@ def unknown_operators(app: StreamApp, job: AdoptedJob) -> str:
     )
 
 
-def other_max_parallelism(app: StreamApp, job: AdoptedJob) -> str:
+def other_max_parallelism(app: StreamApp, job: ExternalJob) -> str:
     """Return a sentence where the manifest has another max parallelism; empty where the same."""
     if app.spec.flink.max_parallelism == job.max_parallelism:
         return ""

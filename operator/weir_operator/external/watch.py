@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink import AdoptedFlink, AdoptedRun
+from weir_operator.external.flink import ExternalFlink, ExternalRun
 from weir_operator.external.reference import (
     Reference,
     find_reference,
     job_manager_places,
     place_task_managers,
 )
-from weir_operator.external.view import AdoptedJob, Place, view_job
+from weir_operator.external.view import ExternalJob, Place, view_job
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import StreamApp
 
@@ -28,13 +28,13 @@ class JobWatch:
     def __init__(self, app: StreamApp, api: ClusterReader) -> None:
         self._app = app
         self._api = api
-        self.job: AdoptedJob | None = None
+        self.job: ExternalJob | None = None
         """The job as it was last seen running; `None` while none runs."""
         self.reference: Reference | None = None
-        self.flink: AdoptedFlink | None = None
+        self.flink: ExternalFlink | None = None
         self.job_managers: tuple[Place, ...] = ()
         self._places: dict[str, Place] = {}
-        self._seen: AdoptedRun | None = None
+        self._seen: ExternalRun | None = None
         self._looks = 0
 
     @property
@@ -42,7 +42,7 @@ class JobWatch:
         """Where the job runs."""
         return self._app.metadata.namespace
 
-    async def refresh(self) -> AdoptedJob:
+    async def refresh(self) -> ExternalJob:
         """Look at the job and return it.
 
         Raises:
@@ -78,10 +78,10 @@ class JobWatch:
         """Release the connections."""
         await self._let_go()
 
-    async def _reach(self) -> tuple[Reference, AdoptedFlink]:
+    async def _reach(self) -> tuple[Reference, ExternalFlink]:
         if self.reference is None or self.flink is None:
             self.reference = await find_reference(self._api, self._app)
-            self.flink = AdoptedFlink(self.reference.rest_url)
+            self.flink = ExternalFlink(self.reference.rest_url)
         return self.reference, self.flink
 
     async def _let_go(self) -> None:
@@ -89,7 +89,7 @@ class JobWatch:
         if flink is not None:
             await flink.close()
 
-    async def _find_run(self, flink: AdoptedFlink) -> AdoptedRun:
+    async def _find_run(self, flink: ExternalFlink) -> ExternalRun:
         """Return the one job that runs."""
         runs = await flink.runs()
         if len(runs) > 1:

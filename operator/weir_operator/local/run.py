@@ -43,7 +43,7 @@ from weir_operator.streamapp.models import Spec, StreamApp
 from weir_operator.tuning.process import ProcessTuner
 from weir_operator.tuning.store import TUNINGS
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Surroundings, assemble, state_directory
+from weir_operator.wiring.loops import Dependencies, assemble, state_directory
 
 
 class ManifestWatch:
@@ -84,10 +84,10 @@ class ManifestWatch:
                 app = load_manifest(self._manifest)
                 self._directives = self._translate(app)
             except PermanentError as mistake:
-                self._tell("InvalidSpec", f"{mistake}; the job is left as it is")
+                self._report("InvalidSpec", f"{mistake}; the job is left as it is")
                 return self._directives
             if not carried_by_directives(_without_job(self._app.spec), _without_job(app.spec)):
-                self._tell(
+                self._report(
                     "RestartNeeded",
                     "The manifest has changed in more than weir local takes over while it runs: "
                     "end it and start it again",
@@ -107,7 +107,7 @@ class ManifestWatch:
             return None
         return found.st_mtime_ns, found.st_size
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _report(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
 
@@ -203,7 +203,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         stack.push_async_callback(source.close)
         steering = assemble(
             app,
-            Surroundings(
+            Dependencies(
                 runtime=runtime,
                 jobs=jobs,
                 store=FileStatusStore(folder / "status.json"),

@@ -117,11 +117,11 @@ class LearnedStore:
         return str(aside)
 
 
-STAND_IN = "queueing"
+FALLBACK_POLICY = "queueing"
 """Policy that decides for operators whose own has not been trained yet: it needs no learning."""
 
 
-class Memory:
+class AppState:
     """Decision records, what was learned, restart tokens, and the forecast of mode Advise."""
 
     def __init__(
@@ -216,7 +216,7 @@ class Memory:
                 id=f"{tick}-{name}",
                 time=now,
                 operator=name,
-                policy=STAND_IN if self._managers[name].stood_in else self._policy,
+                policy=FALLBACK_POLICY if self._managers[name].uses_fallback_policy else self._policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),

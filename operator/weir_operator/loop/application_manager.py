@@ -71,11 +71,11 @@ class ApplicationManager:
         """How many times the mean the bounded statistic is, as far as it was measured."""
         return self.sharing.tail
 
-    def see_output(self, *, mean: float, quantile: float, now: float) -> None:
+    def note_output(self, *, mean: float, quantile: float, now: float) -> None:
         """Show the gate the response time, and learn of its tail; see `BudgetSharing`."""
         if self._gate is not None:
-            self._gate.see(mean if self._statistic == "mean" else quantile, now)
-        self.sharing.see_output(mean=mean, quantile=quantile)
+            self._gate.note(mean if self._statistic == "mean" else quantile, now)
+        self.sharing.note_output(mean=mean, quantile=quantile)
 
     def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
         """Return seconds of mean response time per operator; see `BudgetSharing`."""

@@ -58,7 +58,7 @@ class BudgetSharing:
         """The bound on the mean that the objective comes to, seconds."""
         return self._bound / self.tail
 
-    def see_output(self, *, mean: float, quantile: float) -> None:
+    def note_output(self, *, mean: float, quantile: float) -> None:
         """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
 
         Budgets are means; a bound on a quantile is brought to a mean by this ratio.

@@ -285,7 +285,7 @@ def replace_sizes(
     )
 
 
-def replace_doomed(
+def replace_terminating(
     status: AppStatus, alive: Sequence[Replica], target: DeploymentMap, *, now: float
 ) -> RescaleJournal | None:
     """Return the replacement of replicas about to go; `None` where none is.
@@ -296,10 +296,10 @@ def replace_doomed(
         target: Where it runs without them: elsewhere only where their pool is full.
         now: Unix time.
     """
-    doomed = {replica.id: replica.doomed for replica in alive if replica.doomed}
-    if not doomed:
+    terminating = {replica.id: replica.terminating for replica in alive if replica.terminating}
+    if not terminating:
         return None
-    reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(doomed.items()))
+    reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(terminating.items()))
     return plan(
         kind=Kind.RESCALE,
         reason=f"Replicas leave before they are lost: {reasons}",
@@ -307,11 +307,11 @@ def replace_doomed(
         source=status.deployments,
         target=target,
         old_job=status.job_id,
-        replace=tuple(sorted(doomed)),
+        replace=tuple(sorted(terminating)),
     )
 
 
-def make_do(
+def degrade(
     status: AppStatus,
     target: DeploymentMap,
     pending: Sequence[Replica],

@@ -143,7 +143,7 @@ class Notices:
         self._guards: dict[tuple[Cause, str], str] = {}
         self._lasting: set[str] = set()
 
-    def tell(self, reason: str, message: str) -> None:
+    def report(self, reason: str, message: str) -> None:
         """Tell a fact."""
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
@@ -153,16 +153,16 @@ class Notices:
             self._lasting.discard(reason)
         elif reason not in self._lasting:
             self._lasting.add(reason)
-            self.tell(reason, message)
+            self.report(reason, message)
 
-    def see_guards(self, guards: Sequence[Guard]) -> None:
+    def note_guards(self, guards: Sequence[Guard]) -> None:
         """Tell which guards are new, which are over, and which now say something else."""
         present = {(guard.cause, guard.name): guard.reason for guard in guards}
         for (cause, name), reason in present.items():
             if self._guards.get((cause, name)) != reason:
-                self.tell(_BEGIN[cause], reason[:1].upper() + reason[1:])
+                self.report(_BEGIN[cause], reason[:1].upper() + reason[1:])
         for cause, name in self._guards.keys() - present.keys():
-            self.tell(_END[cause], f"{name} holds no more")
+            self.report(_END[cause], f"{name} holds no more")
         self._guards = present
 
 

@@ -56,7 +56,7 @@ class _Judged:
     since: tuple[Intervals, ...] = ()
 
 
-class Actor:
+class ChangeExecutor:
     """Does one action at a time for one StreamApp."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Actor:
         journal, self._judged = self._judged.journal, None
         if verdict is Verdict.KEEP:
             return None
-        self._tell("ChangeDidWorse", reason)
+        self._report("ChangeDidWorse", reason)
         status = self._store.load()
         failed = add_failed(
             status.failed, journal.target, first=self._settings.failed_for, reason=reason, now=now
@@ -171,10 +171,10 @@ class Actor:
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)
         except WeirError as error:
-            self._tell("ChangeFailed", str(error))
+            self._report("ChangeFailed", str(error))
         except Exception as error:  # the next look goes on with the change, or ends the life by it
             log.exception("unexpected error in a change")
-            self._tell("ChangeFailed", describe_unexpected(error))
+            self._report("ChangeFailed", describe_unexpected(error))
 
     async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
         """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
@@ -184,7 +184,7 @@ class Actor:
             kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
         else:
             reason = "the nodes refused the sizes in place, and no restart was left to pay with"
-            self._tell("ResizeWaits", reason[:1].upper() + reason[1:])
+            self._report("ResizeWaits", reason[:1].upper() + reason[1:])
             wait = self._settings.refused_for
             known = add_failed(
                 status.failed, resized, first=wait, reason=reason, now=now, longest=wait
@@ -193,7 +193,7 @@ class Actor:
         await self._store.save(status.model_copy(update=kept))
         return tokens is not None
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _report(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
 

@@ -19,14 +19,14 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.policy import OperatorModel
 
 
-class Blindness:
+class MetricsOutage:
     """For how long there has been nothing to decide on, and whether that was answered."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._answered = False
 
-    def see(self, *, healthy: bool, now: float) -> bool:
+    def note(self, *, healthy: bool, now: float) -> bool:
         """Take over a tick; return whether this ends an outage that the fallback answered.
 
         Args:

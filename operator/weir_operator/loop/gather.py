@@ -48,7 +48,7 @@ WORKED_OFF = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class JobMeasurement:
     """What one tick saw of the job."""
 
     output: SinkMeasurement
@@ -124,7 +124,7 @@ def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow
     )
 
 
-def see(
+def measure_job(
     window: Window,
     layout: JobLayout | None,
     *,
@@ -135,7 +135,7 @@ def see(
     now: float,
     set_by: float = 0.0,
     quality: QualitySettings,
-) -> Sight:
+) -> JobMeasurement:
     """Measure and judge one interval.
 
     Args:
@@ -151,9 +151,9 @@ def see(
         quality: Where the gate draws its lines.
     """
     if layout is None:
-        return Sight(output=output, app=None, problems=())
+        return JobMeasurement(output=output, app=None, problems=())
     measured = measure(_cut(window, run_since), layout)
-    return Sight(
+    return JobMeasurement(
         output=output,
         app=measured,
         problems=judge(measured, previous, layout, now, quality, set_by=set_by) if settled else (),
@@ -234,13 +234,13 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class View:
+class Snapshot:
     """What one tick saw."""
 
     start: float
     """Unix time at which its interval began."""
     now: float
-    sight: Sight
+    sight: JobMeasurement
     replicas: tuple[Replica, ...]
     flow: Dataflow | None
     """The job's graph; `None` before it was ever known."""
@@ -260,7 +260,7 @@ class View:
         return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
 
 
-class Watcher:
+class Gatherer:
     """Sees the job of one StreamApp, tick by tick."""
 
     def __init__(
@@ -292,7 +292,7 @@ class Watcher:
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
 
-    async def look(self, start: float, now: float, *, set_by: float = 0.0) -> View:
+    async def gather(self, start: float, now: float, *, set_by: float = 0.0) -> Snapshot:
         """Measure and judge the interval from `start` to `now`, Unix seconds.
 
         Args:
@@ -309,7 +309,7 @@ class Watcher:
         layout = await self._find_layout(replicas)
         output, self._counted = measure_output(window, self._counted)
         settled = now - self._run_since >= self._settings.settle * self._settings.interval
-        sight = see(
+        sight = measure_job(
             window,
             layout,
             run_since=self._run_since,
@@ -323,7 +323,7 @@ class Watcher:
         if sight.app is not None:
             self._previous = sight.app
         self._silent = any(each.kind is ProblemKind.PARTIAL for each in sight.problems)
-        return View(
+        return Snapshot(
             start=start,
             now=now,
             sight=sight,
@@ -335,7 +335,7 @@ class Watcher:
 
     def observe(
         self,
-        view: View,
+        view: Snapshot,
         status: AppStatus,
         budgets: Mapping[str, float],
         weights: CostWeights | None = None,
@@ -373,7 +373,7 @@ class Watcher:
             for name, measurement in app.operators.items()
         }
 
-    def summarise(self, sight: Sight) -> Intervals:
+    def summarise(self, sight: JobMeasurement) -> Intervals:
         """Return the interval as a change is judged by it."""
         app = sight.app
         return Intervals(
@@ -405,7 +405,7 @@ class Watcher:
         for name, manager in self._managers.items():
             manager.wait(missed=False)
             into = [edge for edge in topology.edges if edge.target == name]
-            manager.see_edges(
+            manager.note_edges(
                 keyed=any(edge.keyed for edge in into),
                 balanced=any(edge.balanced for edge in into),
                 sharing=self._operators[name].sharing,
@@ -413,7 +413,7 @@ class Watcher:
             )
 
 
-def sample_of(view: View, deployments: DeploymentMap, *, interval: float) -> IntervalSample | None:
+def sample_of(view: Snapshot, deployments: DeploymentMap, *, interval: float) -> IntervalSample | None:
     """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
 
     Args:

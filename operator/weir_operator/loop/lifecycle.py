@@ -102,7 +102,7 @@ def _differ(before: str, now: str) -> bool:
 
 def _say(replica: Replica, what: str) -> str:
     node = f" ({replica.node})" if replica.node else ""
-    why = f": {replica.doomed}" if replica.doomed else ""
+    why = f": {replica.terminating}" if replica.terminating else ""
     return f"TaskManager {replica.id} of {replica.operator} on {replica.pool}{node} {what}{why}"
 
 
@@ -255,7 +255,7 @@ class Lifecycle:
             try:
                 await self._runtime.resize(sizes)
             except ResizeRefusedError as error:
-                self._tell("ResizeRefused", str(error))
+                self._report("ResizeRefused", str(error))
                 return str(error)
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
@@ -331,7 +331,7 @@ class Lifecycle:
         status = match_status(before, live, alive, restore_nonce=self._restore_nonce)
         await self._store.save(status)
         named = f"job {before.job_id}" if before.job_id else "no job"
-        self._tell(
+        self._report(
             "JobAdopted",
             f"The status named {named}, but job {status.job_id} runs: it is taken over",
         )
@@ -351,7 +351,7 @@ class Lifecycle:
         await self._suspend()
         kept = self._store.load()
         before = f"; what was there before is in {kept.restore_path}" if kept.restore_path else ""
-        self._tell(
+        self._report(
             "RestoreAsked",
             f"spec.flink.job.restoreNonce is new: the job starts from {restore or 'empty state'}"
             f"{before}",
@@ -364,7 +364,7 @@ class Lifecycle:
             if await self._suspend() is None:
                 # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
                 await self._note_end(status, status.job_id)
-            self._tell("Suspended", f"The state is in {self._store.load().restore_path}")
+            self._report("Suspended", f"The state is in {self._store.load().restore_path}")
         await release_replicas(self._runtime)
         return Health.SUSPENDED
 
@@ -411,13 +411,13 @@ class Lifecycle:
             await self._rescaler.drop(journal)
             return
         journal = await self._redirect(journal)
-        self._tell("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
+        self._report("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
         try:
             await self._walk(journal)
         except JobFailedError as error:
             if journal.kind is not Kind.START:
                 raise
-            self._tell("StartBegunAnew", str(error))
+            self._report("StartBegunAnew", str(error))
 
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
@@ -436,42 +436,42 @@ class Lifecycle:
             # Flink's failover waits for the slot; the state comes from its newest checkpoint.
             started = await self._runtime.start(lost)
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
-            self._tell("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
+            self._report("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
         unclaimed = excess_replicas(alive, status.deployments)
         for reason, message in self._losses.find(
             alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
         ):
-            self._tell(reason, message)
+            self._report(reason, message)
         if unclaimed:
             await self._runtime.stop(unclaimed)
-            self._tell("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
+            self._report("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
         if not progress.running or lost:
-            await self._make_do(alive)
+            await self._degrade(alive)
             return Health.RESTARTING
         self._room.forget_waiting()
         await self._improve(alive)
         return Health.RUNS
 
-    async def _make_do(self, alive: tuple[Replica, ...]) -> None:
+    async def _degrade(self, alive: tuple[Replica, ...]) -> None:
         """Go on with what there is, where replicas of a job that is down find no place."""
         pending = tuple(replica for replica in alive if replica.pending)
-        reason = await self._room.see_waiting(pending)
+        reason = await self._room.note_waiting(pending)
         if not reason:
             return
-        self._tell("PoolFull", f"{reason}; the job goes on with what there is")
+        self._report("PoolFull", f"{reason}; the job goes on with what there is")
         status = self._store.load()
         target = await self._room.find_target(status)
         if target == status.deployments:
             return  # there is nowhere else to go: the place may come free
         now = self._clock.now()
-        await self._walk(changes.make_do(status, target, pending, reason, now=now))
+        await self._walk(changes.degrade(status, target, pending, reason, now=now))
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
         """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
         status = self._store.load()
         wanted, now = self._wanted(status), self._clock.now()
         target = self._room.fit(status.deployments)
-        leave = changes.replace_doomed(
+        leave = changes.replace_terminating(
             status, alive, self._room.find_way_out(status, alive), now=now
         )
         journal = changes.improve(status, alive, wanted, target, now=now) or leave
@@ -490,7 +490,7 @@ class Lifecycle:
             journal = await self._give_back_sizes(status, sizes)
         if journal is None:
             return
-        doomed = {each.id for each in alive if each.doomed}
+        terminating = {each.id for each in alive if each.terminating}
         if journal.kind is Kind.UPGRADE and not await self._spec_stands():
             return
         if await self._wait_for_nodes(journal):
@@ -500,7 +500,7 @@ class Lifecycle:
         finally:
             end = self._store.load().rescale
             if end is not None and end.id == journal.id and end.step.is_end:
-                hurries = bool(doomed.intersection(journal.replace))
+                hurries = bool(terminating.intersection(journal.replace))
                 await self._retries.note(journal, end, URGENT if hurries else PATIENT)
 
     async def _spec_stands(self) -> bool:
@@ -556,7 +556,7 @@ class Lifecycle:
         end = await self._rescaler.refuse(journal, failure, step=Step.ABANDONED)
         self._on_change(end)
         for reason, message in changes.say_end(end):
-            self._tell(reason, message)
+            self._report(reason, message)
         await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
         return True
 
@@ -569,7 +569,7 @@ class Lifecycle:
             await self._runtime.resize(sizes)
         except ResizeRefusedError as error:
             return changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
-        self._tell("ReplicaResized", f"Gave back their sizes in place: {names}")
+        self._report("ReplicaResized", f"Gave back their sizes in place: {names}")
         return None
 
     async def _find_cause(self, job: str, progress: Progress | None) -> str:
@@ -608,10 +608,10 @@ class Lifecycle:
             held = changes.recover(status, status.deployments, None, wanted, cause,
                                  now=self._clock.now())  # fmt: skip
             self._on_change(await self._rescaler.refuse(held, str(error)))
-            self._tell("StateMissing", str(error))
+            self._report("StateMissing", str(error))
             raise
         left = await self._rescaler.retained(job)
-        self._tell("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
+        self._report("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
         await self._walk_to_a_place(
             lambda now, target: changes.recover(
                 status, target, restore, wanted, cause, now=now, superseded=left
@@ -636,7 +636,7 @@ class Lifecycle:
                 target = await self._room.find_target(status)
                 if status.rescale is None or not status.rescale.pending or target == before:
                     raise
-                self._tell("PoolFull", f"{error}; the next best place is tried")
+                self._report("PoolFull", f"{error}; the next best place is tried")
 
     async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
         if journal != self._store.load().rescale:  # it is not one that is resumed
@@ -652,8 +652,8 @@ class Lifecycle:
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not come to run")
         for reason, message in changes.say_end(end):
-            self._tell(reason, message)
+            self._report(reason, message)
         return end
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _report(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))

@@ -27,19 +27,19 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
-from weir_operator.loop.app_state import Memory
+from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
 from weir_operator.loop.changes import find_failed
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event, Notices
-from weir_operator.loop.execute import Action, Actor, expect_response
-from weir_operator.loop.fallback import Blindness, answer_outage
-from weir_operator.loop.gather import View, Watcher, describe_assumed, sample_of
+from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
+from weir_operator.loop.fallback import MetricsOutage, answer_outage
+from weir_operator.loop.gather import Snapshot, Gatherer, describe_assumed, sample_of
 from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.proposals import Proposal, Ruling, say_what_binds
+from weir_operator.loop.proposals import Proposal, Ruling, add_limiting_factor
 from weir_operator.loop.shadow import Bill, Seen
 from weir_operator.loop.tick import Tick, find_first_wait
 from weir_operator.loop.tuned import TuningView
@@ -152,7 +152,7 @@ class SlowLoop(Protocol):
         """Run until cancelled."""
         ...
 
-    def see(self, tick: Tick, sample: IntervalSample | None) -> None:
+    def note(self, tick: Tick, sample: IntervalSample | None) -> None:
         """Take over what a tick measured."""
         ...
 
@@ -165,12 +165,12 @@ class ApplicationController:
         *,
         settings: LoopSettings,
         directives: Callable[[], Directives],
-        watcher: Watcher,
+        watcher: Gatherer,
         lifecycle: Lifecycle,
         managers: Mapping[str, OperatorManager],
         application_manager: ApplicationManager,
         store: StatusStore,
-        memory: Memory,
+        memory: AppState,
         clock: Clock,
         tuning: SlowLoop | None = None,
         rest: Callable[[], Awaitable[None]] | None = None,
@@ -180,7 +180,7 @@ class ApplicationController:
     ) -> None:
         self._settings = settings
         self._directives = directives
-        self._watcher = watcher
+        self._gatherer = watcher
         self._lifecycle = lifecycle
         self._managers = managers
         self._am = application_manager
@@ -192,7 +192,7 @@ class ApplicationController:
         self._on_tick = on_tick
         self._on_trouble = on_trouble
         self._notices = Notices(on_event, clock)
-        self._actor = Actor(
+        self._actor = ChangeExecutor(
             lifecycle,
             store,
             settings,
@@ -200,7 +200,7 @@ class ApplicationController:
             on_event=on_event,
             clock=clock,
         )
-        self._blindness = Blindness()
+        self._blindness = MetricsOutage()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
 
@@ -246,15 +246,15 @@ class ApplicationController:
         start = now - (steady - last_steady)
         directives = self._directives()
         guards = guards_at(directives, now)
-        self._notices.see_guards(guards)
+        self._notices.note_guards(guards)
         if directives.reset_nonce != self._reset_nonce:
             self._reset_nonce = directives.reset_nonce
             await self._memory.forget(self._reset_nonce)
             if self._tuning is not None:
                 self._tuning.forget(self._reset_nonce)
-            self._notices.tell("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
+            self._notices.report("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
         try:
-            view = await self._watcher.look(start, now, set_by=start - last)
+            view = await self._gatherer.gather(start, now, set_by=start - last)
         except TemporaryError:
             self._fall_back(False, directives, guards)
             raise
@@ -262,7 +262,7 @@ class ApplicationController:
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
         if self._tuning is not None:
-            self._tuning.see(tick, sample)
+            self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
         self._fall_back(view.sight.healthy, directives, guards)
         self._on_tick(tick)
@@ -272,7 +272,7 @@ class ApplicationController:
 
     async def _look_for_ever(self, stop: asyncio.Event) -> None:
         await look_for_ever(self._lifecycle.heal, self._rest, self._meet)
-        self._notices.tell("JobFinished", "The job came to its own end")
+        self._notices.report("JobFinished", "The job came to its own end")
         stop.set()
 
     async def _tick_for_ever(self) -> None:
@@ -289,14 +289,14 @@ class ApplicationController:
         if trouble.loop is Loop.LOOK:
             self._notices.tell_while("JobDown", trouble.sentence)
         elif trouble.sentence:
-            self._notices.tell("TickFailed", trouble.sentence)
+            self._notices.report("TickFailed", trouble.sentence)
         self._on_trouble(trouble)
 
-    async def _decide(self, view: View, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
+    async def _decide(self, view: Snapshot, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
         sight, flow, now = view.sight, view.flow, view.now
         status = self._store.load()
         settings = self._settings
-        self._am.see_output(
+        self._am.note_output(
             mean=sight.output.mean,
             quantile=sight.response(settings.statistic),
             now=self._clock.monotonic(),
@@ -322,7 +322,7 @@ class ApplicationController:
         if held or sight.app is None or flow is None:
             self._pass_over(view, directives, missed=tick.violated is True)
             return tick
-        seen = self._watcher.observe(view, status, budgets, self._am.sharing.tuned.weights)
+        seen = self._gatherer.observe(view, status, budgets, self._am.sharing.tuned.weights)
         proposals = {
             name: Proposal(observation=each, decision=self._managers[name].propose(each))
             for name, each in seen.items()
@@ -337,8 +337,8 @@ class ApplicationController:
             tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
-            self._memory.advisor.let_go()
-        ruling = say_what_binds(
+            self._memory.advisor.release_replicas()
+        ruling = add_limiting_factor(
             ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
         )
         tick_id = uuid.uuid4().hex[:12]
@@ -353,7 +353,7 @@ class ApplicationController:
                     expected=math.nan
                     if unasked
                     else expect_response(proposals, ruling, flow, sight.app),
-                    before=self._watcher.summarise(sight),
+                    before=self._gatherer.summarise(sight),
                     reason=unasked,
                 )
             )
@@ -366,11 +366,11 @@ class ApplicationController:
         seen: Mapping[str, Observation],
         flow: Dataflow,
         status: AppStatus,
-        view: View,
+        view: Snapshot,
         guards: tuple[Guard, ...],
     ) -> tuple[Ruling, str]:
         """Return the ruling, and why what no operator asked for is done; empty where none is."""
-        undone = await self._actor.judge(self._watcher.summarise(view.sight), view.now)
+        undone = await self._actor.judge(self._gatherer.summarise(view.sight), view.now)
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
             refusal = refusal or self._refuse_unasked(undone.source, view.now)
@@ -396,7 +396,7 @@ class ApplicationController:
 
     def _follow(
         self,
-        view: View,
+        view: Snapshot,
         flow: Dataflow,
         tick: Tick,
         observations: Mapping[str, Observation],
@@ -430,7 +430,7 @@ class ApplicationController:
             self._notices.tell_while("ObjectiveInfeasible", shares.infeasible)
         return shares
 
-    def _pass_over(self, view: View, directives: Directives, *, missed: bool) -> None:
+    def _pass_over(self, view: Snapshot, directives: Directives, *, missed: bool) -> None:
         """Let every operator know that an interval says nothing of its deployment."""
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
         for manager in self._managers.values():
@@ -439,7 +439,7 @@ class ApplicationController:
             else:
                 manager.skip()
 
-    def _find_reason_to_hold(self, view: View, directives: Directives, fits: bool) -> str:
+    def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:
             return "spec.mode is Off"
         if directives.suspended:
@@ -480,8 +480,8 @@ class ApplicationController:
     def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
         now = self._clock.monotonic()
-        if self._blindness.see(healthy=healthy, now=now):
-            self._notices.tell("FallbackEnded", "The metrics are healthy; decisions are made again")
+        if self._blindness.note(healthy=healthy, now=now):
+            self._notices.report("FallbackEnded", "The metrics are healthy; decisions are made again")
         if healthy:
             self._notices.tell_while("FallbackHeld", "")
         status = self._store.load()
@@ -508,7 +508,7 @@ class ApplicationController:
             self._notices.tell_while("FallbackHeld", f"{answer.reason}; {refusal}")
             return
         self._blindness.answer()
-        self._notices.tell("FallbackTaken", answer.reason)
+        self._notices.report("FallbackTaken", answer.reason)
         if moves:
             ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}")
             self._begin(

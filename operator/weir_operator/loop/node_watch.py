@@ -134,7 +134,7 @@ class NodeWatch:
                 hosted=tuple(
                     HostedReplica(name=each.id, operator=each.operator)
                     for each in replicas
-                    if each.node == name and not each.doomed and self._may_leave(each, now)
+                    if each.node == name and not each.terminating and self._may_leave(each, now)
                 ),
             )
             for name, speed in speeds.items()

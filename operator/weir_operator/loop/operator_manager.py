@@ -48,7 +48,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Lesson:
+class _PendingTransition:
     """What was decided last, until what came of it is known."""
 
     before: Observation
@@ -60,7 +60,7 @@ class _Lesson:
     missed: bool = False
     """Whether the objective was missed meanwhile."""
 
-    def held_up(self, *, missed: bool) -> _Lesson | None:
+    def held_up(self, *, missed: bool) -> _PendingTransition | None:
         """Return it after such an interval; what another's change disturbs teaches nothing."""
         if not self.acting:
             return None
@@ -105,7 +105,7 @@ class OperatorManager:
         policy: OperatorPolicy,
         fixed: Deployment | None,
         most_replicas: int | None = None,
-        stand_in: OperatorPolicy | None = None,
+        fallback_policy: OperatorPolicy | None = None,
         without_room: OperatorPolicy | None = None,
     ) -> None:
         """Begin without any belief.
@@ -116,7 +116,7 @@ class OperatorManager:
             policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
-            stand_in: Decides until the policy was trained; `None` where it needs no training.
+            fallback_policy: Decides until the policy was trained; `None` where it needs no training.
             without_room: Decides while the policy's tables have no room; `None` where nobody does.
         """
         self.name = model.name
@@ -126,19 +126,19 @@ class OperatorManager:
         self.given = frozenset(given)
         """Names of the node types whose speedup the manifest gives."""
         self._policy = policy
-        self._new_stand_in = stand_in
-        self._stand_in = stand_in
+        self._new_fallback_policy = fallback_policy
+        self._fallback_policy = fallback_policy
         self._without_room = without_room
-        self.stood_in = False
+        self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
         self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
-        self._lesson: _Lesson | None = None
+        self._lesson: _PendingTransition | None = None
         self._believed: OperatorModel | None = None
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._stand_in, self._without_room):
+        for policy in (self._policy, self._fallback_policy, self._without_room):
             if isinstance(policy, KernelPolicy):
                 policy.compile()
 
@@ -157,16 +157,16 @@ class OperatorManager:
     @property
     def in_training(self) -> bool:
         """Whether a stand-in decides because the policy has not been trained yet."""
-        return self._stand_in is not None
+        return self._fallback_policy is not None
 
-    def graduate(self, state: Mapping[str, Any]) -> None:
+    def promote(self, state: Mapping[str, Any]) -> None:
         """Let the policy decide from now on, with what it has learned in a simulator.
 
         Raises:
             StateError: The state is another policy's, or of another version.
         """
         self._policy.load_state_dict(state)
-        self._stand_in = None
+        self._fallback_policy = None
         self._lesson = None  # what it did not decide teaches it nothing
 
     @property
@@ -181,7 +181,7 @@ class OperatorManager:
             self._believed = believe(self._belief, self._specified, given=self.given)
         return self._believed
 
-    def see_edges(
+    def note_edges(
         self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
     ) -> None:
         """Take over from the job's plan how records reach the operator."""
@@ -281,16 +281,16 @@ class OperatorManager:
         """
         try:
             decision = self._learn_and_decide(observation)
-            self.stood_in = self.in_training
+            self.uses_fallback_policy = self.in_training
         except TemporaryError as error:
             if self._without_room is None:
                 raise
             decision = self._without_room.decide(observation)
             decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
-            self.stood_in = True
+            self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
             return decision
-        self._lesson = _Lesson(before=observation, proposed=decision.target)
+        self._lesson = _PendingTransition(before=observation, proposed=decision.target)
         return decision
 
     def _learn_and_decide(self, observation: Observation) -> Decision:
@@ -328,14 +328,14 @@ class OperatorManager:
         self._belief = OperatorBelief()
         self._believed = None
         self._policy.load_state_dict(self._untaught)
-        self._stand_in = self._new_stand_in
+        self._fallback_policy = self._new_fallback_policy
         self._lesson = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned as plain JSON values."""
         state = {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
         # Only of policies that are trained at all: others have nothing to say of it.
-        return state if self._new_stand_in is None else state | {"trained": not self.in_training}
+        return state if self._new_fallback_policy is None else state | {"trained": not self.in_training}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.
@@ -346,11 +346,11 @@ class OperatorManager:
         self._belief = OperatorBelief.from_dict(state["belief"])
         self._believed = None
         self._policy.load_state_dict(state["policy"])
-        self._stand_in = None if state.get("trained") else self._new_stand_in
+        self._fallback_policy = None if state.get("trained") else self._new_fallback_policy
 
     @property
     def _deciding(self) -> OperatorPolicy:
-        return self._stand_in or self._policy
+        return self._fallback_policy or self._policy
 
 
 def _without_room(

@@ -70,7 +70,7 @@ class Ruling:
         )
 
 
-def say_what_binds(
+def add_limiting_factor(
     ruling: Ruling,
     proposals: Mapping[str, Proposal],
     neighbourhoods: Mapping[str, Neighbourhood],

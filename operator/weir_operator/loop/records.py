@@ -559,7 +559,7 @@ class TolerantRecords:
             monotonic: Seconds of a clock that nobody sets.
         """
         self._path = path
-        self._tell = tell
+        self._report = tell
         self._monotonic = monotonic
         self._store: RecordStore | None = None
         self._open_at = monotonic()
@@ -624,14 +624,14 @@ class TolerantRecords:
         self.failure = failure
         if damaged and not failure:
             aside = self._path.name + ASIDE
-            self._tell(
+            self._report(
                 "RecordsDamaged",
                 f"The decision records were damaged and begin anew; what was there is in {aside}",
             )
         if failure and not before:
-            self._tell("RecordsNotKept", f"Decisions go on and are not recorded: {failure}")
+            self._report("RecordsNotKept", f"Decisions go on and are not recorded: {failure}")
         if before and not failure:
-            self._tell("RecordsKept", "Decisions are recorded again")
+            self._report("RecordsKept", "Decisions are recorded again")
 
     def _opened(self) -> RecordStore:
         if self._store is None:

@@ -89,7 +89,7 @@ class TokenGate:
         self._tokens = Tokens()
         self._seen: list[float] = []
 
-    def see(self, response_time: float, now: float) -> None:
+    def note(self, response_time: float, now: float) -> None:
         """Take in the response time of an interval, s; NaN where it was not measured."""
         if not math.isnan(response_time):
             self._seen.append(response_time)

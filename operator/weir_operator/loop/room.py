@@ -206,7 +206,7 @@ class RoomFinder:
 
     def find_way_out(self, status: AppStatus, alive: Sequence[Replica]) -> DeploymentMap:
         """Return where a job runs on once replicas that are about to go have left."""
-        leaving = [each for each in alive if each.doomed]
+        leaving = [each for each in alive if each.terminating]
         return move_leaving(status.deployments, leaving, self._full(status), self._models or {})
 
     def _full(self, status: AppStatus) -> list[Group]:
@@ -217,7 +217,7 @@ class RoomFinder:
         """Begin to count anew: all have their place."""
         self._pending_since = None
 
-    async def see_waiting(self, pending: tuple[Replica, ...]) -> str:
+    async def note_waiting(self, pending: tuple[Replica, ...]) -> str:
         """Remember for how long replicas find no place, and past the deadline which pools are full.
 
         Returns:

@@ -127,7 +127,7 @@ class Seen:
     violated: bool | None
 
 
-class Hypothesis:
+class ShadowDeployment:
     """The job that follows the advice."""
 
     def __init__(
@@ -208,13 +208,13 @@ class Hypothesis:
         self._deployments = ruling.target
         return self.bill
 
-    def let_go(self) -> None:
+    def release_replicas(self) -> None:
         """Begin at the real deployment again, next time; the bill stays."""
         self._deployments = self._tokens = None
 
     def forget(self) -> None:
         """Begin anew altogether."""
-        self.let_go()
+        self.release_replicas()
         self._days = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -323,7 +323,7 @@ class Advisor:
     """Follows the advice of one StreamApp in thought."""
 
     def __init__(
-        self, hypothesis: Hypothesis, path: Path, *, policy: str, reset_nonce: int
+        self, hypothesis: ShadowDeployment, path: Path, *, policy: str, reset_nonce: int
     ) -> None:
         """Begin with what the file holds, as far as it is of the same policy and nonce.
 
@@ -345,7 +345,7 @@ class Advisor:
         bill = self._hypothesis.follow(seen, guards)
         if self._count_told(bill) != self._told:
             self._told = self._count_told(bill)
-            notices.tell("SavingsForecast", bill.sentence)
+            notices.report("SavingsForecast", bill.sentence)
         if not 0 <= seen.now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
             self._saved_at = seen.now
             try:
@@ -354,9 +354,9 @@ class Advisor:
                 log.warning("forecast not saved", failure=str(error))
         return bill
 
-    def let_go(self) -> None:
+    def release_replicas(self) -> None:
         """Leave mode Advise: the next time begins where the job then is."""
-        self._hypothesis.let_go()
+        self._hypothesis.release_replicas()
 
     def forget(self, reset_nonce: int) -> None:
         """Begin anew altogether.

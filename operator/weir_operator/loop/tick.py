@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weir_operator.loop.gather import Sight
+from weir_operator.loop.gather import JobMeasurement
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.shadow import Bill
@@ -21,7 +21,7 @@ class Tick:
     """One tick, as the faces show it."""
 
     now: float
-    sight: Sight
+    sight: JobMeasurement
     violated: bool | None
     deployments: DeploymentMap
     budgets: Mapping[str, float]

@@ -25,6 +25,8 @@ Source to sink: what the helper's latency counters at the sinks say, or the mark
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -245,11 +247,13 @@ def _buckets(scopes: Sequence[Scope]) -> dict[float, float]:
 
 FORGOTTEN_AFTER = 3600.0
 """Seconds after which a counter that sends nothing is taken for gone."""
+ENDED_AFTER = 300.0
+"""The same for counters of a job that is followed by another: each restart brings some hundred."""
 
 _LATENCIES = frozenset({names.LATENCY_N, names.LATENCY_US, names.LATENCY_US2, names.LATENCY_BUCKET})
 
-Identity = tuple[str, frozenset[tuple[str, str]]]
-"""Name and labels of a series."""
+Identity = tuple[str, bytes]
+"""Id of the job that a series is of, and a digest of the series' name and labels."""
 Counted = Mapping[Identity, tuple[float, float]]
 """Time and value of the last sample of every counter that was seen."""
 
@@ -274,12 +278,14 @@ def measure_output(
     length = window.end - window.start
     known = [records for records in arrived if not math.isnan(records)]
     throughput = sum(known) / length if known and length else math.nan
+    latest = {_identity(each): (each.times[-1], each.values[-1]) for each in latencies}
+    present = {job for job, _ in latest}
     kept = {
         identity: last
         for identity, last in (counted or {}).items()
-        if window.end - last[0] < FORGOTTEN_AFTER
+        if window.end - last[0]
+        < (FORGOTTEN_AFTER if not present or identity[0] in present else ENDED_AFTER)
     }
-    latest = {_identity(each): (each.times[-1], each.values[-1]) for each in latencies}
     return replace(output, throughput=throughput), kept | latest
 
 
@@ -294,4 +300,5 @@ def _join(series: Series, window: Window, counted: Counted | None) -> Series:
 
 
 def _identity(series: Series) -> Identity:
-    return series.name, frozenset(series.labels.items())
+    labels = json.dumps([series.name, *sorted(series.labels.items())]).encode()
+    return series.labels.get("job_id", ""), hashlib.blake2b(labels, digest_size=16).digest()

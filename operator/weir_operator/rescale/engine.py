@@ -37,7 +37,7 @@ from weir_operator.rescale.replicas import (
     stale_replicas,
 )
 from weir_operator.rescale.retry import Patience
-from weir_operator.rescale.rollback import Setback, WithdrawnError, never_stopped, turn_round
+from weir_operator.rescale.rollback import StepFailure, WithdrawnError, never_stopped, plan_rollback
 from weir_operator.rescale.status import StatusStore
 from weir_operator.rescale.stopping import (
     StateMissingError,
@@ -483,8 +483,8 @@ class Rescaler:
         withdrawn: bool = False,
     ) -> RescaleJournal:
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        setback = Setback(failure=failure, ran=ran, pending=pending, withdrawn=withdrawn)
-        return turn_round(
+        setback = StepFailure(failure=failure, ran=ran, pending=pending, withdrawn=withdrawn)
+        return plan_rollback(
             journal, setback, now=self._clock.now(), attempts=self._settings.back_attempts
         )
 

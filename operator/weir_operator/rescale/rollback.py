@@ -15,7 +15,7 @@ class WithdrawnError(PermanentError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setback:
+class StepFailure:
     """Why a step came to nothing."""
 
     failure: str
@@ -28,8 +28,8 @@ class Setback:
     """The spec asks for something else by now."""
 
 
-def turn_round(
-    journal: RescaleJournal, setback: Setback, *, now: float, attempts: int
+def plan_rollback(
+    journal: RescaleJournal, setback: StepFailure, *, now: float, attempts: int
 ) -> RescaleJournal:
     """Return the change at the step that follows a failed one; nothing has been forgotten.
 

@@ -97,7 +97,7 @@ class FakeWorld:
         """Where TaskManagers run, a new one where the fewest do; empty has no nodes at all."""
         self.full_pools: dict[str, int] = {}
         """Pools with so many places: further TaskManagers stay pending."""
-        self.doomed: dict[str, str] = {}
+        self.terminating: dict[str, str] = {}
         """Why a TaskManager is about to go, by id."""
         self.broken_revisions: set[str] = set()
         """Ids of revisions at which the job does not come to run."""
@@ -165,7 +165,7 @@ class FakeWorld:
             replace(
                 self.alive[key],
                 pending="0/3 nodes are available" if self._is_pending(key) else "",
-                doomed=self.doomed.get(key, ""),
+                terminating=self.terminating.get(key, ""),
             )
             for key in sorted(self.alive)
         )

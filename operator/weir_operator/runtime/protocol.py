@@ -47,7 +47,7 @@ class Replica:
     """Where its Prometheus reporter listens; empty while it has no address yet."""
     pending: str = ""
     """Why no node has taken it yet, one sentence; empty once it runs."""
-    doomed: str = ""
+    terminating: str = ""
     """Why it is about to go (its node is drained, a spot notice), one sentence; else empty."""
     revision: str = ""
     """Id of the revision that it was made of; empty where that does not matter."""

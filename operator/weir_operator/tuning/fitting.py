@@ -148,7 +148,7 @@ class Fitter:
 
     def watch(self, sample: IntervalSample) -> Drift | None:
         """Return how the job has drifted from the last good fit, as of this interval."""
-        drifts = () if self._detector is None else self._detector.see(sample)
+        drifts = () if self._detector is None else self._detector.note(sample)
         if not drifts:
             return None
         self._detector = None  # told once; the next fit is made of what came since

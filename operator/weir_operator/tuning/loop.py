@@ -167,7 +167,7 @@ class TuningLoop:
         with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
-    def see(self, tick: Tick, sample: IntervalSample | None) -> None:
+    def note(self, tick: Tick, sample: IntervalSample | None) -> None:
         """Take over a tick: watch for drift, and judge what is on trial."""
         self._last = tick if tick.dataflow is not None else self._last
         if sample is None:
@@ -230,7 +230,7 @@ class TuningLoop:
         else:
             why = ""
         if why:
-            self._notices.tell("TuningDropped", f"An answer comes too late: {why}")
+            self._notices.report("TuningDropped", f"An answer comes too late: {why}")
             return
         if training:
             self._graduate(answer)
@@ -295,14 +295,14 @@ class TuningLoop:
             update={"current": version.number, "not_taken": None}
         )
         self._put_in_force()
-        self._notices.tell("TuningApplied", f"Version {version.number}: {version.sentence}")
+        self._notices.report("TuningApplied", f"Version {version.number}: {version.sentence}")
 
     def _graduate(self, answer: TuningAnswer) -> None:
         """Let policies decide that were trained in the simulator."""
         for name, state in answer.trained.items():
             if self._managers[name].in_training:
-                self._managers[name].graduate(state)
-                self._notices.tell("PolicyTrained", f"The policy of {name} decides from now on")
+                self._managers[name].promote(state)
+                self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
 
     @property
     def _next_number(self) -> int:
@@ -321,7 +321,7 @@ class TuningLoop:
             return
         self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
         self._state = self._state.model_copy(update={"fit_since": drift.since})
-        self._notices.tell("ModelDrifted", f"{drift.sentence}; it is fitted anew")
+        self._notices.report("ModelDrifted", f"{drift.sentence}; it is fitted anew")
         self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
 
     def _judge(self, tick: Tick, sample: IntervalSample) -> None:
@@ -363,7 +363,7 @@ class TuningLoop:
             self._state = self._state.with_version(kept)
         self._put_in_force()
         back = f"version {present.former}" if former is not None else "sharing without tuning"
-        self._notices.tell(
+        self._notices.report(
             "TuningRolledBack", f"Version {present.number} gives way to {back}: {reason}"
         )
 

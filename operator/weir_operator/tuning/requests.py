@@ -29,7 +29,7 @@ from weir_simulator.experiment import (
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.refit import with_seasons
-from weir_simulator.tuning.order import Constraints, Point, TuningOrder
+from weir_simulator.tuning.order import Constraints, Point, TuningRequest
 from weir_simulator.tuning.warm_starts import adapt_point
 
 TRACE = Path("trace.txt")
@@ -114,7 +114,7 @@ def make_work(
         folded = _shift({name: budgets[name] for name in names}, fit, sign=1)
         incumbent = Point(weights=weights, budgets=folded)
     return TuningWork(
-        order=TuningOrder(
+        order=TuningRequest(
             experiment=experiment,
             constraints=terms.constraints,
             algorithm=terms.algorithm,

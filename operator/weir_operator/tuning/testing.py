@@ -14,7 +14,7 @@ from weir_simulator.tuning.order import (
     Estimate,
     Point,
     Prediction,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
 )
 
@@ -24,7 +24,7 @@ def a_work(
 ) -> TuningWork:
     """Return a tuning of one operator that takes no time."""
     experiment = an_experiment(trace=TraceSource(file=Path("trace.txt")), policy={"name": policy})
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment, algorithm=algorithm, evaluations=2, judging_seeds=1, workers=1
     )
     return TuningWork(order=order, rates=(100.0,) * slots, watch=20, train=train)

@@ -13,7 +13,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_simulator.tuning.order import TuningOrder, TuningResult
+from weir_simulator.tuning.order import TuningRequest, TuningResult
 
 REFUSED = 3
 """Exit status of a worker that cannot do its work; Python itself ends with 1 where it fails."""
@@ -51,7 +51,7 @@ class TuningWork(_Value):
     """A tuning, and what is wanted beside its result."""
 
     version: Literal[1] = 1
-    order: TuningOrder
+    order: TuningRequest
     """Whose experiment's trace is that of `rates`, whatever file it names."""
     rates: tuple[float, ...] = Field(min_length=1)
     """Records/s, one per slot."""

@@ -97,7 +97,7 @@ RARE = 0.99
 FORECAST_SEEDS = 3
 
 
-def do_work(work: TuningWork, folder: Path, *, stop: threading.Event) -> TuningAnswer:
+def run_tuning(work: TuningWork, folder: Path, *, stop: threading.Event) -> TuningAnswer:
     """Return what comes of the work.
 
     Args:
@@ -188,14 +188,14 @@ def work_off(path: Path, folder: Path, *, printed: bool, stop: threading.Event) 
     from weir_operator.errors import WeirError
     from weir_operator.runtime.files import write_atomically
     from weir_operator.tuning.work import REFUSED, unpack_work
-    from weir_operator.tuning.worker import do_work, write_frames
+    from weir_operator.tuning.worker import run_tuning, write_frames
     from weir_policies.errors import WeirPolicyError
     from weir_simulator.errors import SimulatorError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = unpack_work(path.read_bytes())
-        answer = do_work(work, folder, stop=stop).model_dump_json(by_alias=True)
+        answer = run_tuning(work, folder, stop=stop).model_dump_json(by_alias=True)
         write_atomically(folder / "answer.json", answer)
     except (SimulatorError, WeirPolicyError, WeirError) as error:
         print(error, file=sys.stderr)

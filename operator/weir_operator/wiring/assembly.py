@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weir_operator.loop.app_state import STAND_IN
+from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import prices
 from weir_operator.loop.directives import LoopSettings
@@ -29,7 +29,7 @@ from weir_policies import registry
 from weir_policies.application_manager.edf import MigrationRules, TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.season import Season
-from weir_policies.policy import Expectant, OperatorModel, OperatorPolicy
+from weir_policies.policy import WarmStartable, OperatorModel, OperatorPolicy
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
@@ -179,9 +179,9 @@ def operator_managers(
     policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
     asked = dict(zip(scaled, policies, strict=True))
     for each, season in (seasons or {}).items():
-        if isinstance(built := asked.get(each), Expectant):
+        if isinstance(built := asked.get(each), WarmStartable):
             built.expect(season)
-    stands_in = trained_first and registry.learns_by_trying(name)
+    falls_back = trained_first and registry.learns_by_trying(name)
     for operator in operators:
         types = world.node_types(app, operator.name)
         managers[operator.name] = OperatorManager(
@@ -197,14 +197,14 @@ def operator_managers(
             or registry.build(name, rng=rngs[operator.name], parameters=parameters),
             fixed=world.fixed_deployment(app, operator.name),
             most_replicas=together if registry.sees_application(name) else None,
-            stand_in=_build_stand_in(len(managers)) if stands_in else None,
-            without_room=_build_stand_in(len(managers)),
+            fallback_policy=_build_fallback_policy(len(managers)) if falls_back else None,
+            without_room=_build_fallback_policy(len(managers)),
         )
     return managers
 
 
-def _build_stand_in(seed: int) -> OperatorPolicy:
-    return registry.build(STAND_IN, rng=np.random.default_rng(seed))
+def _build_fallback_policy(seed: int) -> OperatorPolicy:
+    return registry.build(FALLBACK_POLICY, rng=np.random.default_rng(seed))
 
 
 def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> TuningSettings:

@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 
 from weir_operator.clock import Clock
-from weir_operator.loop.app_state import LearnedStore, Memory
+from weir_operator.loop.app_state import LearnedStore, AppState
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event, Notices
-from weir_operator.loop.gather import Watcher
+from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController, OnTrouble
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.records import RECORDS, Records
 from weir_operator.loop.restart_limits import SharedRestarts
-from weir_operator.loop.shadow import Advisor, Hypothesis
+from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.engine import Rescaler
@@ -45,7 +45,7 @@ from weir_policies.model.season import Season
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What the loops of one StreamApp stand on. Whoever made the parts also closes them."""
 
     runtime: Runtime
@@ -102,7 +102,7 @@ def state_directory(state: Path, app: str) -> Path:
 
 
 def assemble(
-    app: StreamApp, around: Surroundings, *, job: JobSpec, policy: str | None = None
+    app: StreamApp, around: Dependencies, *, job: JobSpec, policy: str | None = None
 ) -> Steering:
     """Put the loops of `app` together.
 
@@ -151,7 +151,7 @@ def assemble(
         else {name: each.model for name, each in managers.items() if each.fixed is None},
         settings=assembly.rescale_settings(app),
     )
-    watcher = Watcher(
+    watcher = Gatherer(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
         runtime=around.runtime,
@@ -184,13 +184,13 @@ def assemble(
 
 def _memory(
     app: StreamApp,
-    around: Surroundings,
+    around: Dependencies,
     loops: LoopSettings,
     managers: Mapping[str, OperatorManager],
     manager: ApplicationManager,
-) -> Memory:
+) -> AppState:
     """Return what the loops keep, in their folder."""
-    return Memory(
+    return AppState(
         policy=loops.policy,
         managers=managers,
         restarts=manager.restarts,
@@ -203,7 +203,7 @@ def _memory(
             reset_nonce=app.spec.reset_nonce,
         ),
         advisor=Advisor(
-            Hypothesis(
+            ShadowDeployment(
                 managers,
                 manager,
                 bound=loops.bound,
@@ -222,7 +222,7 @@ def _memory(
 
 def _tuning(
     app: StreamApp,
-    around: Surroundings,
+    around: Dependencies,
     loops: LoopSettings,
     managers: Mapping[str, OperatorManager],
     manager: ApplicationManager,
@@ -250,7 +250,7 @@ def _tuning(
     )
 
 
-def _directives(app: StreamApp, around: Surroundings, job: JobSpec) -> Callable[[], Directives]:
+def _directives(app: StreamApp, around: Dependencies, job: JobSpec) -> Callable[[], Directives]:
     """Return what is read at every look and tick."""
     foreign = app.spec.flink.ref is not None  # its owner upgrades it
     revision = None if foreign else assembly.revision_of(app, job)

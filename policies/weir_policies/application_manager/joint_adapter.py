@@ -69,7 +69,7 @@ class Seat:
             self._table.policy.load_state_dict(state["application"])
 
 
-def take_seats(policy: ApplicationPolicy, seats: int) -> tuple[Seat, ...]:
+def adapt_joint(policy: ApplicationPolicy, seats: int) -> tuple[Seat, ...]:
     """Return the policies of all operators of an application, in the order of the dataflow."""
     table = Table(policy, seats)
     return tuple(Seat(table, place) for place in range(seats))

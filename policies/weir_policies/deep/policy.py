@@ -47,7 +47,7 @@ class DeepAlgorithm:
 
 
 @dataclass(slots=True)
-class _Mind:
+class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
     view: View
@@ -70,7 +70,7 @@ class DeepPolicy:
     def __init__(self, algorithm: DeepAlgorithm, rng: np.random.Generator) -> None:
         self._algorithm = algorithm
         self._rng = rng
-        self._mind: _Mind | None = None
+        self._mind: _PolicyState | None = None
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -131,9 +131,9 @@ class DeepPolicy:
                 max_replicas=replicas,
             )
             view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
-            self._mind = _Mind(view, memory, taught=True)
+            self._mind = _PolicyState(view, memory, taught=True)
 
-    def _recall(self, observation: Observation) -> _Mind:
+    def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view and the memory, new ones where the model's shape is new."""
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
@@ -143,6 +143,6 @@ class DeepPolicy:
             # First weights are drawn from a copy: to decide before anything was learned must leave
             # the generator as it was. The copy takes its place when something is learned.
             memory = self._algorithm.prepare(view, (deepcopy(self._rng),))
-            self._mind = _Mind(view, memory, taught=False)
+            self._mind = _PolicyState(view, memory, taught=False)
         fill_model(self._mind.view, 0, model)
         return self._mind

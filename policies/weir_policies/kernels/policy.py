@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
 from weir_policies.kernels.staying import find_unknown, hold
-from weir_policies.kernels.table_storage import PAGE, Berth, Room, move_in
+from weir_policies.kernels.table_storage import PAGE, Allocation, TableStorage, allocate_memory
 from weir_policies.kernels.tables import grow
 from weir_policies.kernels.view import (
     AGGREGATION,
@@ -86,35 +86,35 @@ class Algorithm:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class _Mind:
+class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
     view: View
     memory: Memory
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
-    berth: Berth | None = None
+    allocation: Allocation | None = None
     """Where the memory's tables are; `None` in the memory of the process."""
 
-    def settle(self, memory: Memory, room: Room | None) -> None:
+    def settle(self, memory: Memory, room: TableStorage | None) -> None:
         """Take over a memory, its tables in the room, should there be one."""
-        if memory is self.memory and (room is None) == (self.berth is None):
+        if memory is self.memory and (room is None) == (self.allocation is None):
             return
         self.memory = memory
         if room is not None:
-            self.memory, self.berth = move_in(memory, room)
+            self.memory, self.allocation = allocate_memory(memory, room)
             # With whatever ends the mind, the place of its tables is free again.
-            weakref.finalize(self, self.berth.leave).atexit = False
+            weakref.finalize(self, self.allocation.leave).atexit = False
 
     def be_ready(self) -> None:
         """See to it that its tables can be written to."""
-        if self.berth is not None:
-            self.berth.be_ready()
+        if self.allocation is not None:
+            self.allocation.be_ready()
 
     def rest(self) -> None:
         """Say that its tables are not used for a while."""
-        if self.berth is not None:
-            self.berth.rest()
+        if self.allocation is not None:
+            self.allocation.rest()
 
 
 class KernelPolicy:
@@ -128,11 +128,11 @@ class KernelPolicy:
         self._algorithm = algorithm
         self._rng = rng
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
-        self._mind: _Mind | None = None
-        self._room: Room | None = None
+        self._mind: _PolicyState | None = None
+        self._room: TableStorage | None = None
         self._season: Season | None = None
 
-    def keep_in(self, room: Room) -> None:
+    def keep_in(self, room: TableStorage) -> None:
         """Keep tables in a room from now on."""
         self._room = room
         if self._mind is not None:
@@ -238,7 +238,7 @@ class KernelPolicy:
             arrays = {name: unpack_array(array) for name, array in state["memory"].items()}
             self._mind = self._begin(view, Memory(**arrays), taught=True)
 
-    def _recall(self, observation: Observation) -> _Mind:
+    def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view and the memory, new ones where the model's shape is new."""
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
@@ -253,8 +253,8 @@ class KernelPolicy:
         fill_model(self._mind.view, 0, model)
         return self._mind
 
-    def _begin(self, view: View, memory: Memory, *, taught: bool) -> _Mind:
-        mind = _Mind(view, memory, taught=taught)
+    def _begin(self, view: View, memory: Memory, *, taught: bool) -> _PolicyState:
+        mind = _PolicyState(view, memory, taught=taught)
         mind.settle(memory, self._room)
         return mind
 

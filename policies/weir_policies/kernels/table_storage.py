@@ -21,7 +21,7 @@ PAGE = 4096
 """Bytes that are looked at, and copied, as one."""
 
 
-class Berth(Protocol):
+class Allocation(Protocol):
     """The place of one policy's tables in a room."""
 
     @property
@@ -42,27 +42,27 @@ class Berth(Protocol):
         ...
 
 
-class Room(Protocol):
+class TableStorage(Protocol):
     """Gives places to tables."""
 
-    def take_in(self, sizes: Sequence[int]) -> Berth:
+    def allocate(self, sizes: Sequence[int]) -> Allocation:
         """Return a place for tables of so many bytes each."""
         ...
 
 
-def move_in(memory: Memory, room: Room) -> tuple[Memory, Berth]:
+def allocate_memory(memory: Memory, room: TableStorage) -> tuple[Memory, Allocation]:
     """Return the memory with its large arrays in a room; pages of zeros are not touched there."""
     large = {
         name: np.ascontiguousarray(array)
         for name, array in memory._asdict().items()
         if array.nbytes > SMALL
     }
-    berth = room.take_in([array.nbytes for array in large.values()])
+    allocation = room.allocate([array.nbytes for array in large.values()])
     moved: dict[str, np.ndarray[Any, Any]] = {}
-    for (name, array), place in zip(large.items(), berth.arrays, strict=True):
+    for (name, array), place in zip(large.items(), allocation.arrays, strict=True):
         _copy_used_pages(array.reshape(-1).view(np.uint8), place)
         moved[name] = place.view(array.dtype).reshape(array.shape)
-    return memory._replace(**moved), berth
+    return memory._replace(**moved), allocation
 
 
 def _copy_used_pages(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:

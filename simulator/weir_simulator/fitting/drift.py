@@ -145,7 +145,7 @@ class DriftDetector:
         """By operator and node type."""
         self._edges: _Sums = {}
 
-    def see(self, interval: IntervalSample) -> tuple[Drift, ...]:
+    def note(self, interval: IntervalSample) -> tuple[Drift, ...]:
         """Take the next interval and return what has drifted by now, the clearest first.
 
         What has drifted stays so until a new fit, unless it comes back.

@@ -40,7 +40,7 @@ from weir_simulator.tuning.order import (
     Evaluation,
     Point,
     Prediction,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
 )
 
@@ -61,7 +61,7 @@ def best_of(evaluations: Sequence[Evaluation]) -> Evaluation | None:
     return min(kept, key=lambda each: each.money, default=None)
 
 
-def best_so_far(order: TuningOrder, evaluations: Sequence[Evaluation]) -> str:
+def best_so_far(order: TuningRequest, evaluations: Sequence[Evaluation]) -> str:
     """Return what has been found, in a few words for a progress bar."""
     best = best_of(evaluations)
     if best is None:
@@ -73,12 +73,12 @@ def best_so_far(order: TuningOrder, evaluations: Sequence[Evaluation]) -> str:
     )
 
 
-def restarts_per_day(order: TuningOrder, share: float) -> float:
+def restarts_per_day(order: TuningRequest, share: float) -> float:
     """Return the restarts a day of a share of slots with one."""
     return share * DAY / order.experiment.slot
 
 
-def outcomes(order: TuningOrder, result: TuningResult) -> Iterator[Row]:
+def outcomes(order: TuningRequest, result: TuningResult) -> Iterator[Row]:
     """Yield what is expected, before and after, with what is allowed."""
     before, after, allowed = result.incumbent_prediction, result.prediction, order.constraints
 
@@ -121,7 +121,7 @@ def settings(result: TuningResult) -> Iterator[Row]:
         )
 
 
-def verdict(order: TuningOrder, result: TuningResult) -> str:
+def verdict(order: TuningRequest, result: TuningResult) -> str:
     """Return in a sentence or two whether the result should be used."""
     allowed = order.constraints
     ending = {
@@ -147,7 +147,7 @@ def saving(result: TuningResult) -> float:
     return 100 * (result.prediction.money.mean / before - 1) if before else 0.0
 
 
-def _why_better(order: TuningOrder, result: TuningResult) -> str:
+def _why_better(order: TuningRequest, result: TuningResult) -> str:
     before, allowed = result.incumbent_prediction, order.constraints
     if (
         before.violations.mean > allowed.max_violations
@@ -218,7 +218,7 @@ def convergence(result: TuningResult) -> Figure:
     return {"data": [*points, line], "layout": layout}
 
 
-def price_against_violations(order: TuningOrder, result: TuningResult) -> Figure:
+def price_against_violations(order: TuningRequest, result: TuningResult) -> Figure:
     """Return what each point pays against how often it misses the bound, with the limit."""
     places = [100 * each.violations for each in result.evaluations]
     limit = 100 * order.constraints.max_violations
@@ -228,7 +228,7 @@ def price_against_violations(order: TuningOrder, result: TuningResult) -> Figure
     )  # fmt: skip
 
 
-def price_against_restarts(order: TuningOrder, result: TuningResult) -> Figure:
+def price_against_restarts(order: TuningRequest, result: TuningResult) -> Figure:
     """Return what each point pays against how often it restarts the job, with the limit."""
     per_day = restarts_per_day(order, 1.0)
     places = [per_day * each.reconfigurations for each in result.evaluations]
@@ -350,7 +350,7 @@ _BAR, _BARS_AROUND = 44, 70
 """Pixels of an operator's two bars with their gap, and of what stands around the bars."""
 
 
-def render_tuning_page(name: str, order: TuningOrder, result: TuningResult) -> str:
+def render_tuning_page(name: str, order: TuningRequest, result: TuningResult) -> str:
     """Return a page on a tuning.
 
     Args:
@@ -372,12 +372,12 @@ def render_tuning_page(name: str, order: TuningOrder, result: TuningResult) -> s
     return render_page("Tuning", sections, subtitle=subtitle)
 
 
-def _outcome(order: TuningOrder, result: TuningResult) -> list[Block]:
+def _outcome(order: TuningRequest, result: TuningResult) -> list[Block]:
     tone: Tone = "good" if result.better and result.feasible else "warn"
     return [Tiles(_tiles(order, result)), Prose(verdict(order, result), tone)]
 
 
-def _tiles(order: TuningOrder, result: TuningResult) -> list[Tile]:
+def _tiles(order: TuningRequest, result: TuningResult) -> list[Tile]:
     price, missed, restarts = outcomes(order, result)
     after, allowed = result.prediction, order.constraints
     return [
@@ -407,7 +407,7 @@ def _tiles(order: TuningOrder, result: TuningResult) -> list[Tile]:
     ]
 
 
-def _search(order: TuningOrder, result: TuningResult) -> list[Block]:
+def _search(order: TuningRequest, result: TuningResult) -> list[Block]:
     charts = [
         Chart(
             title="Price over the search",
@@ -443,7 +443,7 @@ def _settings(result: TuningResult) -> list[Block]:
     return [table, key, Charts([chart])]
 
 
-def _evaluations(order: TuningOrder, result: TuningResult) -> list[Block]:
+def _evaluations(order: TuningRequest, result: TuningResult) -> list[Block]:
     """Return the simulations that are worth reading: what was kept in full first, by price."""
     ranked = sorted(
         result.evaluations,
@@ -472,7 +472,7 @@ def _evaluations(order: TuningOrder, result: TuningResult) -> list[Block]:
     ]
 
 
-def _evaluation(order: TuningOrder, each: Evaluation, best: Point) -> list[Cell]:
+def _evaluation(order: TuningRequest, each: Evaluation, best: Point) -> list[Cell]:
     tone: Tone = "good" if each.point == best else "" if each.feasible else "quiet"
     weights = each.point.weights
     return [

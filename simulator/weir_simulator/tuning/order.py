@@ -1,6 +1,6 @@
 """What a tuning is asked for and what it answers, as values and as JSON files.
 
-A `TuningOrder` holds all that a result depends on, so that a process of its own, or a Kubernetes
+A `TuningRequest` holds all that a result depends on, so that a process of its own, or a Kubernetes
 Job, needs nothing else but the trace that its experiment names. Shares are parts of one, money is
 the mean price per hour of what is paid, in the experiment's currency; budgets are seconds.
 """
@@ -59,7 +59,7 @@ class Point(Section):
     """Seconds of response time granted to each operator."""
 
 
-class TuningOrder(Section):
+class TuningRequest(Section):
     """A tuning to make."""
 
     version: Literal[1] = 1
@@ -197,21 +197,21 @@ class TuningResult(Section):
     """Why the search ended."""
 
 
-Document = TypeVar("Document", TuningOrder, TuningResult)
+Document = TypeVar("Document", TuningRequest, TuningResult)
 
 
-def write_document(document: TuningOrder | TuningResult) -> str:
+def write_document(document: TuningRequest | TuningResult) -> str:
     """Return an order or a result as JSON."""
     return document.model_dump_json(by_alias=True, indent=1)
 
 
-def read_order(path: Path) -> TuningOrder:
+def read_order(path: Path) -> TuningRequest:
     """Return the order that a file holds.
 
     Raises:
         TuningError: It cannot be read, or holds none.
     """
-    return _read(path, TuningOrder)
+    return _read(path, TuningRequest)
 
 
 def read_result(path: Path) -> TuningResult:
@@ -253,7 +253,7 @@ def tuned_of(point: Point) -> Tuned:
 
 
 def _read(path: Path, kind: type[Document]) -> Document:
-    name = "an order" if kind is TuningOrder else "a result"
+    name = "an order" if kind is TuningRequest else "a result"
     try:
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -24,7 +24,7 @@ from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import (
     Evaluation,
     Point,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
     read_order,
     read_result,
@@ -58,7 +58,7 @@ class Study:
         TuningError: The folder holds another order or other rates, or cannot be written.
     """
 
-    def __init__(self, folder: Path, order: TuningOrder, traces: Mapping[str, Trace]) -> None:
+    def __init__(self, folder: Path, order: TuningRequest, traces: Mapping[str, Trace]) -> None:
         self._folder = folder
         path = folder / "order.json"
         digests = {name: _digest(rates) for name, rates in traces.items()}
@@ -66,7 +66,7 @@ class Study:
             known = read_order(path)
             differing = sorted(
                 name
-                for name in TuningOrder.model_fields
+                for name in TuningRequest.model_fields
                 if name not in FREE and getattr(known, name) != getattr(order, name)
             )
             if differing:

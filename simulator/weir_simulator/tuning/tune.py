@@ -36,7 +36,7 @@ from weir_simulator.tuning.judging import (
 from weir_simulator.tuning.order import (
     Evaluation,
     Point,
-    TuningOrder,
+    TuningRequest,
     TuningResult,
     point_of,
     tuned_of,
@@ -63,7 +63,7 @@ def ignore(evaluation: Evaluation) -> None:
 
 
 def tune(
-    order: TuningOrder,
+    order: TuningRequest,
     *,
     on_evaluation: Callable[[Evaluation], None] = ignore,
     should_stop: Callable[[], bool] = never,
@@ -123,7 +123,7 @@ class _Tuning:
 
     def __init__(
         self,
-        order: TuningOrder,
+        order: TuningRequest,
         slots: int,
         judging_slots: int,
         workers: Workers,
@@ -325,7 +325,7 @@ def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | 
     return known
 
 
-def _traces(order: TuningOrder, rates: Trace) -> dict[str, Trace]:
+def _traces(order: TuningRequest, rates: Trace) -> dict[str, Trace]:
     """Return the rates that evaluations depend on, by where the experiment names them."""
     training = order.experiment.training
     return {"trace": rates} | ({} if training is None else {"training": arrival_rates(training)})

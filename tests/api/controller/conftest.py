@@ -62,7 +62,7 @@ class HangingWorld(FakeWorld):
 
 
 class MiniatureWorlds:
-    """`Worlds` in which each StreamApp has a miniature Flink that outlives its controller."""
+    """`AppDependencies` in which each StreamApp has a miniature Flink that outlives its controller."""
 
     def __init__(self):
         self.of = {}

@@ -44,13 +44,13 @@ async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, 
     await bench.until_ready()
     await place_a_replica(kube, "trips", node)
     world = bench.worlds.of["trips"]
-    doomed = dict.fromkeys(world.alive, "its node is cordoned")
+    terminating = dict.fromkeys(world.alive, "its node is cordoned")
 
-    world.doomed = doomed
+    world.terminating = terminating
     await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
 
     async def replaced():
-        return world.alive and not set(doomed) & set(world.alive)
+        return world.alive and not set(terminating) & set(world.alive)
 
     await bench.until(replaced, "expected other replicas in the place of those that are lost")
 
@@ -66,13 +66,13 @@ async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(
     await place_a_pod(kube, "stray", node, A_REPLICA)
     await place_a_replica(kube, "trips", node)
     world = bench.worlds.of["trips"]
-    doomed = dict.fromkeys(world.alive, "its node is cordoned")
+    terminating = dict.fromkeys(world.alive, "its node is cordoned")
 
-    world.doomed = doomed
+    world.terminating = terminating
     await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
 
     async def replaced():
-        return world.alive and not set(doomed) & set(world.alive)
+        return world.alive and not set(terminating) & set(world.alive)
 
     await bench.until(replaced, "expected other replicas in the place of those that are lost")
     assert not running.ended

@@ -40,7 +40,7 @@ from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Percentage
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Surroundings, assemble
+from weir_operator.wiring.loops import Dependencies, assemble
 from weir_policies import registry
 
 FULL = Path(__file__).parents[1] / "streamapp/manifests/full.yaml"
@@ -189,7 +189,7 @@ def put_together(tmp_path_factory):
 
     def make(app: StreamApp) -> None:
         runtime = FakeWorld(FakeClock())
-        around = Surroundings(
+        around = Dependencies(
             runtime=runtime,
             jobs=cast(FlinkJobs, JobsOf(runtime)),
             store=MemoryStatusStore(),

@@ -110,7 +110,7 @@ async def test_a_node_that_goes_is_seen_without_a_change_of_pods(started, cluste
 
     [seen] = await started.replicas()
 
-    assert seen.doomed == "cordoned"
+    assert seen.terminating == "cordoned"
 
 
 async def test_a_deployment_that_was_deleted_is_made_again(started, cluster, marks):

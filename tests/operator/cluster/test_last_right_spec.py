@@ -3,7 +3,7 @@
 import pytest
 
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.last_valid_spec import keep_spec, recall_spec
+from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
 from weir_operator.streamapp.testing import a_manifest
 
 FILE = "last-right-spec.json"
@@ -19,14 +19,14 @@ def resource():
 def test_a_right_spec_is_recalled_as_it_was_kept(tmp_path, resource):
     keep_spec(tmp_path / "trips", resource)
 
-    recalled = recall_spec(tmp_path / "trips", resource)
+    recalled = load_spec(tmp_path / "trips", resource)
 
     assert recalled is not None
     assert recalled.metadata.name == "trips"
 
 
 def test_where_nothing_was_kept_nothing_is_recalled(tmp_path, resource):
-    assert recall_spec(tmp_path, resource) is None
+    assert load_spec(tmp_path, resource) is None
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_torn_or_foreign_file_is_none_and_the_next_right_spec_replaces_it(
 ):
     (tmp_path / FILE).write_bytes(content)
 
-    torn = recall_spec(tmp_path, resource)
+    torn = load_spec(tmp_path, resource)
     keep_spec(tmp_path, resource)
 
     assert torn is None
-    assert recall_spec(tmp_path, resource) is not None
+    assert load_spec(tmp_path, resource) is not None

@@ -43,24 +43,24 @@ def condition(kind, status="True", **more):
 
 
 def test_a_running_pod_is_a_replica_with_its_reporters_address():
-    found = replica(pod(status={"podIP": "10.1.2.3"}), pods_of(), doomed="")
+    found = replica(pod(status={"podIP": "10.1.2.3"}), pods_of(), terminating="")
 
     assert (found.id, found.node_type) == ("trips-match-small-1", "small/250m")
     assert found.metrics_url == "http://10.1.2.3:9249/metrics"
     assert found.started == 1767323045.0
     assert found.node == ""
-    assert (found.pending, found.doomed, found.revision) == ("", "", "r1")
+    assert (found.pending, found.terminating, found.revision) == ("", "", "r1")
 
 
 def test_a_replica_tells_which_node_it_runs_on():
     bound = pod()
     bound["spec"]["nodeName"] = "n2"
 
-    assert replica(bound, pods_of(), doomed="").node == "n2"
+    assert replica(bound, pods_of(), terminating="").node == "n2"
 
 
 def test_an_address_of_ipv6_stands_in_brackets():
-    found = replica(pod(status={"podIP": "fd00::1"}), pods_of(), doomed="")
+    found = replica(pod(status={"podIP": "fd00::1"}), pods_of(), terminating="")
 
     assert found.metrics_url == "http://[fd00::1]:9249/metrics"
 
@@ -113,7 +113,7 @@ def test_while_a_resize_is_under_way_the_pod_has_what_its_node_gave():
 def test_a_pod_that_is_being_evicted_is_about_to_go():
     status = condition("DisruptionTarget", reason="EvictionByEvictionAPI", message="evicting")
 
-    assert replica(pod(status=status), pods_of(), doomed="").doomed == (
+    assert replica(pod(status=status), pods_of(), terminating="").terminating == (
         "EvictionByEvictionAPI: evicting"
     )
 
@@ -161,7 +161,7 @@ def test_a_replica_tells_which_process_it_is_and_how_the_one_before_it_ended():
     second = pod(uid="u1", status=container(containerID="containerd://2", lastState=ended))
 
     before, now, unknown = [
-        replica(each, pods_of(), doomed="") for each in (first, second, pod(uid="u1"))
+        replica(each, pods_of(), terminating="") for each in (first, second, pod(uid="u1"))
     ]
 
     assert before.process != now.process

@@ -11,15 +11,15 @@ import pytest
 from tests.operator.controller.tuning_setting import Setting
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
-from weir_operator.loop.app_state import LearnedStore, Memory
+from weir_operator.loop.app_state import LearnedStore, AppState
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
-from weir_operator.loop.gather import Watcher, layout_of
+from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.records import RecordStore, TolerantRecords
-from weir_operator.loop.shadow import Advisor, Hypothesis
+from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.metrics.testing import Load, a_window
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.flink_jobs import FlinkJobs
@@ -79,7 +79,7 @@ class Stage:
         self.world = FakeWorld(self.clock)
         self.store = MemoryStatusStore()
         self.records = RecordStore(folder / "records.sqlite")
-        self.kept = TolerantRecords(folder / "records.sqlite", self._tell)
+        self.kept = TolerantRecords(folder / "records.sqlite", self._report)
         """The same, as the loops write them."""
         self.events = []
         self.changes = []
@@ -155,7 +155,7 @@ class Stage:
         self.learned = LearnedStore(
             self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
         )
-        watcher = Watcher(
+        watcher = Gatherer(
             settings=settings,
             operators={each.name: each for each in world.operators(self.app)},
             runtime=self.world,
@@ -167,7 +167,7 @@ class Stage:
             clock=self.clock,
         )
         manager = self.am = assembly.application_manager(self.app, shared=self.shared)
-        self.memory = Memory(
+        self.memory = AppState(
             policy=settings.policy,
             managers=self.managers,
             restarts=manager.restarts,
@@ -175,7 +175,7 @@ class Stage:
             records=self.kept,
             learned=self.learned,
             advisor=Advisor(
-                Hypothesis(
+                ShadowDeployment(
                     self.managers,
                     manager,
                     bound=settings.bound,
@@ -209,7 +209,7 @@ class Stage:
         self.changes.append(journal)
         self.kept.note(change=journal)
 
-    def _tell(self, reason, message):
+    def _report(self, reason, message):
         self.events.append(Event(time=self.clock.now(), reason=reason, message=message))
 
     async def tick(self):

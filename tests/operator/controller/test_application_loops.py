@@ -267,7 +267,7 @@ async def test_what_was_learned_and_cannot_be_kept_stops_no_decision(stage_of, m
 
 
 async def test_where_tables_have_no_room_another_policy_decides_until_they_have(stage_of):
-    room = Room()
+    room = TableStorage()
     stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "planner"}})
     await stage.started()
     for manager in stage.managers.values():
@@ -291,12 +291,12 @@ def _raising(error):
     return write
 
 
-class Room:
+class TableStorage:
     """A place for tables that may be full."""
 
     full = False
 
-    def take_in(self, sizes):
+    def allocate(self, sizes):
         self.be_ready()
         return self
 

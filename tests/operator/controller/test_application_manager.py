@@ -124,7 +124,7 @@ def test_a_path_that_cannot_keep_its_bound_is_named(bound):
 def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
     typical, measured = an_am(statistic="p95"), an_am(statistic="p95")
     for _ in range(50):
-        measured.see_output(mean=0.1, quantile=0.15, now=0.0)
+        measured.note_output(mean=0.1, quantile=0.15, now=0.0)
 
     short, long = (am.share(CHAIN, managers()).budgets for am in (typical, measured))
 
@@ -136,8 +136,8 @@ def test_what_cannot_be_measured_teaches_nothing_about_the_tail():
     am = an_am(statistic="p95")
     before = am.share(CHAIN, managers())
 
-    am.see_output(mean=math.nan, quantile=math.nan, now=0.0)
-    am.see_output(mean=0.1, quantile=math.inf, now=0.0)
+    am.note_output(mean=math.nan, quantile=math.nan, now=0.0)
+    am.note_output(mean=0.1, quantile=math.inf, now=0.0)
 
     assert am.share(CHAIN, managers()) == before
 

@@ -16,15 +16,15 @@ def stage():
 
 async def test_a_replica_about_to_go_is_replaced_before_it_is_lost(stage):
     lifecycle = await stage.running()
-    [doomed] = stage.world.alive
-    stage.world.doomed = {doomed: "its node is drained"}
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
 
     await lifecycle.heal()
 
-    assert doomed not in stage.world.alive
+    assert terminating not in stage.world.alive
     assert deployments_of(stage.world.alive.values()) == ONE
     [end] = [each for each in stage.changes if each.kind is Kind.RESCALE and each.step.is_end]
-    assert end.reason == f"Replicas leave before they are lost: {doomed} (its node is drained)"
+    assert end.reason == f"Replicas leave before they are lost: {terminating} (its node is drained)"
     assert stage.exact()
 
 
@@ -36,16 +36,16 @@ def stage_of_one_pool():
 async def drain_without_room(stage):
     """Doom the one replica of a job that runs, where its pool has no room for another."""
     lifecycle = await stage.running()
-    [doomed] = stage.world.alive
-    stage.world.doomed = {doomed: "its node is drained"}
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
     stage.world.full_pools = {"small": 1}
     await lifecycle.heal()
-    return lifecycle, doomed
+    return lifecycle, terminating
 
 
 async def test_a_replacement_without_a_place_is_tried_again_soon(stage_of_one_pool):
     stage = stage_of_one_pool
-    lifecycle, doomed = await drain_without_room(stage)
+    lifecycle, terminating = await drain_without_room(stage)
 
     await lifecycle.heal()
 
@@ -55,7 +55,7 @@ async def test_a_replacement_without_a_place_is_tried_again_soon(stage_of_one_po
     stage.clock.time += 5
     await lifecycle.heal()
 
-    assert doomed not in stage.world.alive
+    assert terminating not in stage.world.alive
 
 
 async def seconds_until_tried(stage, lifecycle):
@@ -81,12 +81,12 @@ async def test_a_second_node_that_is_drained_does_not_wait_for_the_first(stage):
     lifecycle = stage.lifecycle(initial=TWO)
     await lifecycle.bring_up()
     first, second = stage.world.alive
-    stage.world.doomed = {first: "its node is drained"}
+    stage.world.terminating = {first: "its node is drained"}
     stage.world.full_pools = {"small": 2}
     await lifecycle.heal()
 
     stage.world.full_pools = {}
-    stage.world.doomed |= {second: "its node is drained"}
+    stage.world.terminating |= {second: "its node is drained"}
     await lifecycle.heal()
 
     assert not {first, second} & set(stage.world.alive)
@@ -101,21 +101,21 @@ async def test_a_drain_does_not_wait_for_an_upgrade_that_came_to_nothing(stage):
     abandoned = stage.reasons.count("ChangeAbandoned")
 
     stage.world.savepoints_hang = False
-    [doomed] = stage.world.alive
-    stage.world.doomed = {doomed: "its node is drained"}
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
     await lifecycle.heal()
 
     assert abandoned == 1
-    assert doomed not in stage.world.alive
+    assert terminating not in stage.world.alive
     assert stage.changes[-1].kind is Kind.RESCALE
 
 
 async def test_a_replica_whose_pool_stays_full_leaves_for_another_pool(stage):
-    lifecycle, doomed = await drain_without_room(stage)
+    lifecycle, terminating = await drain_without_room(stage)
 
     await lifecycle.heal()
 
-    assert doomed not in stage.world.alive
+    assert terminating not in stage.world.alive
     [operator] = deployments_of(stage.world.alive.values()).values()
     assert {name.split("/")[0] for name in operator} == {"large"}
     assert stage.exact()

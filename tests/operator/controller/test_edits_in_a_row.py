@@ -232,7 +232,7 @@ async def test_a_drain_that_was_withdrawn_begins_again_at_the_next_look(stage):
     stage.directives = edited("one")
     lifecycle = await stage.running()
     [leaving] = stage.world.alive
-    stage.world.doomed[leaving] = "its node is drained"
+    stage.world.terminating[leaving] = "its node is drained"
     stage.world.slow_until = stage.clock.now() + 20.0
 
     def edit():

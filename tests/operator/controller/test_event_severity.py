@@ -10,7 +10,7 @@ import pytest
 import weir_operator
 from weir_operator.loop.events import NORMAL, WARNINGS, Event
 
-TELLING = ("tell", "_tell", "tell_while", "survived")
+TELLING = ("tell", "_report", "tell_while", "survived")
 
 
 def reasons_in(tree):

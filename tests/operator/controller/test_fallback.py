@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.loop.fallback import Blindness, find_fallback
+from weir_operator.loop.fallback import MetricsOutage, find_fallback
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.model.node_types import NodeType
@@ -21,31 +21,31 @@ def models(*names, max_replicas=4):
 
 
 def test_the_fallback_is_due_only_after_the_metrics_were_unhealthy_for_so_long():
-    blindness = Blindness()
+    blindness = MetricsOutage()
 
-    blindness.see(healthy=False, now=100.0)
+    blindness.note(healthy=False, now=100.0)
 
     assert not blindness.is_due(TEN_MINUTES, 699.0)
     assert blindness.is_due(TEN_MINUTES, 700.0)
 
 
 def test_a_healthy_tick_begins_the_count_anew():
-    blindness = Blindness()
-    blindness.see(healthy=False, now=100.0)
-    blindness.see(healthy=True, now=400.0)
-    blindness.see(healthy=False, now=500.0)
+    blindness = MetricsOutage()
+    blindness.note(healthy=False, now=100.0)
+    blindness.note(healthy=True, now=400.0)
+    blindness.note(healthy=False, now=500.0)
 
     assert not blindness.is_due(TEN_MINUTES, 1000.0)
 
 
 def test_an_outage_is_answered_once_and_its_end_is_known():
-    blindness = Blindness()
-    blindness.see(healthy=False, now=0.0)
+    blindness = MetricsOutage()
+    blindness.note(healthy=False, now=0.0)
     blindness.answer()
 
     assert not blindness.is_due(TEN_MINUTES, 10_000.0)
-    assert blindness.see(healthy=True, now=10_001.0)
-    assert not blindness.see(healthy=True, now=10_002.0)
+    assert blindness.note(healthy=True, now=10_001.0)
+    assert not blindness.note(healthy=True, now=10_002.0)
 
 
 def test_the_largest_fills_the_fastest_pool_and_keeps_replicas_in_theirs():

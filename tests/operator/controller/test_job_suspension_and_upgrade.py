@@ -201,7 +201,7 @@ async def test_a_node_that_is_drained_need_not_wait_for_an_upgrade_that_no_node_
     stage.directives = asking_for("--version", "2")
     await lifecycle.heal()
     [leaving] = stage.world.alive
-    stage.world.doomed[leaving] = "its node is drained"
+    stage.world.terminating[leaving] = "its node is drained"
 
     await lifecycle.heal()
 

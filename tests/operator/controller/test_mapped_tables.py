@@ -14,14 +14,14 @@ from weir_operator.kubernetes.process.mapped_tables import MappedTables
 
 
 def test_what_is_written_stands_there_after_a_rest(tmp_path):
-    berth = MappedTables(tmp_path).take_in([10_000, 300])
-    berth.arrays[0][:] = 7
-    berth.arrays[1][299] = 9
+    allocation = MappedTables(tmp_path).allocate([10_000, 300])
+    allocation.arrays[0][:] = 7
+    allocation.arrays[1][299] = 9
 
-    berth.rest()
+    allocation.rest()
 
-    assert berth.arrays[0].tolist() == [7] * 10_000
-    assert berth.arrays[1][299] == 9
+    assert allocation.arrays[0].tolist() == [7] * 10_000
+    assert allocation.arrays[1][299] == 9
 
 
 def resident(folder):
@@ -37,10 +37,10 @@ def resident(folder):
 
 def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
     room = MappedTables(tmp_path)
-    one, other = room.take_in([20_000]), room.take_in([20_000])
-    for berth in (one, other):
-        berth.arrays[0][:] = 7
-        berth.rest()
+    one, other = room.allocate([20_000]), room.allocate([20_000])
+    for allocation in (one, other):
+        allocation.arrays[0][:] = 7
+        allocation.rest()
 
     read = one.arrays[0][-1]
     held = resident(tmp_path)
@@ -53,7 +53,7 @@ def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
 
 def test_tables_of_two_policies_do_not_touch(tmp_path):
     room = MappedTables(tmp_path)
-    one, other = room.take_in([5000]), room.take_in([5000])
+    one, other = room.allocate([5000]), room.allocate([5000])
 
     one.arrays[0][:] = 255
 
@@ -62,12 +62,12 @@ def test_tables_of_two_policies_do_not_touch(tmp_path):
 
 def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
     room = MappedTables(tmp_path)
-    left = room.take_in([5000])
+    left = room.allocate([5000])
     left.arrays[0][:] = 255
     address = left.arrays[0].ctypes.data
 
     left.leave()
-    taken = room.take_in([5000])
+    taken = room.allocate([5000])
 
     assert taken.arrays[0].ctypes.data == address
     assert not taken.arrays[0].any()
@@ -76,32 +76,32 @@ def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
 def test_tables_larger_than_a_file_get_one_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(mapped_tables, "CHUNK", 4096)
 
-    berth = MappedTables(tmp_path).take_in([10_000, 10_000])
-    berth.arrays[1][:] = 1
+    allocation = MappedTables(tmp_path).allocate([10_000, 10_000])
+    allocation.arrays[1][:] = 1
 
-    assert not berth.arrays[0].any()
-    assert np.all(berth.arrays[1] == 1)
+    assert not allocation.arrays[0].any()
+    assert np.all(allocation.arrays[1] == 1)
 
 
 def test_files_of_tables_have_no_name(tmp_path):
     room = MappedTables(tmp_path)
 
-    room.take_in([5000])
+    room.allocate([5000])
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_where_the_disk_is_nearly_full(tmp_path, monkeypatch):
-    berth = MappedTables(tmp_path).take_in([5000])
+    allocation = MappedTables(tmp_path).allocate([5000])
     disk = SimpleNamespace(f_bavail=mapped_tables.RESERVE // 4096 - 1, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda folder: disk)
 
     with pytest.raises(TemporaryError, match="nearly full"):
-        berth.be_ready()
+        allocation.be_ready()
 
 
 def test_a_folder_that_is_not_there_is_told_of(tmp_path):
     shutil.rmtree(tmp_path)
 
     with pytest.raises(PermanentError, match=r"Expected .* to be writable"):
-        MappedTables(tmp_path).take_in([5000])
+        MappedTables(tmp_path).allocate([5000])

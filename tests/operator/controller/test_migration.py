@@ -119,7 +119,7 @@ def rule_move(am, *, score=0.6, **more):
 
 def a_gate(response_time):
     gate = TokenGate(TokenRules(low=0.25, high=0.45, every=10.0))
-    gate.see(response_time, 0.0)
+    gate.note(response_time, 0.0)
     return gate
 
 

@@ -99,7 +99,7 @@ class Watched:
 
     def see_and_leave(self, step):
         """Show replicas of which one leaves its node, and how that ended."""
-        move = self.see(THREE, SLOW)
+        move = self.note(THREE, SLOW)
         assert move is not None
         self.watch.note(move)
         self.last = a_leave(move.node, now=self.now, step=step, replica=move.replica)
@@ -111,8 +111,8 @@ SLOW = {"match-500m-on-n2": 2 * USUAL}
 def test_a_node_that_is_slow_in_five_intervals_is_to_be_left_by_its_replica():
     watched = Watched()
 
-    early = watched.see(THREE, SLOW, intervals=IN_A_ROW - 1)
-    move = watched.see(THREE, SLOW, intervals=1)
+    early = watched.note(THREE, SLOW, intervals=IN_A_ROW - 1)
+    move = watched.note(THREE, SLOW, intervals=1)
 
     assert early is None
     assert move is not None
@@ -137,7 +137,7 @@ def test_a_node_that_is_slow_in_five_intervals_is_to_be_left_by_its_replica():
         ),
         ([replace(each, node="") for each in THREE], SLOW, {}),
         ([THREE[0], a_replica("n2", started=START)], SLOW, {}),
-        ([THREE[0], replace(THREE[1], doomed="its node is drained")], SLOW, {}),
+        ([THREE[0], replace(THREE[1], terminating="its node is drained")], SLOW, {}),
     ],
     ids=[
         "a little slower is not slow",
@@ -150,22 +150,22 @@ def test_a_node_that_is_slow_in_five_intervals_is_to_be_left_by_its_replica():
     ],
 )
 def test_nothing_is_to_leave_where_no_node_is_known_to_be_slow(replicas, seconds, more):
-    assert Watched().see(replicas, seconds, **more) is None
+    assert Watched().note(replicas, seconds, **more) is None
 
 
 def test_an_interval_in_which_the_node_was_not_slow_begins_the_count_anew():
     watched = Watched()
-    watched.see(THREE, SLOW, intervals=IN_A_ROW - 1)
-    watched.see(THREE, intervals=1)
+    watched.note(THREE, SLOW, intervals=IN_A_ROW - 1)
+    watched.note(THREE, intervals=1)
 
-    assert watched.see(THREE, SLOW, intervals=IN_A_ROW - 1) is None
+    assert watched.note(THREE, SLOW, intervals=IN_A_ROW - 1) is None
 
 
 def test_a_restart_of_the_job_begins_the_count_anew():
     watched = Watched()
-    watched.see(THREE, SLOW, intervals=IN_A_ROW - 1)
+    watched.note(THREE, SLOW, intervals=IN_A_ROW - 1)
 
-    assert watched.see(THREE, SLOW, intervals=1, job="job2") is None
+    assert watched.note(THREE, SLOW, intervals=1, job="job2") is None
 
 
 def test_chance_moves_nobody():
@@ -175,7 +175,7 @@ def test_chance_moves_nobody():
 
     for _ in range(2000):
         seconds = {each.id: USUAL * rng.gamma(100, 1 / 100) for each in replicas}
-        moves += watched.see(replicas, seconds, intervals=1, records=100) is not None
+        moves += watched.note(replicas, seconds, intervals=1, records=100) is not None
 
     assert moves == 0
 
@@ -184,7 +184,7 @@ def test_the_slower_of_two_slow_nodes_is_left_first():
     replicas = [a_replica(f"n{n}") for n in range(1, 6)]
     seconds = SLOW | {"match-500m-on-n4": 4 * USUAL}
 
-    move = Watched().see(replicas, seconds)
+    move = Watched().note(replicas, seconds)
 
     assert move is not None
     assert move.node == "n4"
@@ -196,10 +196,10 @@ def test_an_operator_that_left_a_node_leaves_no_other_one_for_a_day():
     moved = [a_replica("n1"), a_replica("n3"), a_replica("n4")]
     still_slow = {"match-500m-on-n4": 2 * USUAL}
 
-    soon = watched.see(moved, still_slow)
-    again = watched.see(THREE, SLOW)
+    soon = watched.note(moved, still_slow)
+    again = watched.note(THREE, SLOW)
     watched.now += SPEAKS_OF_ONE_NODE_FOR
-    late = watched.see(moved, still_slow)
+    late = watched.note(moved, still_slow)
 
     assert soon is None
     assert again is not None
@@ -218,9 +218,9 @@ def test_a_node_that_could_not_be_left_is_not_asked_to_be_for_half_an_hour():
     watched = Watched()
     watched.last = a_leave("n2", now=START, step=Step.ABANDONED)
 
-    soon = watched.see(THREE, SLOW)
+    soon = watched.note(THREE, SLOW)
     watched.now = START + IN_VAIN_FOR
-    late = watched.see(THREE, SLOW, intervals=1)
+    late = watched.note(THREE, SLOW, intervals=1)
 
     assert soon is None
     assert late is not None
@@ -229,17 +229,17 @@ def test_a_node_that_could_not_be_left_is_not_asked_to_be_for_half_an_hour():
 def test_another_change_in_between_makes_no_difference_to_that():
     watched = Watched()
     watched.last = a_leave("n2", now=START, step=Step.ABANDONED)
-    watched.see(THREE, SLOW, intervals=1)
+    watched.note(THREE, SLOW, intervals=1)
     watched.last = None
 
-    assert watched.see(THREE, SLOW) is None
+    assert watched.note(THREE, SLOW) is None
 
 
 def test_an_operator_that_could_not_leave_one_node_may_leave_another():
     watched = Watched()
     watched.see_and_leave(Step.ABANDONED)
 
-    other = watched.see(THREE, {"match-500m-on-n3": 2 * USUAL})
+    other = watched.note(THREE, {"match-500m-on-n3": 2 * USUAL})
 
     assert other is not None
     assert other.node == "n3"
@@ -249,4 +249,4 @@ def test_a_node_that_was_left_before_may_be_left_again():
     watched = Watched()
     watched.last = a_leave("n2", now=START, step=Step.DONE)
 
-    assert watched.see(THREE, SLOW) is not None
+    assert watched.note(THREE, SLOW) is not None

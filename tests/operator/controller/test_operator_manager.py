@@ -185,7 +185,7 @@ def test_the_time_of_week_is_a_part_of_the_week(now, expected):
 def test_the_sharing_rule_follows_the_edges(edges, sharing, key_groups):
     manager = a_manager()
 
-    manager.see_edges(**edges, key_groups=720)
+    manager.note_edges(**edges, key_groups=720)
 
     assert manager.model.sharing is sharing
     assert manager.model.key_groups == key_groups

@@ -23,7 +23,7 @@ def am():
 
 
 def see(am, response_time, now=0.0):
-    am.see_output(mean=response_time, quantile=math.nan, now=now)
+    am.note_output(mean=response_time, quantile=math.nan, now=now)
 
 
 @pytest.mark.parametrize(

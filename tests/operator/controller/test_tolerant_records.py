@@ -180,7 +180,7 @@ def test_what_is_told_may_be_recorded_itself(desk):
         desk.told.append(reason)
         records.note(events=[Event(time=1.0, reason=reason, message=message)])
 
-    records._tell = tell
+    records._report = tell
     records._store._connection.execute("PRAGMA max_page_count = 1")
 
     records.write([a_record(f"{number}") for number in range(200)])

@@ -87,7 +87,7 @@ async def test_a_tuning_that_restarts_in_every_interval_is_taken_back(setting_of
     setting = setting_of(an_answer(BUDGETS), terms=CALM)
     await setting.loop.attempt()
 
-    setting.see(late=False, restarts=True, times=3)
+    setting.note(late=False, restarts=True, times=3)
 
     assert setting.version(1).standing is Standing.TAKEN_BACK
     assert "3 of 3 intervals asked for a restart" in setting.events[-1].message
@@ -98,7 +98,7 @@ async def test_where_the_objective_allows_any_restarts_it_is_kept(setting_of):
     setting = setting_of(an_answer(BUDGETS), terms=restless)
     await setting.loop.attempt()
 
-    setting.see(late=False, restarts=True, times=4)
+    setting.note(late=False, restarts=True, times=4)
 
     assert setting.version(1).standing is Standing.KEPT
 
@@ -113,7 +113,7 @@ async def test_a_trial_that_began_before_restarts_were_judged_goes_on(setting_of
     file.write_text(json.dumps(kept))
 
     setting.open()
-    setting.see(late=False, restarts=True, times=4)
+    setting.note(late=False, restarts=True, times=4)
 
     assert setting.sharing.tuned.version == 1
     assert setting.version(1).standing is Standing.KEPT

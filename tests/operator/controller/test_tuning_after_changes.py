@@ -38,7 +38,7 @@ async def test_a_job_that_passes_on_more_records_is_fitted_anew(setting_of, monk
     await setting.loop.attempt()
 
     for place in range(20):
-        setting.see(late=False, sample=passing_on(HOURS[place], 1.5, minutes=len(HOURS)))
+        setting.note(late=False, sample=passing_on(HOURS[place], 1.5, minutes=len(HOURS)))
 
     model = setting.loop.view.model
     assert model.reason == "Drift"
@@ -103,7 +103,7 @@ async def test_traffic_that_has_grown_ends_a_trial_and_the_next_tuning_sees_it(s
     seen = setting.version(1).most_rate
 
     for sample in grow():
-        setting.see(late=True, sample=sample)
+        setting.note(late=True, sample=sample)
         setting.records.note_interval(sample)
     ended = setting.version(1)
     await setting.loop.attempt()
@@ -118,8 +118,8 @@ async def test_a_rush_in_a_trial_does_not_end_it(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
 
-    setting.see(late=True, sample=grow()[0])
-    setting.see(late=False)
+    setting.note(late=True, sample=grow()[0])
+    setting.note(late=False)
 
     assert setting.loop.view.tuned.version == 1
     await setting.loop.attempt()
@@ -151,7 +151,7 @@ async def test_a_trace_with_room_for_ten_restarts_or_for_none_is_tuned_on(settin
 async def test_policies_are_trained_before_a_trace_is_long_enough_to_tune_on(setting_of):
     state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
     trained = an_answer(BUDGETS).model_copy(update={"trained": {"match": state, "count": state}})
-    setting = setting_of(trained, stand_in=True, terms=terms_of(0.01))
+    setting = setting_of(trained, fallback_policy=True, terms=terms_of(0.01))
 
     await setting.loop.attempt()
 
@@ -219,7 +219,7 @@ def let_drift(setting):
     """Let the job take longer for every record than it did when it was fitted."""
     slower = run_job(TRUTHS, plans(20, factor=1.4), rng=np.random.default_rng(6)).intervals
     for sample in slower:
-        setting.see(late=False, sample=replace(sample, time=HOURS[-1].time + sample.time))
+        setting.note(late=False, sample=replace(sample, time=HOURS[-1].time + sample.time))
     assert setting.loop.view.model.reason == "Drift"
 
 

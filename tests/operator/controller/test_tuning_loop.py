@@ -130,7 +130,7 @@ async def test_a_trial_that_goes_as_expected_ends_and_the_next_tuning_begins_the
     setting = setting_of()
     await setting.loop.attempt()
 
-    setting.see(late=False, times=4)
+    setting.note(late=False, times=4)
     await setting.loop.attempt()
 
     assert setting.version(1).standing is Standing.REPLACED
@@ -145,10 +145,10 @@ async def test_a_trial_that_goes_as_expected_ends_and_the_next_tuning_begins_the
 async def test_more_violations_than_expected_take_it_back_to_the_former_version(setting_of):
     setting = setting_of(an_answer(BUDGETS), an_answer({"match": 0.1, "count": 0.3}))
     await setting.loop.attempt()
-    setting.see(late=False, times=4)
+    setting.note(late=False, times=4)
     await setting.loop.attempt()
 
-    setting.see(late=True, times=2)
+    setting.note(late=True, times=2)
 
     assert setting.sharing.tuned.version == 1
     assert setting.version(2).standing is Standing.TAKEN_BACK
@@ -160,7 +160,7 @@ async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of)
     setting = setting_of()
     await setting.loop.attempt()
 
-    setting.see(late=True, times=2)
+    setting.note(late=True, times=2)
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.state.current == 0
@@ -169,7 +169,7 @@ async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of)
 async def test_what_was_taken_back_is_remembered_and_not_tried_again(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
-    setting.see(late=True, times=2)
+    setting.note(late=True, times=2)
 
     await setting.loop.attempt()
 
@@ -186,7 +186,7 @@ async def test_traffic_that_it_has_never_seen_is_no_fault_of_a_tuning(setting_of
         rng=np.random.default_rng(5),
     ).intervals
 
-    setting.see(late=True, sample=flood, times=10)
+    setting.note(late=True, sample=flood, times=10)
 
     assert setting.sharing.tuned.version == 1
 
@@ -292,7 +292,7 @@ async def test_advice_that_nobody_follows_is_fitted_and_neither_tuned_nor_judged
     await setting.loop.attempt()
     setting.directives = Directives(mode=Mode.ADVISE)
 
-    setting.see(late=True, times=5)
+    setting.note(late=True, times=5)
     await setting.loop.attempt()
 
     assert len(setting.tuner.calls) == 1
@@ -303,7 +303,7 @@ async def test_advice_that_nobody_follows_is_fitted_and_neither_tuned_nor_judged
 async def test_policies_are_trained_for_advice_too_and_what_was_tuned_besides_is_left(setting_of):
     state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
     trained = an_answer(BUDGETS).model_copy(update={"trained": {"match": state, "count": state}})
-    setting = setting_of(trained, stand_in=True)
+    setting = setting_of(trained, fallback_policy=True)
     setting.directives = Directives(mode=Mode.ADVISE)
 
     await setting.loop.attempt()
@@ -329,7 +329,7 @@ async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_anew_from_then_
     drifted = run_job(TRUTHS, plans(20, factor=1.4), rng=np.random.default_rng(6)).intervals
 
     for sample in drifted:
-        setting.see(late=False, sample=sample)
+        setting.note(late=False, sample=sample)
 
     assert setting.loop.view.model.reason == "Drift"
     assert "ModelDrifted" in setting.reasons
@@ -345,7 +345,7 @@ async def test_a_trial_whose_end_cannot_be_kept_is_told_and_holds_up_no_tick(
     await setting.loop.attempt()
     monkeypatch.setattr(TuningStore, "save", fail)
 
-    setting.see(late=True, times=5)
+    setting.note(late=True, times=5)
 
     assert setting.sharing.tuned == UNTUNED
     assert setting.reasons.count("TrialFailed") == 1
@@ -356,7 +356,7 @@ async def test_a_policy_decides_only_once_it_has_been_trained(setting_of):
     trained = an_answer(BUDGETS, better=False).model_copy(
         update={"trained": {"match": state, "count": state}}
     )
-    setting = setting_of(trained, stand_in=True)
+    setting = setting_of(trained, fallback_policy=True)
     before = setting.loop.view.in_training
 
     await setting.loop.attempt()
@@ -379,7 +379,7 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     tuning = asyncio.create_task(setting.loop.attempt())
     await asked.wait()
 
-    setting.see(late=False, times=3)
+    setting.note(late=False, times=3)
 
     assert not tuning.done()
     tuning.cancel()

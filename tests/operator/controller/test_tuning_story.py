@@ -15,7 +15,7 @@ from tests.operator.controller.tuning_setting import Setting
 from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
-from weir_operator.tuning.worker import do_work
+from weir_operator.tuning.worker import run_tuning
 from weir_simulator.fitting.testing import Plan, a_model, run_job
 from weir_simulator.tuning.order import Constraints
 
@@ -41,7 +41,7 @@ class Worker:
         self._folder = folder
 
     async def tune(self, work, *, name):
-        return await asyncio.to_thread(do_work, work, self._folder, stop=threading.Event())
+        return await asyncio.to_thread(run_tuning, work, self._folder, stop=threading.Event())
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_a_fitted_job_is_tuned_and_what_reality_bears_out_is_kept(setting)
     await setting.loop.attempt()
     promised = setting.version(1)
 
-    setting.see(late=False, sample=MEASURED[-1], deployments=CHEAP, times=TRIAL)
+    setting.note(late=False, sample=MEASURED[-1], deployments=CHEAP, times=TRIAL)
 
     assert setting.loop.view.model.reason == "Fitted"
     assert promised.standing is Standing.ON_TRIAL
@@ -82,7 +82,7 @@ async def test_a_fitted_job_is_tuned_and_what_reality_bears_out_is_kept(setting)
 async def test_a_tuning_that_reality_refutes_gives_way_to_sharing_without_tuning(setting):
     await setting.loop.attempt()
 
-    setting.see(late=True, sample=MEASURED[-1], times=TRIAL)
+    setting.note(late=True, sample=MEASURED[-1], times=TRIAL)
 
     assert setting.reasons == ["TuningApplied", "TuningRolledBack"]
     assert setting.version(1).standing is Standing.TAKEN_BACK

@@ -11,7 +11,7 @@ import numpy as np
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Notices
-from weir_operator.loop.gather import Sight
+from weir_operator.loop.gather import JobMeasurement
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.records import RecordStore
 from weir_operator.loop.tick import Tick
@@ -56,7 +56,7 @@ class Setting:
         bound=0.5,
         terms=HOLD,
         tuner=None,
-        stand_in=False,
+        fallback_policy=False,
         phase=0.0,
         similar=(),
         past=None,
@@ -80,7 +80,7 @@ class Setting:
                 given=["small/1"],
                 policy=registry.build("hold", rng=np.random.default_rng(1)),
                 fixed=None,
-                stand_in=registry.build("hold", rng=np.random.default_rng(2)) if stand_in else None,
+                fallback_policy=registry.build("hold", rng=np.random.default_rng(2)) if fallback_policy else None,
             )
             for model in a_structure(*truths).operators
         }
@@ -112,13 +112,13 @@ class Setting:
             find_similar=lambda: self.similar,
         )
         self.loop.restore()
-        self.see(late=False)
+        self.note(late=False)
 
     def see(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
                 now=self.clock.now(),
-                sight=cast(Sight, None),  # nothing of it is looked at
+                sight=cast(JobMeasurement, None),  # nothing of it is looked at
                 violated=late,
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers).budgets,
@@ -128,7 +128,7 @@ class Setting:
                 dataflow=self.flow,
                 restarts=restarts,
             )
-            self.loop.see(tick, sample)
+            self.loop.note(tick, sample)
 
     @property
     def state(self):

@@ -7,7 +7,7 @@ import pytest
 
 from weir_policies.application_manager.search.gaussian_process import fit_process
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
-from weir_policies.application_manager.search.surrogate import Landscape
+from weir_policies.application_manager.search.surrogate import Surrogate
 from weir_policies.application_manager.search.trust_region import (
     FIRST_EDGE,
     LEAST_EDGE,
@@ -81,7 +81,7 @@ def test_what_is_proposed_lies_in_the_box_around_the_best_trial(edge):
         return fit_process(inputs, outputs, start=start)
 
     rng = np.random.default_rng(1)
-    landscape = Landscape(range(3), np.full(3, 0.5), LIMITS, fit)
+    landscape = Surrogate(range(3), np.full(3, 0.5), LIMITS, fit)
     for point in rng.random((8, 3)):
         landscape.add(Trial(coordinates=point, origin="test"), an_outcome(money=3 + point.sum()))
     best = np.array([0.1, 0.2, 0.15])

@@ -50,12 +50,12 @@ def detector():
 @pytest.mark.parametrize("factor", [1.2, 1 / 1.2, 2.0])
 def test_a_fifth_more_or_less_work_is_noticed_within_ten_intervals(detector, factor):
     for interval in intervals_of(np.ones(50), seed=2):
-        detector.see(interval)
+        detector.note(interval)
     later = [
         replace(each, time=each.time + 3000.0) for each in intervals_of(np.full(10, factor), seed=3)
     ]
 
-    drifts = [detector.see(interval) for interval in later][-1]
+    drifts = [detector.note(interval) for interval in later][-1]
 
     assert [(each.operator, each.node_type) for each in drifts] == [("op", "small/1")]
     assert drifts[0].factor == pytest.approx(factor, rel=0.1)
@@ -69,7 +69,7 @@ def test_a_day_without_a_change_raises_no_alarm(seed):
     calibration = calibrate(intervals_of(np.ones(200), seed=7), (), a_structure(a_model()))
     detector = DriftDetector(calibration)
 
-    alarms = [detector.see(each) for each in intervals_of(np.ones(1440), seed=seed)]
+    alarms = [detector.note(each) for each in intervals_of(np.ones(1440), seed=seed)]
 
     assert not any(alarms)
 
@@ -77,7 +77,7 @@ def test_a_day_without_a_change_raises_no_alarm(seed):
 def test_a_pause_of_two_intervals_is_no_drift(detector):
     factors = [1.0, 1.0, 3.0, 3.0, 1.0, 1.0]
 
-    alarms = [detector.see(each) for each in intervals_of(factors, seed=4)]
+    alarms = [detector.note(each) for each in intervals_of(factors, seed=4)]
 
     assert not any(alarms)
 
@@ -85,7 +85,7 @@ def test_a_pause_of_two_intervals_is_no_drift(detector):
 def test_intervals_around_a_change_are_not_looked_at(detector):
     disturbed = intervals_of(np.full(50, 2.0), disturbed=True)
 
-    alarms = [detector.see(each) for each in disturbed]
+    alarms = [detector.note(each) for each in disturbed]
 
     assert not any(alarms)
 
@@ -93,7 +93,7 @@ def test_intervals_around_a_change_are_not_looked_at(detector):
 def test_garbage_is_passed_over(detector):
     garbage = intervals_of([math.inf, math.nan, -1.0, 0.0] * 10)
 
-    alarms = [detector.see(each) for each in garbage]
+    alarms = [detector.note(each) for each in garbage]
 
     assert not any(alarms)
 
@@ -101,7 +101,7 @@ def test_garbage_is_passed_over(detector):
 def test_work_that_comes_back_ends_the_alarm(detector):
     factors = [1.2] * 30 + [1.0] * 30
 
-    alarms = [detector.see(each) for each in intervals_of(factors, seed=5)]
+    alarms = [detector.note(each) for each in intervals_of(factors, seed=5)]
 
     assert alarms[29]
     assert not alarms[-1]
@@ -112,7 +112,7 @@ def test_showing_the_same_intervals_again_gives_the_same_alarms():
     intervals = intervals_of([1.0] * 20 + [1.2] * 10, seed=6)
 
     first, second = DriftDetector(calibration), DriftDetector(calibration)
-    seen, seen_again = ([d.see(each) for each in intervals] for d in (first, second))
+    seen, seen_again = ([d.note(each) for each in intervals] for d in (first, second))
 
     assert seen[-1]
     assert seen == seen_again

@@ -54,10 +54,10 @@ def in_turn(values, count):
 def test_more_or_fewer_records_on_an_edge_are_noticed_within_ten_intervals(now):
     detector = a_detector(intervals_of(np.ones(2000)))
     for interval in intervals_of(np.ones(50), begin=2000, seed=2):
-        assert not detector.see(interval)
+        assert not detector.note(interval)
 
     later = intervals_of(np.full(10, now), begin=2050, seed=3)
-    [drift] = [detector.see(interval) for interval in later][-1]
+    [drift] = [detector.note(interval) for interval in later][-1]
 
     assert isinstance(drift, SelectivityDrift)
     assert (drift.source, drift.target) == ("a", "b")
@@ -70,7 +70,7 @@ def test_more_or_fewer_records_on_an_edge_are_noticed_within_ten_intervals(now):
 def test_an_edge_that_carried_nothing_and_now_does_has_drifted():
     detector = a_detector(intervals_of(np.zeros(DAY)))
 
-    alarms = [detector.see(each) for each in intervals_of(np.full(5, 0.5), begin=DAY)]
+    alarms = [detector.note(each) for each in intervals_of(np.full(5, 0.5), begin=DAY)]
 
     assert alarms[-1]
 
@@ -82,7 +82,7 @@ def test_two_days_without_a_change_raise_no_alarm(rate, seed):
 
     days = intervals_of(np.full(2 * DAY, 0.3), rates=rate, begin=DAY, seed=seed)
 
-    assert not any(detector.see(each) for each in days)
+    assert not any(detector.note(each) for each in days)
 
 
 def test_an_operator_that_gives_out_every_five_minutes_has_not_drifted():
@@ -91,7 +91,7 @@ def test_an_operator_that_gives_out_every_five_minutes_has_not_drifted():
 
     day = intervals_of(in_turn(bursts, DAY), begin=DAY, seed=2)
 
-    assert not any(detector.see(each) for each in day)
+    assert not any(detector.note(each) for each in day)
 
 
 @pytest.mark.parametrize("of_load", [True, False], ids=["with the load", "without it"])
@@ -101,12 +101,12 @@ def test_records_that_come_to_more_every_night_are_no_drift(of_load):
     intervals = intervals_of(passed, rates=80.0 + 60.0 * hours * of_load)
     detector = a_detector(intervals[: 2 * DAY])
 
-    assert not any(detector.see(each) for each in intervals[2 * DAY :])
+    assert not any(detector.note(each) for each in intervals[2 * DAY :])
 
 
 def test_before_a_day_is_known_its_hours_are_no_drift():
     detector = a_detector(intervals_of(np.ones(DAY - 1)))
 
-    alarms = [detector.see(each) for each in intervals_of(np.full(60, 1.5), begin=DAY)]
+    alarms = [detector.note(each) for each in intervals_of(np.full(60, 1.5), begin=DAY)]
 
     assert not any(alarms)

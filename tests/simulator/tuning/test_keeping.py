@@ -15,7 +15,7 @@ from weir_simulator.tuning.judging import (
     explain_doubt,
     is_better,
 )
-from weir_simulator.tuning.order import Constraints, TuningOrder
+from weir_simulator.tuning.order import Constraints, TuningRequest
 from weir_simulator.tuning.tune import naive_point, tune
 
 PARTS = 100
@@ -172,7 +172,7 @@ def test_the_cheapest_that_is_surely_better_goes_before_a_cheaper_one_that_may_b
     monkeypatch.setattr(tuning, "Workers", _Workers)
     experiment = an_experiment(trace={"kind": "taxi", "slots": 1000})
     warm = naive_point(experiment).model_copy(update={"weights": WARM})
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment,
         algorithm="random",
         evaluations=6,
@@ -206,7 +206,7 @@ def test_the_cheapest_within_half_of_the_limits_is_compared_beside_the_best_whic
 ):
     monkeypatch.setattr(tuning, "Workers", _CloseWorkers)
     experiment = an_experiment(trace={"kind": "taxi", "slots": 1000})
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment,
         algorithm="random",
         evaluations=30,

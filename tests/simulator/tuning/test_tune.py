@@ -20,7 +20,7 @@ from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
-    TuningOrder,
+    TuningRequest,
     apply_point,
     read_result,
     write_document,
@@ -46,7 +46,7 @@ def an_order(**fields):
         "workers": 1,
         "constraints": Constraints(max_violations=0.5, max_reconfigurations=0.5),
     }
-    return TuningOrder(**{**setting, **fields})
+    return TuningRequest(**{**setting, **fields})
 
 
 def without_time(result):
@@ -233,7 +233,7 @@ def test_a_study_is_not_gone_on_with_when_a_trace_holds_other_rates_under_its_na
         file.write_text("100\n200\n300\n" * 20)
     sources = {name: {"file": str(file)} for name, file in files.items()}
     experiment = an_experiment(**sources, policy={"name": "ql-pds", "parameters": {}})
-    order = TuningOrder(experiment=experiment, algorithm="random", evaluations=1, workers=1)
+    order = TuningRequest(experiment=experiment, algorithm="random", evaluations=1, workers=1)
     tune(order, study=tmp_path / "study")
 
     files[changed].write_text("100\n200\n400\n" * 20)
@@ -248,7 +248,7 @@ def test_a_trace_that_has_only_grown_is_gone_on_with(tmp_path):
     experiment = an_experiment(
         trace={"file": str(file)}, policy={"name": "ql-pds", "parameters": {}}
     )
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=experiment, algorithm="random", evaluations=1, slots=60, workers=1
     )
     before = tune(order, study=tmp_path / "study")

@@ -10,7 +10,7 @@ from weir_simulator.experiment import Weights
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.order import (
     Point,
-    TuningOrder,
+    TuningRequest,
     apply_point,
     read_order,
     read_result,
@@ -21,7 +21,7 @@ from weir_simulator.tuning.order import (
 
 def test_an_order_survives_its_file(tmp_path):
     point = Point(weights=Weights(violations=0.123456789), budgets={"op": 0.1 / 3})
-    order = TuningOrder(
+    order = TuningRequest(
         experiment=apply_point(an_experiment(), point),
         incumbent=point,
         warm_starts=(point,),
@@ -48,7 +48,7 @@ def test_a_point_without_a_budget_for_each_operator_is_refused():
     point = Point(weights=Weights(), budgets={"other": 0.02})
 
     with pytest.raises(ValidationError, match="a budget for each of \\['op'\\]"):
-        TuningOrder(experiment=an_experiment(), incumbent=point)
+        TuningRequest(experiment=an_experiment(), incumbent=point)
 
 
 @pytest.mark.parametrize(

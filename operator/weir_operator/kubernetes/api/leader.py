@@ -50,7 +50,7 @@ class Fence(Protocol):
 
     @property
     def term(self) -> str:
-        """Names this time in office: no two controllers, nor two times of one, share it."""
+        """Names this time in context: no two controllers, nor two times of one, share it."""
         ...
 
     @property
@@ -144,7 +144,7 @@ class Leader:
 
     @property
     def term(self) -> str:
-        """Names this time in office."""
+        """Names this time in context."""
         return self._term
 
     @property
@@ -225,13 +225,13 @@ class Leader:
             )
         except _HeldByAnotherError as error:
             self._renewed, self.failure = None, ""
-            self._tell(str(error))
+            self._report(str(error))
             return False
         except (ConflictError, TemporaryError, TimeoutError) as error:
             # Somebody else wrote it in between, or nobody answered: the next look tells.
             cause = str(error) or type(error).__name__
             self.failure = f"The Lease could not be written: {cause}"
-            self._tell(self.failure)
+            self._report(self.failure)
             return False
         self._renewed, self.failure = began, ""
         return True
@@ -278,7 +278,7 @@ class Leader:
             "leaseTransitions": changes,
         }
 
-    def _tell(self, why: str) -> None:
+    def _report(self, why: str) -> None:
         if why != self._told:
             log.info("lease not held", reason=why)
             self._told = why

@@ -225,7 +225,7 @@ class _Seen:
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Rivals:
+class AutoscalerConflicts:
     """Finds the other autoscalers of StreamApps' jobs."""
 
     def __init__(self, api: ClusterReader, *, clock: Clock) -> None:

@@ -16,8 +16,8 @@ from weir_operator.external.metrics import PrometheusFor
 from weir_operator.guard import Guard
 from weir_operator.kubernetes.api.leader import Fence
 from weir_operator.kubernetes.api.objects import ClusterReader, ObjectApi, Resource
-from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
-from weir_operator.kubernetes.app.health_checks import Crowd
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
@@ -28,7 +28,7 @@ from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.history import HistoryReader
 from weir_operator.tuning.protocol import Tuner
-from weir_policies.kernels.table_storage import Room
+from weir_policies.kernels.table_storage import TableStorage
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class Api(ObjectApi, ClusterReader, Protocol):
         ...
 
 
-class Worlds(Protocol):
+class AppDependencies(Protocol):
     """Makes what a StreamApp's loops stand on."""
 
     def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
@@ -96,14 +96,14 @@ class PolicyCompiler:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Office:
+class ControllerContext:
     """One controller's shared parts."""
 
     api: Api
     fence: Fence
-    worlds: Worlds
+    worlds: AppDependencies
     events: EventPoster
-    rivals: Rivals
+    rivals: AutoscalerConflicts
     telemetry: Telemetry
     clock: Clock
     state: Path
@@ -115,9 +115,9 @@ class Office:
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
-    tables: Room | None = None
+    tables: TableStorage | None = None
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
-    crowd: Crowd = field(default_factory=Crowd)
+    health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
     """Who there is; the more, the rarer each job is looked at."""
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must

@@ -21,10 +21,10 @@ from weir_operator.errors import (
     describe_unexpected,
 )
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.last_valid_spec import recall_spec
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.last_valid_spec import load_spec
 from weir_operator.kubernetes.app.opening import Loops, Memory, open_loops, open_memory
-from weir_operator.kubernetes.app.reporter import Notebook
+from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.store import StatusDoor
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.loop.directives import directives_of
@@ -45,14 +45,14 @@ CANCELLED_WITHIN = 60.0
 """Seconds that a job may take to be cancelled."""
 
 
-async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> None:
+async def finalize_app(context: ControllerContext, resource: Resource, *, deleted_for: float) -> None:
     """End the job of a StreamApp that is being deleted, and everything that ran for it.
 
     What keeps it is posted as an event at each try. A defect of Weir does not keep it for ever:
     once patience is over, its pods go with it, as its dependents.
 
     Args:
-        office: The controller's parts.
+        context: The controller's parts.
         resource: The StreamApp, with a deletion timestamp.
         deleted_for: Seconds since then.
 
@@ -61,77 +61,77 @@ async def end_app(office: Office, resource: Resource, *, deleted_for: float) -> 
     """
     structlog.contextvars.bind_contextvars(app=str(resource.key))
     try:
-        await _end(office, resource, hurried=deleted_for > PATIENCE)
+        await _end(context, resource, hurried=deleted_for > PATIENCE)
     except WeirError as error:
-        office.events.post(resource, "Warning", "DeletionWaits", str(error))
+        context.events.post(resource, "Warning", "DeletionWaits", str(error))
         raise
     except Exception as error:
         log.exception("unexpected error in a deletion")
         sentence = describe_unexpected(error)
         if deleted_for <= PATIENCE:
-            office.events.post(resource, "Warning", "DeletionWaits", sentence)
+            context.events.post(resource, "Warning", "DeletionWaits", sentence)
             raise TemporaryError(sentence) from error
-        office.telemetry.final_savepoints.labels("Failed").inc()
-        office.events.post(resource, "Warning", "FinalSavepointFailed", sentence)
+        context.telemetry.final_savepoints.labels("Failed").inc()
+        context.events.post(resource, "Warning", "FinalSavepointFailed", sentence)
 
 
-async def _end(office: Office, resource: Resource, *, hurried: bool) -> None:
+async def _end(context: ControllerContext, resource: Resource, *, hurried: bool) -> None:
     try:
         app = parse_manifest(resource.manifest)
     except InvalidStreamAppError as mistake:
-        folder = state_directory(office.state, str(resource.key))
-        last = await asyncio.to_thread(recall_spec, folder, resource)
+        folder = state_directory(context.state, str(resource.key))
+        last = await asyncio.to_thread(load_spec, folder, resource)
         if last is None:
             # Nothing was ever put together for it, or nothing is known of it any more; what ran
             # for it is its dependent and goes with it, once there was time to mend the spec.
-            if await _has_run(office, resource):
+            if await _has_run(context, resource):
                 if not hurried:
                     raise TemporaryError(
                         "The job cannot be stopped with a savepoint, the spec is not valid: "
                         f"{mistake}; mend it within {PATIENCE:g} s of the deletion"
                     ) from mistake
-                office.telemetry.final_savepoints.labels("Failed").inc()
-            office.events.post(
+                context.telemetry.final_savepoints.labels("Failed").inc()
+            context.events.post(
                 resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
             )
             return
         app = last
-    door = StatusDoor(office.api, resource, office.fence)
+    door = StatusDoor(context.api, resource, context.fence)
     await door.open()
     await door.settle()
-    notebook = Notebook(office, resource, door, first_facts(resource.generation, app))
+    reporter = StatusReporter(context, resource, door, first_facts(resource.generation, app))
     if _has_failed(door):
-        notebook.set_ready("False", FAILED, "The last savepoint is tried again")
+        reporter.set_ready("False", FAILED, "The last savepoint is tried again")
     else:
-        notebook.set_ready("False", "Deleting", "The StreamApp is being deleted")
+        reporter.set_ready("False", "Deleting", "The StreamApp is being deleted")
     if app.spec.flink.ref is not None:
         return  # the job is somebody else's
     async with (
-        notebook.writing(),
-        open_memory(office, resource, door, notebook) as memory,
+        reporter.writing(),
+        open_memory(context, resource, door, reporter) as memory,
     ):
         kept: bool | None = None
-        if await _is_going(office, resource.key.namespace):
-            kept = _tell_what_stays(memory, notebook)
+        if await _is_going(context, resource.key.namespace):
+            kept = _tell_what_stays(memory, reporter)
         else:
             app = _with_the_default_policy(app)
             async with open_loops(
-                office, app, resource, memory, notebook, lambda: directives_of(app)
+                context, app, resource, memory, reporter, lambda: directives_of(app)
             ) as loops:
                 if app.spec.deletion_policy is DeletionPolicy.DELETE:
-                    await _discard(memory, loops, notebook, office)
+                    await _discard(memory, loops, reporter, context)
                 else:
-                    kept = await _keep(memory, loops, notebook, hurried=hurried)
+                    kept = await _keep(memory, loops, reporter, hurried=hurried)
                 await loops.runtime.close()
         if kept is not None and memory.store.load().job_id is not None:
-            office.telemetry.final_savepoints.labels("Done" if kept else "Failed").inc()
+            context.telemetry.final_savepoints.labels("Done" if kept else "Failed").inc()
     if app.spec.deletion_policy is DeletionPolicy.DELETE:
         await asyncio.to_thread(shutil.rmtree, memory.folder, ignore_errors=True)
 
 
-async def _has_run(office: Office, resource: Resource) -> bool:
+async def _has_run(context: ControllerContext, resource: Resource) -> bool:
     """Return whether the status knows of a job."""
-    controller = ((await office.api.get(resource.key.path)).get("status") or {}).get("controller")
+    controller = ((await context.api.get(resource.key.path)).get("status") or {}).get("controller")
     return isinstance(controller, dict) and bool(controller.get("job_id"))
 
 
@@ -144,17 +144,17 @@ def _has_failed(door: StatusDoor) -> bool:
     )
 
 
-async def _is_going(office: Office, namespace: str) -> bool:
+async def _is_going(context: ControllerContext, namespace: str) -> bool:
     """Return whether a namespace is being deleted; a controller that may not know says no."""
     try:
-        found = await office.api.get(f"/api/v1/namespaces/{namespace}")
+        found = await context.api.get(f"/api/v1/namespaces/{namespace}")
     except PermanentError as error:
         log.info("namespace not read", reason=str(error))
         return False
     return "deletionTimestamp" in found["metadata"]
 
 
-def _tell_what_stays(memory: Memory, notebook: Notebook) -> bool:
+def _tell_what_stays(memory: Memory, reporter: StatusReporter) -> bool:
     """Say where the state is of a job that went with its namespace; only the log can be told.
 
     Returns:
@@ -167,13 +167,13 @@ def _tell_what_stays(memory: Memory, notebook: Notebook) -> bool:
     path = path or status.restore_path
     cause = "The namespace is being deleted"
     if ran:
-        notebook.tell(
+        reporter.report(
             FAILED,
             f"{cause}, and the job's pods went first; the newest state that was seen is {path}; "
             "delete StreamApps before their namespace",
         )
     elif path is not None:
-        notebook.tell("FinalSavepoint", f"{cause}; the job's state was kept in {path}")
+        reporter.report("FinalSavepoint", f"{cause}; the job's state was kept in {path}")
     return not ran
 
 
@@ -187,7 +187,7 @@ def _with_the_default_policy(app: StreamApp) -> StreamApp:
     return app.model_copy(update={"spec": app.spec.model_copy(update={"operator_manager": loop})})
 
 
-async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bool) -> bool:
+async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurried: bool) -> bool:
     """Stop the job with a last savepoint and say where it is; return whether nothing failed."""
     came = True
     try:
@@ -195,17 +195,17 @@ async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bo
     except WeirError as error:
         if not hurried:
             sentence = f"The last savepoint has not come about yet: {error}"
-            notebook.set_ready(
+            reporter.set_ready(
                 "False",
                 FAILED,
                 f"{sentence}; {PATIENCE:g} s after the deletion the job is ended without",
             )
             raise TemporaryError(sentence) from error
-        notebook.tell(FAILED, str(error))
+        reporter.report(FAILED, str(error))
         came = False
     status = memory.store.load()
     if status.finished:  # Flink has deleted its checkpoints
-        notebook.tell("EndedWithoutSavepoint", "The job came to its own end and has left no state")
+        reporter.report("EndedWithoutSavepoint", "The job came to its own end and has left no state")
         return came
     path = status.restore_path
     if not status.suspended and status.job_id is not None:
@@ -218,16 +218,16 @@ async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bo
                 raise TemporaryError(f"The newest state is not known yet: {error}") from error
             seen = status.checkpointed
             last = seen.path if seen is not None and seen.job == status.job_id else path
-            notebook.tell(
+            reporter.report(
                 FAILED,
                 f"The newest state is not known ({error}); the last that was seen is {last}, look "
                 "in the storage for a newer one",
             )
             return False
     if path is None:
-        notebook.tell("EndedWithoutSavepoint", "The job has left no state")
+        reporter.report("EndedWithoutSavepoint", "The job has left no state")
     else:
-        notebook.tell(
+        reporter.report(
             "FinalSavepoint",
             f"The job's state is kept in {path}; a new StreamApp goes on from it with "
             "spec.flink.job.initialSavepoint",
@@ -235,30 +235,30 @@ async def _keep(memory: Memory, loops: Loops, notebook: Notebook, *, hurried: bo
     return came
 
 
-async def _discard(memory: Memory, loops: Loops, notebook: Notebook, office: Office) -> None:
+async def _discard(memory: Memory, loops: Loops, reporter: StatusReporter, context: ControllerContext) -> None:
     """Stop the job at once and remove its state, as far as Flink can."""
     status = memory.store.load()
     left = [*status.savepoints, *status.superseded]
     try:
         if status.job_id is not None:
             await loops.steering.lifecycle.reach()
-            left += await _cancel(status.job_id, loops, office)
+            left += await _cancel(status.job_id, loops, context)
         while left:
             await loops.jobs.dispose(left[-1])
             left.pop()
     except (TemporaryError, PermanentError) as error:
-        notebook.tell("StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}")
+        reporter.report("StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}")
 
 
-async def _cancel(job: str, loops: Loops, office: Office) -> list[str]:
+async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:
     """Cancel the job; return the checkpoints that it leaves."""
     progress = await loops.jobs.progress(job)
     if progress is not None and progress.state in LIVE_STATES:
         await loops.jobs.cancel(job)
-        until = office.clock.monotonic() + CANCELLED_WITHIN
+        until = context.clock.monotonic() + CANCELLED_WITHIN
         while progress is not None and progress.state in LIVE_STATES:
-            if office.clock.monotonic() >= until:
+            if context.clock.monotonic() >= until:
                 raise TemporaryError(f"Job {job} was not cancelled in {CANCELLED_WITHIN:g} s")
-            await office.clock.sleep(0.5)
+            await context.clock.sleep(0.5)
             progress = await loops.jobs.progress(job)
     return [*await find_retained(job, jobs=loops.jobs, runtime=loops.runtime)]

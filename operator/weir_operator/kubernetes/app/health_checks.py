@@ -30,7 +30,7 @@ WATCH_EVERY = 2.0
 """Seconds between two looks at who is in danger; nodes are listed more rarely, see `nodes`."""
 
 
-class Crowd:
+class HealthCheckScheduler:
     """Knows the StreamApps whose loops run, and who of them is in danger."""
 
     def __init__(self) -> None:

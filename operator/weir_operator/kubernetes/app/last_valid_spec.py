@@ -39,7 +39,7 @@ def keep_spec(folder: Path, resource: Resource) -> None:
         log.warning("the right spec is not kept", reason=str(error))
 
 
-def recall_spec(folder: Path, resource: Resource) -> StreamApp | None:
+def load_spec(folder: Path, resource: Resource) -> StreamApp | None:
     """Return the last right spec of this very object, not of a namesake before it.
 
     A file that cannot be read is none: it is told, and the next right spec replaces it.

@@ -12,8 +12,8 @@ from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.guard import Guard
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.reporter import Notebook, ToldRecords
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.reporter import StatusReporter, ToldRecords
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
@@ -23,7 +23,7 @@ from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.history import Past
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Steering, Surroundings, assemble, state_directory
+from weir_operator.wiring.loops import Steering, Dependencies, assemble, state_directory
 from weir_policies.model.season import Season
 
 LOOK_EVERY = 5.0
@@ -53,7 +53,7 @@ class Loops:
 
 @asynccontextmanager
 async def open_memory(
-    office: Office, resource: Resource, door: StatusDoor, notebook: Notebook
+    context: ControllerContext, resource: Resource, door: StatusDoor, reporter: StatusReporter
 ) -> AsyncIterator[Memory]:
     """Open the records of a StreamApp and read its status, of which `door` was opened.
 
@@ -61,80 +61,80 @@ async def open_memory(
         PermanentError: The status is not Weir's.
     """
     store = KubernetesStatusStore(door)
-    folder = state_directory(office.state, str(resource.key))
-    records = ToldRecords(folder / RECORDS, notebook)
+    folder = state_directory(context.state, str(resource.key))
+    records = ToldRecords(folder / RECORDS, reporter)
     try:
-        notebook.open(records, store)
+        reporter.open(records, store)
         yield Memory(store=store, records=records, folder=folder, guard=door.confirm)
     finally:
-        notebook.close()
+        reporter.close()
         records.close()
 
 
 @asynccontextmanager
 async def open_loops(
-    office: Office,
+    context: ControllerContext,
     app: StreamApp,
     resource: Resource,
     memory: Memory,
-    notebook: Notebook,
+    reporter: StatusReporter,
     directives: Callable[[], Directives],
 ) -> AsyncIterator[Loops]:
     """Put the loops of `app` together; in the end its job is let go and runs on.
 
     Args:
-        office: What all StreamApps share.
+        context: What all StreamApps share.
         app: The spec that the loops are made for.
         resource: The object.
         memory: Opened before.
-        notebook: Where everything is told.
+        reporter: Where everything is told.
         directives: What people ask of the loops now, read at every tick.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(office.crowd.joined(resource.key))
-        runtime = office.worlds.runtime(app, resource, memory.guard)
+        stack.enter_context(context.health_checks.joined(resource.key))
+        runtime = context.worlds.runtime(app, resource, memory.guard)
         stack.push_async_callback(runtime.detach)
-        jobs = office.worlds.jobs(runtime, memory.guard)
+        jobs = context.worlds.jobs(runtime, memory.guard)
         stack.push_async_callback(jobs.close)
-        source = office.worlds.source(app, runtime)
+        source = context.worlds.source(app, runtime)
         stack.push_async_callback(source.close)
         past = (
-            None if office.history is None else Past(reader=office.history, app=str(resource.key))
+            None if context.history is None else Past(reader=context.history, app=str(resource.key))
         )
-        seasons = {} if past is None else await _read_seasons(past, notebook, office.clock)
-        around = Surroundings(
+        seasons = {} if past is None else await _read_seasons(past, reporter, context.clock)
+        around = Dependencies(
             runtime=runtime,
             jobs=jobs,
             store=memory.store,
             source=source,
             records=memory.records,
             folder=memory.folder,
-            clock=office.clock,
-            on_tick=notebook.on_tick,
-            on_event=notebook.on_event,
-            on_change=notebook.on_change,
-            on_trouble=notebook.on_trouble,
+            clock=context.clock,
+            on_tick=reporter.on_tick,
+            on_event=reporter.on_event,
+            on_change=reporter.on_change,
+            on_trouble=reporter.on_trouble,
             directives=directives,
-            shared_restarts=office.shared_restarts,
-            tuner=None if office.tuner_for is None else office.tuner_for(resource, memory.guard),
+            shared_restarts=context.shared_restarts,
+            tuner=None if context.tuner_for is None else context.tuner_for(resource, memory.guard),
             past=past,
             seasons=seasons,
             phase=phase_of(resource),
-            rest=lambda: office.crowd.rest(resource.key, LOOK_EVERY),
+            rest=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
         )
         steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
-        if office.tables is not None:
+        if context.tables is not None:
             for manager in steering.managers.values():
-                manager.keep_tables_in(office.tables)
+                manager.keep_tables_in(context.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 
-async def _read_seasons(past: Past, notebook: Notebook, clock: Clock) -> Mapping[str, Season]:
+async def _read_seasons(past: Past, reporter: StatusReporter, clock: Clock) -> Mapping[str, Season]:
     """Return what policies begin with; nothing, and an event, where it cannot be read."""
     try:
         return await past.seasons()
     except TemporaryError as error:
-        notebook.on_event(
+        reporter.on_event(
             Event(
                 time=clock.now(),
                 reason="HistoryUnused",

@@ -27,7 +27,7 @@ from weir_operator.errors import WeirError
 from weir_operator.external.advice import Advice
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.status.conditions import Aspect, Truth
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
 from weir_operator.kubernetes.status.view import (
@@ -35,10 +35,10 @@ from weir_operator.kubernetes.status.view import (
     figures_of,
     job_runs,
     render_status,
-    see_change,
-    see_decisions,
-    see_tick,
-    see_trouble,
+    note_change,
+    note_decisions,
+    note_tick,
+    note_trouble,
 )
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
@@ -202,25 +202,25 @@ def _without_none(value: JsonValue) -> JsonValue:
     return value
 
 
-class Notebook:
+class StatusReporter:
     """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
 
-    def __init__(self, office: Office, resource: Resource, door: StatusDoor, facts: Facts) -> None:
+    def __init__(self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts) -> None:
         """Begin with what is known before anything was seen.
 
         Args:
-            office: Who listens.
+            context: Who listens.
             resource: The StreamApp.
             door: Through which its status is written.
             facts: What is known.
         """
-        self._office = office
+        self._context = context
         self._resource = resource
         self._writer = StatusWriter(
             door,
             facts,
-            clock=office.clock,
-            on_written=lambda status: office.telemetry.see_status(resource.key, status),
+            clock=context.clock,
+            on_written=lambda status: context.telemetry.note_status(resource.key, status),
         )
         self._store: KubernetesStatusStore | None = None
         self._records: TolerantRecords | None = None
@@ -261,7 +261,7 @@ class Notebook:
             mistake: Why it cannot be right; empty where it can.
             asked: What the last right one asks of the loops.
         """
-        guards = guards_at(asked, self._office.clock.now())
+        guards = guards_at(asked, self._context.clock.now())
         self._note(
             replace(
                 self.facts, generation=generation, mistake=mistake, mode=asked.mode, guards=guards
@@ -278,26 +278,26 @@ class Notebook:
 
     def on_tick(self, tick: Tick) -> None:
         """Take over a control interval."""
-        before, facts = self.facts.tick, see_tick(self.facts, tick)
+        before, facts = self.facts.tick, note_tick(self.facts, tick)
         self._note(facts)
         if facts.settings is not None:
             if before is not None:
                 # Ticks keep their places in time, so one that follows late began late.
                 late = tick.now - before.now - facts.settings.interval
-                self._office.telemetry.tick_lag.observe(max(0.0, late))
-            self._office.telemetry.see_tick(
+                self._context.telemetry.tick_lag.observe(max(0.0, late))
+            self._context.telemetry.note_tick(
                 self._resource.key, tick, facts.settings, cost=figures_of(facts)["cost"]
             )
 
     def on_trouble(self, trouble: Trouble) -> None:
         """Take over what is wrong with a loop."""
-        self._note(see_trouble(self.facts, trouble))
+        self._note(note_trouble(self.facts, trouble))
 
     def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:
         """Take over what was decided."""
         decided = tuple(decisions)
         for each in decided:
-            self._office.telemetry.see_decision(self._resource.key, each)
+            self._context.telemetry.note_decision(self._resource.key, each)
             if is_news(each, self.facts.decisions.get(each.operator)):
                 log.info(
                     "decision",
@@ -307,15 +307,15 @@ class Notebook:
                     reason=each.decision.reason,
                     verdict=each.verdict,
                 )
-        self._note(see_decisions(self.facts, decided))
+        self._note(note_decisions(self.facts, decided))
 
     def on_change(self, change: RescaleJournal) -> None:
         """Take over how far a change has come."""
         if self._records is not None:
             self._records.note(change=change)
-        self._office.telemetry.see_change(self._resource.key, change)
+        self._context.telemetry.note_change(self._resource.key, change)
         log.info("change", change=change.id, kind=str(change.kind), step=str(change.step))
-        self._note(see_change(self.facts, change))
+        self._note(note_change(self.facts, change))
 
     def on_advice(self, advice: Advice | None) -> None:
         """Take over what is advised for a job that somebody else runs; `None` takes it back."""
@@ -325,7 +325,7 @@ class Notebook:
         """Take over whether the network enforces NetworkPolicies."""
         before = self.facts.policies
         if found.status == "False" and (before is None or before.status != "False"):
-            self.tell("NetworkPolicyNotEnforced", found.message)
+            self.report("NetworkPolicyNotEnforced", found.message)
         self._note(replace(self.facts, policies=found))
 
     def on_event(self, event: Event) -> None:
@@ -334,14 +334,14 @@ class Notebook:
             self._records.note(events=[event])
         severity = event.severity
         key = self._resource.key
-        self._office.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
+        self._context.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
         level = 30 if severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
-        self._office.events.post(self._resource, severity, event.reason, event.message)
+        self._context.events.post(self._resource, severity, event.reason, event.message)
 
-    def tell(self, reason: str, message: str) -> None:
+    def report(self, reason: str, message: str) -> None:
         """Tell a fact that the cluster's side has found."""
-        now = self._office.clock.now()
+        now = self._context.clock.now()
         self.on_event(Event(time=now, reason=reason, message=message))
 
     def _note(self, facts: Facts) -> None:
@@ -359,8 +359,8 @@ class Notebook:
             )
             if stands and facts.settings is not None:
                 cost = facts.settings.job_manager_price
-                self._office.telemetry.see_standstill(self._resource.key, cost=cost)
-        self._office.telemetry.see_job(self._resource.key, runs=job_runs(facts))
+                self._context.telemetry.note_standstill(self._resource.key, cost=cost)
+        self._context.telemetry.note_job(self._resource.key, runs=job_runs(facts))
         self._writer.note(facts)
 
 
@@ -386,9 +386,9 @@ def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
 class ToldRecords(TolerantRecords):
     """Decision records that are told as they are written."""
 
-    def __init__(self, path: Path, notebook: Notebook) -> None:
-        super().__init__(path, notebook.tell)
-        self._notebook = notebook
+    def __init__(self, path: Path, reporter: StatusReporter) -> None:
+        super().__init__(path, reporter.report)
+        self._reporter = reporter
 
     def write(
         self,
@@ -401,4 +401,4 @@ class ToldRecords(TolerantRecords):
         decided = tuple(decisions)
         super().write(decided, events=events, change=change)
         if decided:
-            self._notebook.on_decisions(decided)
+            self._reporter.on_decisions(decided)

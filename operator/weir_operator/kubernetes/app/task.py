@@ -32,16 +32,16 @@ from weir_operator.errors import (
     WeirError,
     describe_unexpected,
 )
-from weir_operator.external.app import AdoptedApp, AdoptedSurroundings
+from weir_operator.external.app import ExternalApp, ExternalDependencies
 from weir_operator.kubernetes.api.background import running_beside
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import OtherAutoscaler
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.last_valid_spec import keep_spec, recall_spec
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
 from weir_operator.kubernetes.app.opening import Memory, open_loops, open_memory, phase_of
 from weir_operator.kubernetes.app.preflight import read_app
-from weir_operator.kubernetes.app.reporter import Notebook
+from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.conditions import Aspect
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
 from weir_operator.kubernetes.status.store import StatusDoor
@@ -106,12 +106,12 @@ JOB_FINISHED = (
 )
 
 
-class SteeredApp:
+class AppTask:
     """Looks after one StreamApp; `see` brings news, `run` is the task."""
 
-    def __init__(self, resource: Resource, office: Office) -> None:
+    def __init__(self, resource: Resource, context: ControllerContext) -> None:
         self.resource = resource
-        self._office = office
+        self._context = context
         self._seen = False
         self._app: StreamApp | None = None
         self._asked = Directives()  # of the loops as they run
@@ -122,14 +122,14 @@ class SteeredApp:
         self._finished = False  # the job came to its own end, and no loop waits for directives
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
         self._policies: Aspect | None = None  # whether the network enforces NetworkPolicies
-        self._door = StatusDoor(office.api, resource, office.fence, on_lost=self._cut_off)
+        self._door = StatusDoor(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present life
         self._lost = asyncio.Event()  # the present life must not act any more
         self._news = asyncio.Event()  # wakes whoever pauses
         self._leaving = False
-        self._notebook: Notebook | None = None
+        self._reporter: StatusReporter | None = None
         self._task: asyncio.Task[None] | None = None
-        self.see(resource)
+        self.note(resource)
 
     @property
     def is_running(self) -> bool:
@@ -141,7 +141,7 @@ class SteeredApp:
         if not self.is_running:
             self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
 
-    def see(self, resource: Resource) -> None:
+    def note(self, resource: Resource) -> None:
         """Take over the object as it is now; level-based: the same object again changes nothing."""
         if self._seen and resource.asks_the_same_as(self.resource):
             return
@@ -172,10 +172,10 @@ class SteeredApp:
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
         pause = FIRST_PAUSE
         while not self._leaving:
-            began = self._office.clock.monotonic()
+            began = self._context.clock.monotonic()
             self._news.clear()  # it is heeded now, and shortens no pause any more
             try:
-                async with self._office.opening:
+                async with self._context.opening:
                     await self._door.open()
                 await self._door.settle()
                 await self._live(self._door)
@@ -184,7 +184,7 @@ class SteeredApp:
             except LeaseLostError as error:
                 kind, failure = "fenced", str(error)
             except ManagedElsewhereError as error:
-                self._office.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
+                self._context.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
                 kind, failure = "elsewhere", str(error)
             except (PermanentError, WeirPolicyError) as error:
                 kind, failure = "permanent", str(error)
@@ -195,7 +195,7 @@ class SteeredApp:
             except Exception as error:  # a defect of Weir must not end the task of an app
                 log.exception("defect")
                 kind, failure = "defect", describe_unexpected(error)
-            if self._office.clock.monotonic() - began > HEALTHY_AFTER:
+            if self._context.clock.monotonic() - began > HEALTHY_AFTER:
                 pause = FIRST_PAUSE
             pause = choose_pause(kind, pause, mid_change=is_mid_change(self._door.status))
             self._fail(kind, failure, pause)
@@ -209,7 +209,7 @@ class SteeredApp:
         if self._task is None:
             return
         try:
-            self._office.fence.check()
+            self._context.fence.check()
             await asyncio.wait({self._task}, timeout=LET_GO)
         except LeaseLostError:
             self._cut_off()  # what it can still do is to wait in vain
@@ -230,23 +230,23 @@ class SteeredApp:
         if self._leaving:
             return
         door.check()  # it may have been given away since it was opened
-        office = self._office
+        context = self._context
         await self._remember_the_spec()
         app = self._app
         facts = replace(first_facts(self.resource.generation, app), policies=self._policies)
-        notebook = self._notebook = Notebook(office, self.resource, door, facts)
+        reporter = self._reporter = StatusReporter(context, self.resource, door, facts)
         if self._failure:
             # What people must see to is not hidden by each new try.
-            notebook.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
+            reporter.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
         self._tell_spec()
-        async with notebook.writing():
+        async with reporter.writing():
             try:
                 if app is not None:
                     async with (
-                        self._watching_rivals(app, notebook),
-                        open_memory(office, self.resource, door, notebook) as memory,
+                        self._watching_rivals(app, reporter),
+                        open_memory(context, self.resource, door, reporter) as memory,
                     ):
-                        await _unless(self._lost, self._steer(app, memory, notebook, stop))
+                        await _unless(self._lost, self._steer(app, memory, reporter, stop))
                 await _unless(self._lost, self._wait_for_news())
                 if self._lost.is_set():
                     door.check()
@@ -256,113 +256,113 @@ class SteeredApp:
                 expected = isinstance(error, (WeirError, WeirPolicyError))
                 self._failure = str(error) if expected else describe_unexpected(error)
                 self._runs = False
-                notebook.set_ready("False", "ReconcileFailed", self._failure)
-                notebook.tell("ReconcileFailed", self._failure)
+                reporter.set_ready("False", "ReconcileFailed", self._failure)
+                reporter.report("ReconcileFailed", self._failure)
                 raise
             finally:
-                self._notebook = None
+                self._reporter = None
 
     async def _remember_the_spec(self) -> None:
         """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
-        folder = state_directory(self._office.state, str(self.resource.key))
+        folder = state_directory(self._context.state, str(self.resource.key))
         if self._app is not None and self._mistake is None:
             await asyncio.to_thread(keep_spec, folder, self.resource)
         elif self._app is None:
-            self._app = await asyncio.to_thread(recall_spec, folder, self.resource)
+            self._app = await asyncio.to_thread(load_spec, folder, self.resource)
             if self._app is not None:
                 self._asked = directives_of(self._app, refused=self._refused)
 
     async def _steer(
-        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+        self, app: StreamApp, memory: Memory, reporter: StatusReporter, stop: asyncio.Event
     ) -> None:
-        office = self._office
+        context = self._context
         if app.spec.flink.ref is not None:
-            notebook.set_ready("True", "Advising", "The job is seen and advised, never touched")
-            await self._advise(app, memory, notebook, stop)
+            reporter.set_ready("True", "Advising", "The job is seen and advised, never touched")
+            await self._advise(app, memory, reporter, stop)
             return
         async with AsyncExitStack() as stack:
-            async with office.opening:
+            async with context.opening:
                 loops = await stack.enter_async_context(
-                    open_loops(office, app, self.resource, memory, notebook, lambda: self._asked)
+                    open_loops(context, app, self.resource, memory, reporter, lambda: self._asked)
                 )
             if self._runs:
-                notebook.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+                reporter.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
             elif self._failure:
                 pass  # it stands until the job runs
             elif memory.store.load().job_id is not None:
-                notebook.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
+                reporter.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
             else:
-                notebook.set_ready("False", "Starting", "The job is being brought up")
-            await office.compiler.ensure(
+                reporter.set_ready("False", "Starting", "The job is being brought up")
+            await context.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
             await _unless(stop, loops.steering.lifecycle.bring_up())
             if stop.is_set():
                 return
             self._failure, self._runs = "", True
-            notebook.set_ready("True", "JobRunning", "The job runs")
-            async with self._probing_policies(loops.runtime, notebook):
+            reporter.set_ready("True", "JobRunning", "The job runs")
+            async with self._probing_policies(loops.runtime, reporter):
                 await loops.steering.controller.run(stop)
             if not self._news.is_set():
                 await release_replicas(loops.runtime)
                 self._finished, self._runs = True, False
-                notebook.set_ready("False", "JobFinished", JOB_FINISHED)
+                reporter.set_ready("False", "JobFinished", JOB_FINISHED)
 
     async def _advise(
-        self, app: StreamApp, memory: Memory, notebook: Notebook, stop: asyncio.Event
+        self, app: StreamApp, memory: Memory, reporter: StatusReporter, stop: asyncio.Event
     ) -> None:
-        around = AdoptedSurroundings(
-            api=self._office.api,
+        around = ExternalDependencies(
+            api=self._context.api,
             store=memory.store,
             records=memory.records,
             folder=memory.folder,
-            prometheus=self._office.worlds.prometheus(),
-            clock=self._office.clock,
-            on_found=lambda terms: notebook.set_terms(terms.settings, terms.prices),
-            on_tick=notebook.on_tick,
-            on_advice=notebook.on_advice,
-            on_event=notebook.on_event,
-            compile=self._office.compiler.ensure,
+            prometheus=self._context.worlds.prometheus(),
+            clock=self._context.clock,
+            on_found=lambda terms: reporter.set_terms(terms.settings, terms.prices),
+            on_tick=reporter.on_tick,
+            on_advice=reporter.on_advice,
+            on_event=reporter.on_event,
+            compile=self._context.compiler.ensure,
             directives=lambda: self._asked,
             phase=phase_of(self.resource),
         )
-        await AdoptedApp(app, around).run(stop)
+        await ExternalApp(app, around).run(stop)
 
     # -- what people and rivals ask ---------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _watching_rivals(self, app: StreamApp, notebook: Notebook) -> AsyncIterator[None]:
+    async def _watching_rivals(self, app: StreamApp, reporter: StatusReporter) -> AsyncIterator[None]:
         """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
         told: set[str] = set()
 
         def see(found: tuple[OtherAutoscaler, ...]) -> None:
             sentences = {each.sentence for each in found}
             for sentence in sorted(sentences - told):
-                notebook.tell("OtherAutoscaler", sentence)
+                reporter.report("OtherAutoscaler", sentence)
             told.clear()
             told.update(sentences)
             self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
             self._ask()
 
-        async with self._beside("rivals", lambda: self._office.rivals.watch(app, see)):
+        async with self._beside("rivals", lambda: self._context.rivals.watch(app, see)):
             yield
 
     def _beside(
         self, name: str, work: Callable[[], Awaitable[None]]
     ) -> AbstractAsyncContextManager[None]:
-        count = self._office.telemetry.count_task_failure
-        return running_beside(name, work, clock=self._office.clock, count=count)
+        count = self._context.telemetry.count_task_failure
+        return running_beside(name, work, clock=self._context.clock, count=count)
 
     @contextlib.asynccontextmanager
-    async def _probing_policies(self, runtime: Runtime, notebook: Notebook) -> AsyncIterator[None]:
+    async def _probing_policies(self, runtime: Runtime, reporter: StatusReporter) -> AsyncIterator[None]:
         """Try beside whether the network keeps others from the job's Flink."""
-        probe = self._office.worlds.policy_probe()
+        probe = self._context.worlds.policy_probe()
         if probe is None:
             yield
             return
 
         def see(found: Aspect) -> None:
-            notebook.on_policies(found)
+            reporter.on_policies(found)
             self._policies = found
 
         async with self._beside("policies", lambda: probe.watch(lambda: runtime.rest_url, see)):
@@ -378,22 +378,22 @@ class SteeredApp:
 
     def _tell_spec(self) -> None:
         """Put into the status of which spec it speaks, and what is wrong with that."""
-        if self._notebook is None:
+        if self._reporter is None:
             return
         sentence = str(self._mistake or "")
-        self._notebook.set_spec(self.resource.generation, sentence, self._asked)
+        self._reporter.set_spec(self.resource.generation, sentence, self._asked)
         if sentence and sentence != self._told_mistake:
-            self._notebook.tell("InvalidSpec", sentence)
+            self._reporter.report("InvalidSpec", sentence)
         self._told_mistake = sentence
 
     def _fail(self, kind: str, failure: str, pause: float) -> None:
         """Tell of a life that failed, and of the seconds until the next one."""
         key = self.resource.key
-        self._office.telemetry.errors.labels(key.namespace, key.name, kind).inc()
+        self._context.telemetry.errors.labels(key.namespace, key.name, kind).inc()
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
             # It failed before there was a status to tell of it.
-            self._office.events.post(self.resource, "Warning", "ReconcileFailed", failure)
+            self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:
         """End the present life where it is: another controller may be the one to act."""

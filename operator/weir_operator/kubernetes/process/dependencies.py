@@ -24,7 +24,7 @@ RuntimeFor = Callable[[StreamApp, Resource, Guard], Runtime]
 
 
 class ClusterWorlds:
-    """`Worlds` on a real cluster."""
+    """`AppDependencies` on a real cluster."""
 
     def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:
         """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""

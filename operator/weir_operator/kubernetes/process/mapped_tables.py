@@ -37,7 +37,7 @@ _Area = tuple[mmap.mmap, int, int]
 
 
 class MappedTables:
-    """A `Room` in files of a folder."""
+    """A `TableStorage` in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         """Take over the folder; nothing is made there before the first tables come."""
@@ -46,14 +46,14 @@ class MappedTables:
         self._used = 0
         self._free: dict[int, list[_Area]] = {}
 
-    def take_in(self, sizes: Sequence[int]) -> MappedBerth:
+    def allocate(self, sizes: Sequence[int]) -> MappedAllocation:
         """Return a place for tables of so many bytes each, all zero.
 
         Raises:
             TemporaryError: The disk does not take another file.
         """
         self.be_ready()
-        return MappedBerth(self, [self._area(size) for size in sizes], sizes)
+        return MappedAllocation(self, [self._area(size) for size in sizes], sizes)
 
     def be_ready(self) -> None:
         """Return if the disk takes more pages.
@@ -98,8 +98,8 @@ class MappedTables:
         return mapped
 
 
-class MappedBerth:
-    """A `Berth` in mapped files."""
+class MappedAllocation:
+    """A `Allocation` in mapped files."""
 
     def __init__(self, room: MappedTables, areas: Sequence[_Area], sizes: Sequence[int]) -> None:
         self._room = room

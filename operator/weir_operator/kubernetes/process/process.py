@@ -27,9 +27,9 @@ from weir_operator.clock import Clock, SystemClock
 from weir_operator.kubernetes.api.background import OwnLoop, keep_running, own_loop
 from weir_operator.kubernetes.api.leader import BootClock, Leader, LeaseSettings
 from weir_operator.kubernetes.api.objects import ClosableApi
-from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
-from weir_operator.kubernetes.app.context import Api, Office, PolicyCompiler, TunerFor, Worlds
-from weir_operator.kubernetes.app.health_checks import Crowd
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.app.context import Api, ControllerContext, PolicyCompiler, TunerFor, AppDependencies
+from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.process.canary import Canary
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 from weir_operator.kubernetes.process.health import (
@@ -71,7 +71,7 @@ class Controller:
     def __init__(
         self,
         api: Api,
-        worlds: Worlds,
+        worlds: AppDependencies,
         nodes: NodeNotices,
         settings: ControllerSettings,
         *,
@@ -93,7 +93,7 @@ class Controller:
         self._settings = settings
         self._nodes = nodes
         self._changes = changes
-        self._crowd = Crowd()
+        self._health_checks = HealthCheckScheduler()
         self._boot = BootClock()
         self._clock = SystemClock()
         self._telemetry = Telemetry()
@@ -107,18 +107,18 @@ class Controller:
         self._canary = Canary(api, settings.canary, clock=self._boot)
         self._compiler = PolicyCompiler()
         self._reconciler = Reconciler(
-            Office(
+            ControllerContext(
                 api=api,
                 fence=self._leader,
                 worlds=worlds,
                 events=self._events,
-                rivals=Rivals(api, clock=self._clock),
+                rivals=AutoscalerConflicts(api, clock=self._clock),
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
                 tables=MappedTables(settings.state),
                 compiler=self._compiler,
-                crowd=self._crowd,
+                health_checks=self._health_checks,
                 tuner_for=tuner_for,
                 history=None if settings.history is None else HistoryReader(settings.history),
                 shared_restarts=_share_restarts(settings, self._clock),
@@ -172,21 +172,21 @@ class Controller:
             await self._compiler.ensure(DEFAULT_POLICY, compile_default_policy)
             self._compiled = True
             # However busy the controller is, the Lease is renewed; see `leader`.
-            desk = stack.enter_context(own_loop("lease"))
-            stack.push_async_callback(self._close_lease_api, desk)
-            if not await _until(stop, desk.run(self._leader.acquire())):
+            lease_loop = stack.enter_context(own_loop("lease"))
+            stack.push_async_callback(self._close_lease_api, lease_loop)
+            if not await _until(stop, lease_loop.run(self._leader.acquire())):
                 return
             # Renewed to the very end: what is let go may still have to write its status.
-            keeping = asyncio.create_task(desk.run(self._leader.keep()), name="lease")
+            keeping = asyncio.create_task(lease_loop.run(self._leader.keep()), name="lease")
             try:
                 await self._work(stop, keeping, claim_signals)
             finally:
                 keeping.cancel()
                 await asyncio.wait({keeping})
-                await desk.run(self._leader.release())
+                await lease_loop.run(self._leader.release())
 
-    async def _close_lease_api(self, desk: OwnLoop) -> None:
-        await desk.run(self._lease_api.close())
+    async def _close_lease_api(self, lease_loop: OwnLoop) -> None:
+        await lease_loop.run(self._lease_api.close())
 
     async def _work(
         self, stop: asyncio.Event, keeping: asyncio.Task[None], claim_signals: Callable[[], None]
@@ -197,7 +197,7 @@ class Controller:
             "events": self._events.run,
             "canary": self._canary.run,
             "lists": self._listing.run,
-            "nodes": lambda: self._crowd.watch(self._nodes, self._boot),
+            "nodes": lambda: self._health_checks.watch(self._nodes, self._boot),
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
             ),

@@ -17,9 +17,9 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import Key, Resource
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.finalizer import end_app
-from weir_operator.kubernetes.app.task import SteeredApp
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.finalizer import finalize_app
+from weir_operator.kubernetes.app.task import AppTask
 
 log = structlog.get_logger()
 
@@ -53,16 +53,16 @@ def choose_move(wanted: Resource, steered: Resource | None) -> Move:
 class Reconciler:
     """Looks after all StreamApps of a controller."""
 
-    def __init__(self, office: Office, *, clock: Clock) -> None:
+    def __init__(self, context: ControllerContext, *, clock: Clock) -> None:
         """Begin with none.
 
         Args:
-            office: What they share.
+            context: What they share.
             clock: Measures the ages of passes; nobody sets it.
         """
-        self._office = office
+        self._context = context
         self._clock = clock
-        self._apps: dict[Key, SteeredApp] = {}
+        self._apps: dict[Key, AppTask] = {}
         self._passes: dict[Key, float] = {}
         # Not the objects themselves, of which each app holds one already.
         self._seen: dict[Key, tuple[str, int, Mapping[str, str]]] = {}
@@ -78,7 +78,7 @@ class Reconciler:
         return {key: now - time for key, time in [*self._passes.items()]}
 
     @property
-    def apps(self) -> Mapping[Key, SteeredApp]:
+    def apps(self) -> Mapping[Key, AppTask]:
         """What is steered."""
         return self._apps
 
@@ -101,18 +101,18 @@ class Reconciler:
         move = choose_move(resource, steered.resource if steered else None)
         if self._closed or move is Move.LEAVE:
             return Move.LEAVE
-        self._office.rivals.note(resource)
+        self._context.rivals.note(resource)
         if move is Move.REPLACE and steered is not None:
             self._let_go(steered)
         if move is Move.TELL and steered is not None:
-            steered.see(resource)
+            steered.note(resource)
         else:
-            steered = self._apps[key] = SteeredApp(resource, self._office)
+            steered = self._apps[key] = AppTask(resource, self._context)
         if not steered.is_running:
             if move is Move.TELL:
                 log.error("a task had ended and is begun anew", app=str(key))
             steered.start()
-        self._office.telemetry.apps.set(len(self._apps))
+        self._context.telemetry.apps.set(len(self._apps))
         return move
 
     def forget(self, key: Key) -> None:
@@ -122,10 +122,10 @@ class Reconciler:
             self._let_go(steered)
         self._passes.pop(key, None)
         self._seen.pop(key, None)
-        self._office.events.forget(key)
-        self._office.rivals.forget(key)
-        self._office.telemetry.forget(key)
-        self._office.telemetry.apps.set(len(self._apps))
+        self._context.events.forget(key)
+        self._context.rivals.forget(key)
+        self._context.telemetry.forget(key)
+        self._context.telemetry.apps.set(len(self._apps))
 
     async def end(self, resource: Resource, deleted: str, *, patience: float) -> bool:
         """Go on with the end of a StreamApp that is being deleted; return whether it is over.
@@ -166,23 +166,23 @@ class Reconciler:
 
     async def _end(self, resource: Resource, deleted: str) -> None:
         steered = self._apps.pop(resource.key, None)
-        self._office.rivals.forget(resource.key)
+        self._context.rivals.forget(resource.key)
         if steered is not None:
             await steered.leave()
         now = self._clock.now()
         # Only the first look goes by wall time, which may be set while the end is waited for.
-        known = max(0.0, self._office.clock.now() - datetime.fromisoformat(deleted).timestamp())
+        known = max(0.0, self._context.clock.now() - datetime.fromisoformat(deleted).timestamp())
         since = self._deleted_at.setdefault(resource.uid, now - known)
         try:
-            await end_app(self._office, resource, deleted_for=now - since)
+            await finalize_app(self._context, resource, deleted_for=now - since)
         except WeirError as error:
-            self._office.telemetry.errors.labels(
+            self._context.telemetry.errors.labels(
                 resource.key.namespace, resource.key.name, "deletion"
             ).inc()
             log.warning("deletion waits", app=str(resource.key), failure=str(error))
             raise
 
-    def _let_go(self, steered: SteeredApp) -> None:
+    def _let_go(self, steered: AppTask) -> None:
         task = asyncio.create_task(steered.leave())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

@@ -37,7 +37,7 @@ class ManagedElsewhereError(TemporaryError):
     """Another installation of Weir looks after the StreamApp."""
 
 
-class Home:
+class Ownership:
     """Judges, for one StreamApp and one installation, whether it may be looked after."""
 
     def __init__(self, api: ObjectApi, own: str) -> None:

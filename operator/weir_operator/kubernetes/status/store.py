@@ -28,7 +28,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.kubernetes.api.leader import Fence, LeaseLostError
 from weir_operator.kubernetes.api.objects import Body, ObjectApi, Resource
-from weir_operator.kubernetes.status.ownership import Home, given_elsewhere
+from weir_operator.kubernetes.status.ownership import Ownership, given_elsewhere
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -71,7 +71,7 @@ class StatusDoor:
         self._resource = resource
         self._fence = fence
         self._on_lost = on_lost
-        self._home = Home(api, fence.home)
+        self._home = Ownership(api, fence.home)
         self._lock = asyncio.Lock()
         self._version = ""
         self._annotations: Mapping[str, str] = {}

@@ -126,7 +126,7 @@ class OperatorSeries(Collector):
     def __init__(self) -> None:
         self._of: dict[Key, dict[str, _Numbers]] = {}
 
-    def see_tick(self, key: Key, tick: Tick) -> None:
+    def note_tick(self, key: Key, tick: Tick) -> None:
         """Take over what an interval measured."""
         there = self._of.setdefault(key, {})
         measured = tick.sight.app.operators if tick.sight.app else {}
@@ -141,7 +141,7 @@ class OperatorSeries(Collector):
                 found.queue_records if found else math.nan,
             )
 
-    def see_decision(self, key: Key, record: DecisionRecord) -> None:
+    def note_decision(self, key: Key, record: DecisionRecord) -> None:
         """Take over what a decision expects, and how its target stands beside the others."""
         numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
         decision = record.decision
@@ -311,7 +311,7 @@ class Telemetry:
         """Count a failure of one of the controller's background tasks."""
         self.task_failures.labels(task).inc()
 
-    def see_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
+    def note_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval.
 
         Args:
@@ -333,7 +333,7 @@ class Telemetry:
         self.healthy.labels(*app).set(tick.sight.healthy and tick.sight.app is not None)
         for problem in tick.sight.problems:
             self.problems.labels(*app, str(problem.kind)).inc()
-        self.operators.see_tick(key, tick)
+        self.operators.note_tick(key, tick)
         shown = set()
         for name, counts in tick.deployments.items():
             for node_type, count in counts.items():
@@ -343,13 +343,13 @@ class Telemetry:
             self.replicas.labels(*app, name, node_type).set(0)
         self._shown[key] = self._shown.get(key, set()) | shown
 
-    def see_state_volume(self, usage: tuple[int, int] | None) -> None:
+    def note_state_volume(self, usage: tuple[int, int] | None) -> None:
         """Show size and free space of the state's volume, bytes; `None` where nobody knows."""
         size, free = (math.nan, math.nan) if usage is None else usage
         self.state_size.set(size)
         self.state_free.set(free)
 
-    def see_standstill(self, key: Key, *, cost: float) -> None:
+    def note_standstill(self, key: Key, *, cost: float) -> None:
         """Show that a job has no replicas: it was suspended, or has come to its end.
 
         Args:
@@ -360,19 +360,19 @@ class Telemetry:
             self.replicas.labels(key.namespace, key.name, name, node_type).set(0)
         self.cost.labels(key.namespace, key.name).set(cost)
 
-    def see_job(self, key: Key, *, runs: float) -> None:
+    def note_job(self, key: Key, *, runs: float) -> None:
         """Show whether a job runs: 1, 0, or NaN where it is not to run or nobody knows."""
         self.job_running.labels(key.namespace, key.name).set(runs)
 
-    def see_decision(self, key: Key, record: DecisionRecord) -> None:
+    def note_decision(self, key: Key, record: DecisionRecord) -> None:
         """Count one decision of one operator, and show what it weighed."""
         seen = record.observation
         kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"
         self.decisions.labels(key.namespace, key.name, record.operator, kind.name, granted).inc()
-        self.operators.see_decision(key, record)
+        self.operators.note_decision(key, record)
 
-    def see_change(self, key: Key, change: RescaleJournal) -> None:
+    def note_change(self, key: Key, change: RescaleJournal) -> None:
         """Count a change that has ended; one under way is not counted yet."""
         if not change.step.is_end:
             return
@@ -385,7 +385,7 @@ class Telemetry:
         if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER, Kind.UPGRADE):
             self.rescale_gap.labels(*app).observe(gap)
 
-    def see_status(self, key: Key, status: StreamAppStatus) -> None:
+    def note_status(self, key: Key, status: StreamAppStatus) -> None:
         """Count a status that was written, and show its conditions: NaN where one is unknown."""
         self.status_writes.labels(key.namespace, key.name).inc()
         for outcome in Step:
@@ -434,10 +434,10 @@ async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock
     """Show size and free space for ever; a volume that hangs holds up no reader of metrics."""
     while True:
         try:
-            telemetry.see_state_volume(await asyncio.to_thread(measure_volume, folder))
+            telemetry.note_state_volume(await asyncio.to_thread(measure_volume, folder))
         except OSError as error:
             log.warning("the state's volume cannot be looked at", failure=str(error))
-            telemetry.see_state_volume(None)
+            telemetry.note_state_volume(None)
         await clock.sleep(LOOK_EVERY)
 
 

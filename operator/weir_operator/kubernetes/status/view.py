@@ -98,7 +98,7 @@ def first_facts(generation: int, app: StreamApp | None) -> Facts:
     )
 
 
-def see_tick(facts: Facts, tick: Tick) -> Facts:
+def note_tick(facts: Facts, tick: Tick) -> Facts:
     """Take over what a tick saw and decided."""
     return replace(
         facts,
@@ -109,21 +109,21 @@ def see_tick(facts: Facts, tick: Tick) -> Facts:
     )
 
 
-def see_trouble(facts: Facts, trouble: Trouble) -> Facts:
+def note_trouble(facts: Facts, trouble: Trouble) -> Facts:
     """Take over what is wrong with a loop, or that it is over."""
     others = {loop: each for loop, each in facts.troubles.items() if loop is not trouble.loop}
     now = {trouble.loop: trouble} if trouble.sentence else {}
     return replace(facts, troubles={**others, **now})
 
 
-def see_change(facts: Facts, change: RescaleJournal) -> Facts:
+def note_change(facts: Facts, change: RescaleJournal) -> Facts:
     """Take over how far a change has come."""
     if not change.step.is_end:
         return replace(facts, change=change)
     return replace(facts, change=change, last_action=say_change(change))
 
 
-def see_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
+def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
     """Take over what was decided."""
     return replace(
         facts,

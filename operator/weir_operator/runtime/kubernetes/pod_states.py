@@ -31,13 +31,13 @@ def is_alive(pod: Body) -> bool:
     return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
-def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
+def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
     """Return the TaskManager that a pod is.
 
     Args:
         pod: As the API server has it.
         pods: What the StreamApp's pods are made of.
-        doomed: Why its node is about to go; empty where it is not.
+        terminating: Why its node is about to go; empty where it is not.
     """
     labels = pod["metadata"]["labels"]
     address = pod.get("status", {}).get("podIP")
@@ -49,7 +49,7 @@ def replica(pod: Body, pods: FlinkPods, *, doomed: str) -> Replica:
         started=_unix(pod["metadata"]["creationTimestamp"]),
         metrics_url=url(address, METRICS_PORT, "/metrics") if address else "",
         pending=waiting_for(pod),
-        doomed=_disruption(pod) or doomed,
+        terminating=_disruption(pod) or terminating,
         revision=labels.get(REVISION, ""),
         place=labels.get(PLACE, ""),
         node=pod["spec"].get("nodeName", ""),

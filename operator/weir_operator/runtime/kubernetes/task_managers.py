@@ -49,7 +49,7 @@ class TaskManagerPods:
         """Return those that are alive or about to be, ordered by id."""
         going = await self._nodes.going()
         return tuple(
-            replica(pod, pods, doomed=going.get(pod["spec"].get("nodeName", ""), ""))
+            replica(pod, pods, terminating=going.get(pod["spec"].get("nodeName", ""), ""))
             for pod in await self._alive()
         )
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
-from weir_policies.application_manager.search.surrogate import Fit, Landscape
+from weir_policies.application_manager.search.surrogate import Fit, Surrogate
 from weir_policies.model.arrays import Floats
 
 PHASE = 25
@@ -64,7 +64,7 @@ class AlternatingSearch:
         self._best: tuple[Trial, Outcome] | None = None
         self._phases = self._plan()
         self._part = ""
-        self._landscape: Landscape | None = None
+        self._landscape: Surrogate | None = None
         self._random: list[Floats] = []
         self._left = 0
 
@@ -105,7 +105,7 @@ class AlternatingSearch:
             return False
         self._part, free = phase
         trial, outcome = self._best
-        self._landscape = Landscape(free, trial.coordinates, self._limits, self._fit)
+        self._landscape = Surrogate(free, trial.coordinates, self._limits, self._fit)
         self._landscape.add(trial, outcome)
         self._random = []
         for _ in range(RANDOM_POINTS):

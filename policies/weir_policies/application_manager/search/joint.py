@@ -25,7 +25,7 @@ import numpy as np
 
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
-from weir_policies.application_manager.search.surrogate import Fit, Landscape
+from weir_policies.application_manager.search.surrogate import Fit, Surrogate
 from weir_policies.application_manager.search.trust_region import TrustRegion
 from weir_policies.model.arrays import Floats
 
@@ -65,7 +65,7 @@ class JointSearch:
         rng: np.random.Generator,
     ) -> None:
         self._rng, self._limits = rng, limits
-        self._landscape = Landscape(range(space.dimensions), starts[0], limits, fit)
+        self._landscape = Surrogate(range(space.dimensions), starts[0], limits, fit)
         self._region = TrustRegion(space.dimensions, limits)
         pairs = rng.permutation(list(itertools.product(VIOLATIONS, RECONFIGURATIONS)))
         self._planned = [

@@ -84,7 +84,7 @@ Fit = Callable[[Floats, Floats, Floats | None], Surrogate]
 fit."""
 
 
-class Landscape:
+class Surrogate:
     """Trials, their outcomes, and the surrogates that they give.
 
     Args:

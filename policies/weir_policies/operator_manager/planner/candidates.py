@@ -59,21 +59,21 @@ from weir_policies.operator_manager.planner.state import (
     PEAK,
     PEAK_LONG,
     PLANS,
-    RUNG_CAPACITY,
-    RUNG_HEIGHT,
-    RUNG_PRICE,
-    RUNGS,
-    RUNGS_USED,
+    POINT_CAPACITY,
+    POINT_HEIGHT,
+    POINT_PRICE,
+    FRONT,
+    FRONT_USED,
     SEASON,
     WAIT_FACTOR,
     candidate_counts,
-    rung_counts,
+    point_counts,
 )
 
 HALVINGS = 24
 """Steps of the search for a capacity: exact to a ten-millionth."""
 ROOM_ABOVE = 2.0
-"""Rungs are of interest up to this multiple of the highest rate seen."""
+"""Front are of interest up to this multiple of the highest rate seen."""
 MISTRUSTED_LOAD = 0.7
 """Busy share that may be planned with while response times leave the prediction."""
 
@@ -245,7 +245,7 @@ def _keep_efficient(o: int, memory: Memory) -> int:
 
 @compiled_apart
 def _thin(o: int, memory: Memory, kept: int, wanted: int) -> int:
-    """Drop the rung whose neighbours are closest, until no more are left than wanted."""
+    """Drop the point whose neighbours are closest, until no more are left than wanted."""
     order = memory.ints[o, ORDER : ORDER + CANDIDATES]
     while kept > wanted:
         closest, least = 1, np.inf
@@ -275,21 +275,21 @@ def same_per_pool(view: View, o: int, one: Counts, other: Counts) -> bool:
 
 @compiled_apart
 def _enter(o: int, view: View, memory: Memory, candidate: int) -> None:
-    """Make a candidate the next rung."""
-    row = memory.ints[o, RUNGS_USED]
-    candidates, rungs = candidate_counts(o, view, memory), rung_counts(o, view, memory)
+    """Make a candidate the next point."""
+    row = memory.ints[o, FRONT_USED]
+    candidates, front = candidate_counts(o, view, memory), point_counts(o, view, memory)
     for place in range(view.counts.shape[1]):
-        rungs[row, place] = candidates[candidate, place]
+        front[row, place] = candidates[candidate, place]
     capacity = memory.values[o, CANDIDATE_CAPACITY + candidate]
-    memory.values[o, RUNG_CAPACITY + row] = capacity
-    memory.values[o, RUNG_HEIGHT + row] = np.log(capacity)
-    memory.values[o, RUNG_PRICE + row] = memory.values[o, CANDIDATE_PRICE + candidate]
+    memory.values[o, POINT_CAPACITY + row] = capacity
+    memory.values[o, POINT_HEIGHT + row] = np.log(capacity)
+    memory.values[o, POINT_PRICE + row] = memory.values[o, CANDIDATE_PRICE + candidate]
     memory.ints[o, GROUP + row] = row
     for other in range(row):
-        if same_per_pool(view, o, rungs[row], rungs[other]):
+        if same_per_pool(view, o, front[row], front[other]):
             memory.ints[o, GROUP + row] = memory.ints[o, GROUP + other]
             break
-    memory.ints[o, RUNGS_USED] = row + 1
+    memory.ints[o, FRONT_USED] = row + 1
 
 
 @compiled
@@ -304,12 +304,12 @@ def _has_sizes(o: int, view: View) -> bool:
 
 @compiled_apart
 def build_menu(o: int, view: View, memory: Memory) -> None:
-    """Choose the rungs anew, from the view's speedups as they stand.
+    """Choose the front anew, from the view's speedups as they stand.
 
     Uses the operator's row of `target` to work in and leaves the present deployment there.
     """
     memory.ints[o, CANDIDATES_USED] = 0
-    memory.ints[o, RUNGS_USED] = 0
+    memory.ints[o, FRONT_USED] = 0
     work = view.target[o]
     if view.rules[o, STEP] == 1:
         work[:] = 0
@@ -326,7 +326,7 @@ def build_menu(o: int, view: View, memory: Memory) -> None:
     _sort_by_price(o, memory)
     kept = _keep_efficient(o, memory)
     sizes = view.rules[o, STEP] == 0 and _has_sizes(o, view)
-    kept = _thin(o, memory, kept, RUNGS // 2 if sizes else RUNGS)
+    kept = _thin(o, memory, kept, FRONT // 2 if sizes else FRONT)
     for place in range(kept):
         _enter(o, view, memory, memory.ints[o, ORDER + place])
     if sizes:
@@ -337,14 +337,14 @@ def build_menu(o: int, view: View, memory: Memory) -> None:
 
 @compiled_apart
 def _enter_resizes(o: int, view: View, memory: Memory, kept: int) -> None:
-    """Add what the chosen rungs could be resized to, the cheapest first, while there is room."""
-    rungs, candidates = rung_counts(o, view, memory), candidate_counts(o, view, memory)
-    for rung in range(kept):
+    """Add what the chosen front could be resized to, the cheapest first, while there is room."""
+    front, candidates = point_counts(o, view, memory), candidate_counts(o, view, memory)
+    for point in range(kept):
         for candidate in range(memory.ints[o, CANDIDATES_USED]):
-            if memory.ints[o, RUNGS_USED] == RUNGS:
+            if memory.ints[o, FRONT_USED] == FRONT:
                 return
             able = memory.values[o, CANDIDATE_CAPACITY + candidate] > 0
-            if not able or not same_per_pool(view, o, rungs[rung], candidates[candidate]):
+            if not able or not same_per_pool(view, o, front[point], candidates[candidate]):
                 continue
             if not _is_on_menu(o, view, memory, candidates[candidate]):
                 _enter(o, view, memory, candidate)
@@ -352,17 +352,17 @@ def _enter_resizes(o: int, view: View, memory: Memory, kept: int) -> None:
 
 @compiled
 def _is_on_menu(o: int, view: View, memory: Memory, counts: Counts) -> bool:
-    return find_rung(o, view, memory, counts) >= 0
+    return find_point(o, view, memory, counts) >= 0
 
 
 @compiled_apart
-def find_rung(o: int, view: View, memory: Memory, counts: Counts) -> int:
-    """Return the rung that a deployment is, -1 where it is none."""
-    rungs = rung_counts(o, view, memory)
-    for row in range(memory.ints[o, RUNGS_USED]):
+def find_point(o: int, view: View, memory: Memory, counts: Counts) -> int:
+    """Return the point that a deployment is, -1 where it is none."""
+    front = point_counts(o, view, memory)
+    for row in range(memory.ints[o, FRONT_USED]):
         equal = True
         for place in range(counts.size):
-            if rungs[row, place] != counts[place]:
+            if front[row, place] != counts[place]:
                 equal = False
                 break
         if equal:

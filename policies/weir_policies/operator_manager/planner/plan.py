@@ -1,20 +1,20 @@
-"""The plan: what each rung will cost from now on, by dynamic programming over the blocks to come.
+"""The plan: what each point will cost from now on, by dynamic programming over the blocks to come.
 
-Backward in time, for every state of the rate and every rung,
+Backward in time, for every state of the rate and every point,
 
-    Q(rung) = price of a block + price of an excess * P(rate exceeds the rung) + E[V'(rung)]
-    V(rung) = min(Q(rung), min over other rungs of their Q + price of getting there)
+    Q(point) = price of a block + price of an excess * P(rate exceeds the point) + E[V'(point)]
+    V(point) = min(Q(point), min over other front of their Q + price of getting there)
 
 where P and the expectation are of the learned dynamics (`planner_rate`), the season taken into
 account (`planner_season`). What lies beyond the horizon is valued as it was a day ago. A decision
-compares Q of all rungs in the present state; the probability of an excess is then exact for the
+compares Q of all front in the present state; the probability of an excess is then exact for the
 present peak, not that of a level.
 
 Two rules that know nothing of the rate's dynamics, for when the plan does not know much either.
 
-* `BRIEF` keeps room for a little more than the present rate, like `queueing`: up at once, down when
+* `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once, down when
   the last three intervals would have fitted something cheaper as well.
-* `LONG` keeps room for the largest rate of the last 60 blocks, like `window-max`.
+* `LONG_WINDOW` keeps room for the largest rate of the last 60 blocks, like `window-max`.
 
 Both choose among the planner's candidates, whose capacities are known, so a decision compares
 numbers. The policies that they are like also judge what is beside the menu.
@@ -22,14 +22,14 @@ numbers. The policies that they are like also judge what is beside the menu.
 Whom the planner follows: its plan, or one of two simple rules (`planner_rules`).
 
 A plan is as good as what was learned, and in its first hours little was; and there are rates that
-its picture of the dynamics does not fit. So a book is kept for every adviser: what its deployments
-would have cost on the rates that came, by the model. The planner follows one, `BRIEF` at first, and
+its picture of the dynamics does not fit. So a book is kept for every expert: what its deployments
+would have cost on the rates that came, by the model. The planner follows one, `SHORT_WINDOW` at first, and
 leaves it for the one with the cheapest book when that is cheaper by more than chance and a change
 of course are worth. Books fade over two days.
 
 What the books do not know: backlog and the time until a new replica is there, but for what excesses
 have cost on average so far; and what the response time of a deployment that is not in force would
-have been. Until there is a plan, its book is as that of `BRIEF`.
+have been. Until there is a plan, its book is as that of `SHORT_WINDOW`.
 
 Source: to follow the expert of the least cost so far, and to bound the changes, is the idea of
 Kalai and Vempala, Efficient algorithms for online decision problems, JCSS 2005. Departures: nothing
@@ -61,11 +61,11 @@ from weir_policies.kernels.view import (
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.operator_manager.planner.candidates import (
     find_capacity,
-    find_rung,
+    find_point,
     fits_pools,
     same_per_pool,
 )
-from weir_policies.operator_manager.planner.policy import choose_rung, rate_to_carry
+from weir_policies.operator_manager.planner.policy import choose_point, rate_to_carry
 from weir_policies.operator_manager.planner.rate import (
     SATURATED,
     is_behind,
@@ -76,13 +76,13 @@ from weir_policies.operator_manager.planner.rate import (
     read_tail,
 )
 from weir_policies.operator_manager.planner.state import (
-    ADVISERS,
+    EXPERTS,
     AHEAD,
     BLOCK,
     BLOCK_PEAK,
     BLOCKS,
-    BOOK,
-    BRIEF,
+    EXPERT_COST,
+    SHORT_WINDOW,
     BRIEF_WINDOW,
     CANDIDATE_CAPACITY,
     CANDIDATE_PRICE,
@@ -100,7 +100,7 @@ from weir_policies.operator_manager.planner.state import (
     LINK_FROM,
     LINK_TO,
     LINK_WEIGHT,
-    LONG,
+    LONG_WINDOW,
     LONG_PEAK,
     LONG_WINDOW,
     NEXT_PLAN,
@@ -111,10 +111,10 @@ from weir_policies.operator_manager.planner.state import (
     PLANS,
     RATES,
     ROW,
-    RUNG_HEIGHT,
-    RUNG_PRICE,
-    RUNGS,
-    RUNGS_USED,
+    POINT_HEIGHT,
+    POINT_PRICE,
+    FRONT,
+    FRONT_USED,
     SEASON,
     SEEN_INTERVALS,
     SINCE_CHANGE,
@@ -123,7 +123,7 @@ from weir_policies.operator_manager.planner.state import (
     beginnings,
     candidate_counts,
     expected_values,
-    rung_counts,
+    point_counts,
     value_rows,
 )
 
@@ -162,7 +162,7 @@ def note_peak(o: int, memory: Memory) -> None:
 
 @compiled
 def need_of_brief(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that a deployment must carry for `BRIEF` to stay there."""
+    """Return records/s that a deployment must carry for `SHORT_WINDOW` to stay there."""
     return rate_to_carry(o, view, memory) * (1 + HEADROOM)
 
 
@@ -177,7 +177,7 @@ def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
     paper.
     """
     seen = view.seen[o]
-    if memory.ints[o, FOLLOWED] != BRIEF or memory.ints[o, SINCE_CHANGE] == 0:
+    if memory.ints[o, FOLLOWED] != SHORT_WINDOW or memory.ints[o, SINCE_CHANGE] == 0:
         return 1.0
     if not is_behind(seen) or seen[BUSIEST] < SATURATED or seen[PROCESSED] <= 0:
         return 1.0
@@ -188,7 +188,7 @@ def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
 
 @compiled
 def need_of_long(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that a deployment must carry for `LONG` to be there."""
+    """Return records/s that a deployment must carry for `LONG_WINDOW` to be there."""
     most = max(memory.floats[o, LONG_PEAK], rate_to_carry(o, view, memory))
     return most * (1 + LONG_HEADROOM)
 
@@ -209,8 +209,8 @@ def chance_of(o: int, view: View, rate: float) -> float:
 
 
 @compiled_apart
-def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
-    """Return the candidate that `BRIEF` goes to, -1 to stay.
+def choose_short_window(o: int, view: View, memory: Memory, carries: float) -> int:
+    """Return the candidate that `SHORT_WINDOW` goes to, -1 to stay.
 
     Args:
         o: Row of the operator.
@@ -238,7 +238,7 @@ def choose_briefly(o: int, view: View, memory: Memory, carries: float) -> int:
 
 @compiled_apart
 def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
-    """Return the candidate that `LONG` goes to, -1 to stay; arguments as of `choose_briefly`."""
+    """Return the candidate that `LONG_WINDOW` goes to, -1 to stay; arguments as of `choose_short_window`."""
     need = need_of_long(o, view, memory)
     if carries >= need:
         room = need * (1 + chance_of(o, view, need))
@@ -295,7 +295,7 @@ FADE = 1 - 1 / (2 * DAY)
 RESTARTS_LOST = 2.0
 """Restarts by which another book must be cheaper: to change the course and back takes two."""
 PART_LOST = 0.03
-"""Part of the followed book by which it must be cheaper besides: what two good advisers differ by
+"""Part of the followed book by which it must be cheaper besides: what two good experts differ by
 over two days by chance."""
 UNKNOWN = -1.0
 """Stands for what a deployment carries, until it is worked out."""
@@ -325,41 +325,41 @@ def is_planned(o: int, memory: Memory) -> bool:
 
 @compiled
 def is_pressed(o: int, view: View, memory: Memory) -> bool:
-    """Return whether what was in force at the last tick has less room than `BRIEF` wants."""
+    """Return whether what was in force at the last tick has less room than `SHORT_WINDOW` wants."""
     carries = memory.floats[o, CARRIES + memory.ints[o, FOLLOWED]]
     return need_of_brief(o, view, memory) > carries
 
 
 @compiled
 def forget_capacities(o: int, memory: Memory) -> None:
-    """Let what the advisers' deployments carry be worked out anew: the model has changed."""
-    for adviser in range(ADVISERS):
-        memory.floats[o, CARRIES + adviser] = UNKNOWN
+    """Let what the experts' deployments carry be worked out anew: the model has changed."""
+    for expert in range(EXPERTS):
+        memory.floats[o, CARRIES + expert] = UNKNOWN
 
 
 @compiled
 def fade_books(o: int, memory: Memory) -> None:
     """Let the books fade by a block."""
-    for adviser in range(ADVISERS):
-        memory.ints[o, EXCEEDED + adviser] = 0
-        memory.floats[o, BOOK + adviser] *= FADE
+    for expert in range(EXPERTS):
+        memory.ints[o, EXCEEDED + expert] = 0
+        memory.floats[o, EXPERT_COST + expert] *= FADE
 
 
 @compiled_apart
 def follow(o: int, view: View, memory: Memory) -> None:
-    """Write the target of the adviser that is followed; speeds are the corrected ones."""
-    ints, adviser = memory.ints[o], memory.ints[o, FOLLOWED]
-    own = advised_counts(o, view, memory)[adviser]
+    """Write the target of the expert that is followed; speeds are the corrected ones."""
+    ints, expert = memory.ints[o], memory.ints[o, FOLLOWED]
+    own = advised_counts(o, view, memory)[expert]
     if ints[SEEN_INTERVALS] == 0 or not is_equal(own, view.counts[o]):
         carries = find_capacity(o, view, memory, view.counts[o])
     else:
-        carries = memory.floats[o, CARRIES + adviser]
-    _advise(o, view, memory, adviser, carries)
+        carries = memory.floats[o, CARRIES + expert]
+    _advise(o, view, memory, expert, carries)
 
 
 @compiled_apart
-def keep_books(o: int, view: View, memory: Memory) -> None:
-    """Charge every adviser for the interval that ended, choose one, and let the others move on.
+def update_expert_costs(o: int, view: View, memory: Memory) -> None:
+    """Charge every expert for the interval that ended, choose one, and let the others move on.
 
     Args:
         o: Row of the operator.
@@ -371,96 +371,96 @@ def keep_books(o: int, view: View, memory: Memory) -> None:
     advised = advised_counts(o, view, memory)
     if ints[SEEN_INTERVALS] == 0:
         forget_capacities(o, memory)
-        for adviser in range(ADVISERS):
-            copy_counts(advised[adviser], counts)
+        for expert in range(EXPERTS):
+            copy_counts(advised[expert], counts)
     note_rate(o, view, memory)
     _move(o, view, memory, ints[FOLLOWED], counts)
-    for adviser in range(ADVISERS):
-        _charge(o, view, memory, adviser)
-    _choose_adviser(o, view, memory)
-    present, off_menu = advised[ADVISERS], memory.floats[o, OFF_MENU]
+    for expert in range(EXPERTS):
+        _charge(o, view, memory, expert)
+    _choose_expert(o, view, memory)
+    present, off_menu = advised[EXPERTS], memory.floats[o, OFF_MENU]
     copy_counts(present, counts)
     copy_counts(advised[ints[FOLLOWED]], counts)
-    for adviser in range(ADVISERS):
-        if adviser != ints[FOLLOWED]:
-            copy_counts(counts, advised[adviser])
-            carries = memory.floats[o, CARRIES + adviser]
+    for expert in range(EXPERTS):
+        if expert != ints[FOLLOWED]:
+            copy_counts(counts, advised[expert])
+            carries = memory.floats[o, CARRIES + expert]
             memory.floats[o, OFF_MENU] = carries
-            _advise(o, view, memory, adviser, carries)
+            _advise(o, view, memory, expert, carries)
             if view.rules[o, STEP] == 1:
                 step_towards(o, view)
-            _move(o, view, memory, adviser, view.target[o])
+            _move(o, view, memory, expert, view.target[o])
     memory.floats[o, OFF_MENU] = off_menu
     copy_counts(counts, present)
     copy_counts(view.target[o], present)
 
 
 @compiled
-def _advise(o: int, view: View, memory: Memory, adviser: int, carries: float) -> None:
-    """Write where an adviser would go from the view's deployment, which carries so much."""
+def _advise(o: int, view: View, memory: Memory, expert: int, carries: float) -> None:
+    """Write where an expert would go from the view's deployment, which carries so much."""
     target = view.target[o]
     copy_counts(target, view.counts[o])
-    if adviser == PLAN and memory.ints[o, PLANS] > 0:
-        here = find_rung(o, view, memory, view.counts[o])
-        rung = choose_rung(o, view, memory, here)
-        if rung != here:
-            copy_counts(target, rung_counts(o, view, memory)[rung])
+    if expert == PLAN and memory.ints[o, PLANS] > 0:
+        here = find_point(o, view, memory, view.counts[o])
+        point = choose_point(o, view, memory, here)
+        if point != here:
+            copy_counts(target, point_counts(o, view, memory)[point])
         return
-    if adviser == LONG:
+    if expert == LONG_WINDOW:
         row = choose_for_long(o, view, memory, carries)
     else:
-        row = choose_briefly(o, view, memory, carries)
+        row = choose_short_window(o, view, memory, carries)
     if row >= 0:
         copy_counts(target, candidate_counts(o, view, memory)[row])
 
 
 @compiled_apart
-def _move(o: int, view: View, memory: Memory, adviser: int, to: Counts) -> None:
-    """Let an adviser be at a deployment, and charge for a restart if it took one."""
-    own = advised_counts(o, view, memory)[adviser]
+def _move(o: int, view: View, memory: Memory, expert: int, to: Counts) -> None:
+    """Let an expert be at a deployment, and charge for a restart if it took one."""
+    own = advised_counts(o, view, memory)[expert]
     if is_equal(own, to):
         return
     if not same_per_pool(view, o, own, to):
-        memory.floats[o, BOOK + adviser] += price_of_restart(o, view, memory)
+        memory.floats[o, EXPERT_COST + expert] += price_of_restart(o, view, memory)
     copy_counts(own, to)
-    memory.floats[o, CARRIES + adviser] = UNKNOWN
+    memory.floats[o, CARRIES + expert] = UNKNOWN
 
 
 @compiled_apart
-def _charge(o: int, view: View, memory: Memory, adviser: int) -> None:
-    """Enter what an adviser's deployment costs in an interval of the rate seen.
+def _charge(o: int, view: View, memory: Memory, expert: int) -> None:
+    """Enter what an expert's deployment costs in an interval of the rate seen.
 
     The first excess in a block stands for as many violations as one has brought so far: on paper
     more replicas are there at once and carry no backlog, in a cluster they come late and do.
     """
     floats, ints, traits = memory.floats[o], memory.ints[o], view.traits[o]
-    own = advised_counts(o, view, memory)[adviser]
-    if floats[CARRIES + adviser] == UNKNOWN:
-        floats[CARRIES + adviser] = find_capacity(o, view, memory, own)
+    own = advised_counts(o, view, memory)[expert]
+    if floats[CARRIES + expert] == UNKNOWN:
+        floats[CARRIES + expert] = find_capacity(o, view, memory, own)
     cost = traits[WEIGHT_RESOURCES] * price_of(o, view, own) / traits[TOP_COST]
-    if view.seen[o, RATE] > floats[CARRIES + adviser]:
+    if view.seen[o, RATE] > floats[CARRIES + expert]:
         excess = price_of_excess(o, view, memory)
-        if ints[EXCEEDED + adviser] == 0:
+        if ints[EXCEEDED + expert] == 0:
             cost += excess
-        elif (ints[EXCEEDED + adviser] + 1) * traits[WEIGHT_VIOLATION] > excess:
+        elif (ints[EXCEEDED + expert] + 1) * traits[WEIGHT_VIOLATION] > excess:
             cost += traits[WEIGHT_VIOLATION]
-        ints[EXCEEDED + adviser] += 1
-    floats[BOOK + adviser] += cost
+        ints[EXCEEDED + expert] += 1
+    floats[EXPERT_COST + expert] += cost
 
 
 @compiled
-def _choose_adviser(o: int, view: View, memory: Memory) -> None:
-    """Leave the adviser that is followed, if another's book is cheaper by enough."""
+def _choose_expert(o: int, view: View, memory: Memory) -> None:
+    """Leave the expert that is followed, if another's book is cheaper by enough."""
     floats, ints = memory.floats[o], memory.ints[o]
     followed = ints[FOLLOWED]
     best = followed
-    for adviser in range(ADVISERS):
-        exists = adviser != PLAN or ints[PLANS] > 0
-        if exists and floats[BOOK + adviser] < floats[BOOK + best]:
-            best = adviser
-    book = floats[BOOK + followed]
+    for expert in range(EXPERTS):
+        exists = expert != PLAN or ints[PLANS] > 0
+        if exists and floats[EXPERT_COST + expert] < floats[EXPERT_COST + best]:
+            best = expert
+    book = floats[EXPERT_COST + followed]
     enough = RESTARTS_LOST * price_of_restart(o, view, memory) + PART_LOST * book
-    if book - floats[BOOK + best] > enough:
+    if book - floats[EXPERT_COST + best] > enough:
         ints[FOLLOWED] = best
         floats[CARRIES + best] = floats[CARRIES + followed]
 
@@ -489,28 +489,28 @@ def price_of_block(o: int, view: View, memory: Memory, price: float) -> float:
 
 @compiled_apart
 def _allow_moves(o: int, view: View, memory: Memory, row: Floats, grouped: bool) -> None:
-    """Turn Q of all rungs into V, in place."""
+    """Turn Q of all front into V, in place."""
     restart = price_of_restart(o, view, memory)
-    used = memory.ints[o, RUNGS_USED]
-    rungs = rung_counts(o, view, memory)
-    if view.rules[o, STEP] == 1:  # rungs are counts of one type, in order
-        for rung in range(1, used):
-            steps = distance(o, view, rungs[rung], rungs[rung - 1])
-            row[rung] = min(row[rung], row[rung - 1] + steps * restart)
-        for rung in range(used - 2, -1, -1):
-            steps = distance(o, view, rungs[rung], rungs[rung + 1])
-            row[rung] = min(row[rung], row[rung + 1] + steps * restart)
+    used = memory.ints[o, FRONT_USED]
+    front = point_counts(o, view, memory)
+    if view.rules[o, STEP] == 1:  # front are counts of one type, in order
+        for point in range(1, used):
+            steps = distance(o, view, front[point], front[point - 1])
+            row[point] = min(row[point], row[point - 1] + steps * restart)
+        for point in range(used - 2, -1, -1):
+            steps = distance(o, view, front[point], front[point + 1])
+            row[point] = min(row[point], row[point + 1] + steps * restart)
         return
     least = np.inf
-    for rung in range(used):
-        least = min(least, row[rung])
+    for point in range(used):
+        least = min(least, row[point])
     if grouped:  # a resize costs nothing: the best of a group stands for all
-        for rung in range(used):
+        for point in range(used):
             for other in range(used):
-                if memory.ints[o, GROUP + other] == memory.ints[o, GROUP + rung]:
-                    row[rung] = min(row[rung], row[other])
-    for rung in range(used):
-        row[rung] = min(row[rung], least + restart)
+                if memory.ints[o, GROUP + other] == memory.ints[o, GROUP + point]:
+                    row[point] = min(row[point], row[other])
+    for point in range(used):
+        row[point] = min(row[point], least + restart)
 
 
 @compiled_apart
@@ -520,36 +520,36 @@ def make_plan(o: int, view: View, memory: Memory, afresh: bool) -> None:
     Args:
         o: Row of the operator.
         view: Its model.
-        memory: The planner's; rungs, season and dynamics are up to date.
-        afresh: The rungs or levels are new, so that earlier plans say nothing.
+        memory: The planner's; front, season and dynamics are up to date.
+        afresh: The front or levels are new, so that earlier plans say nothing.
     """
     ints = memory.ints[o]
     rows, begun = value_rows(o, memory), beginnings(o, memory)
-    used = ints[RUNGS_USED]
+    used = ints[FRONT_USED]
     turn = ints[PLANS] % 2
     if afresh:
         begun[:] = 0.0
     grouped = False
-    for rung in range(used):
-        grouped = grouped or ints[GROUP + rung] != rung
+    for point in range(used):
+        grouped = grouped or ints[GROUP + point] != point
     rounds = ROUNDS if afresh or ints[PLANS] < SETTLED else 1
     for state in range(STATES):
-        for rung in range(used):
-            rows[AHEAD % 2, state, rung] = begun[turn, state, rung]
+        for point in range(used):
+            rows[AHEAD % 2, state, point] = begun[turn, state, point]
     for left in range(rounds - 1, -1, -1):
         for block in range(AHEAD - 1, -1, -1):
             _plan_block(o, view, memory, block, grouped, left == 0 and block < KEPT)
         least = np.inf
         for state in range(STATES):
-            for rung in range(used):
-                least = min(least, rows[0, state, rung])
+            for point in range(used):
+                least = min(least, rows[0, state, point])
         for state in range(STATES):
-            for rung in range(used):
-                rows[0, state, rung] -= least
-                rows[AHEAD % 2, state, rung] = rows[0, state, rung]
+            for point in range(used):
+                rows[0, state, point] -= least
+                rows[AHEAD % 2, state, point] = rows[0, state, point]
     for state in range(STATES):
-        for rung in range(used):
-            begun[turn, state, rung] = rows[0, state, rung]
+        for point in range(used):
+            begun[turn, state, point] = rows[0, state, point]
     ints[PLANS] += 1
     ints[PLANNED_AT] = ints[BLOCKS]
     ints[NEXT_PLAN] = ints[BLOCKS] + min(KEPT, max(2, ints[BLOCKS] // 2))
@@ -561,27 +561,27 @@ def _plan_block(o: int, view: View, memory: Memory, block: int, grouped: bool, k
     ints, values = memory.ints[o], memory.values[o]
     rows, expected = value_rows(o, memory), expected_values(o, memory)
     later, now = rows[(block + 1) % 2], rows[block % 2]
-    used = ints[RUNGS_USED]
+    used = ints[FRONT_USED]
     excess = price_of_excess(o, view, memory)
-    row = values[ROW : ROW + RUNGS]
+    row = values[ROW : ROW + FRONT]
     for state in range(STATES):
-        for rung in range(used):
-            row[rung] = 0.0
+        for point in range(used):
+            row[point] = 0.0
         for link in range(ints[LINK_FROM + state], ints[LINK_FROM + state + 1]):
             weight, to = values[LINK_WEIGHT + link], ints[LINK_TO + link]
-            for rung in range(used):
-                row[rung] += weight * later[to, rung]
+            for point in range(used):
+                row[point] += weight * later[to, point]
         if keep:
-            for rung in range(used):
-                expected[block, state, rung] = row[rung]
+            for point in range(used):
+                expected[block, state, point] = row[point]
         peak = memory.floats[o, LEVEL_FROM] + (state // GAPS) * memory.floats[o, LEVEL_STEP]
-        for rung in range(used):
-            step = values[RUNG_HEIGHT + rung] - values[SEASON + block] - peak
-            row[rung] += price_of_block(o, view, memory, values[RUNG_PRICE + rung])
-            row[rung] += excess * read_tail(o, memory, state, step)
+        for point in range(used):
+            step = values[POINT_HEIGHT + point] - values[SEASON + block] - peak
+            row[point] += price_of_block(o, view, memory, values[POINT_PRICE + point])
+            row[point] += excess * read_tail(o, memory, state, step)
         _allow_moves(o, view, memory, row, grouped)
-        for rung in range(used):
-            now[state, rung] = row[rung]
+        for point in range(used):
+            now[state, point] = row[point]
 
 
 @compiled
@@ -615,27 +615,27 @@ def probability_of_excess(
 
 
 @compiled
-def value_afterwards(o: int, memory: Memory, rung: int, peak: float, short: float) -> float:
-    """Return the cost to be expected after the present block with a rung."""
+def value_afterwards(o: int, memory: Memory, point: int, peak: float, short: float) -> float:
+    """Return the cost to be expected after the present block with a point."""
     level, up = place_level(o, memory, peak)
     gap, beyond = place_gap(peak - short)
-    at = EXPECTED + (block_of_plan(o, memory) * STATES + level * GAPS + gap) * RUNGS + rung
+    at = EXPECTED + (block_of_plan(o, memory) * STATES + level * GAPS + gap) * FRONT + point
     values = memory.values[o]
-    near = (1 - beyond) * values[at] + beyond * values[at + RUNGS]
-    at += GAPS * RUNGS
-    far = (1 - beyond) * values[at] + beyond * values[at + RUNGS]
+    near = (1 - beyond) * values[at] + beyond * values[at + FRONT]
+    at += GAPS * FRONT
+    far = (1 - beyond) * values[at] + beyond * values[at + FRONT]
     return (1 - up) * near + up * far
 
 
 @compiled
-def value_of(o: int, view: View, memory: Memory, rung: int, peak: float, short: float) -> float:
-    """Return Q of a rung in the present state of the rate."""
+def value_of(o: int, view: View, memory: Memory, point: int, peak: float, short: float) -> float:
+    """Return Q of a point in the present state of the rate."""
     values = memory.values[o]
     season = values[SEASON + block_of_plan(o, memory)]
-    height = values[RUNG_HEIGHT + rung] - season
+    height = values[POINT_HEIGHT + point] - season
     excess = probability_of_excess(o, memory, height, peak, short)
     return (
-        price_of_block(o, view, memory, values[RUNG_PRICE + rung])
+        price_of_block(o, view, memory, values[POINT_PRICE + point])
         + price_of_excess(o, view, memory) * excess
-        + value_afterwards(o, memory, rung, peak, short)
+        + value_afterwards(o, memory, point, peak, short)
     )

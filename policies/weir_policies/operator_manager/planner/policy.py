@@ -17,7 +17,7 @@ pays one restart whatever the distance; where moves are by one replica, it plans
 (`planner_chain`). It never looks at anything but the past, has the same settings
 for every workload, and keeps a bounded memory (`planner_memory`). The policy is Weir's own.
 
-Which rung to be at now: the plan's values in the present state of the rate, compared.
+Which point to be at now: the plan's values in the present state of the rate, compared.
 
 What the planner says of its choice: its forecast, what it weighed, or which rule it follows.
 """
@@ -60,7 +60,7 @@ from weir_policies.operator_manager.planner.candidates import (
     build_menu,
     choose_chain,
     find_capacity,
-    find_rung,
+    find_point,
     fits_pools,
 )
 from weir_policies.operator_manager.planner.plan import (
@@ -71,7 +71,7 @@ from weir_policies.operator_manager.planner.plan import (
     forget_capacities,
     is_planned,
     is_pressed,
-    keep_books,
+    update_expert_costs,
     make_plan,
     need_of_brief,
     need_of_long,
@@ -102,13 +102,13 @@ from weir_policies.operator_manager.planner.rate import (
     waits_beyond_budget,
 )
 from weir_policies.operator_manager.planner.state import (
-    ADVISERS,
+    EXPERTS,
     AGAIN_LASTED,
     AGAIN_TRIED,
     BLOCK,
     BLOCK_PEAK,
     BLOCKS,
-    BOOK,
+    EXPERT_COST,
     CATCH_UP,
     CORRECTS,
     EXCEEDED_BLOCKS,
@@ -124,7 +124,7 @@ from weir_policies.operator_manager.planner.state import (
     LEVEL_FROM,
     LEVEL_STEP,
     LEVELS,
-    LONG,
+    LONG_WINDOW,
     LOWEST,
     MENU_TOP,
     MISTRUSTED,
@@ -141,14 +141,14 @@ from weir_policies.operator_manager.planner.state import (
     RECONFIGURATION_COST,
     RESTARTS,
     ROOM,
-    RUNG_CAPACITY,
-    RUNG_PRICE,
-    RUNGS_USED,
+    POINT_CAPACITY,
+    POINT_PRICE,
+    FRONT_USED,
     SEASON,
     SINCE_CHANGE,
     WAIT_FACTOR,
     make_memory,
-    rung_counts,
+    point_counts,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -169,7 +169,7 @@ def rate_to_carry(o: int, view: View, memory: Memory) -> float:
 
 
 @compiled
-def see_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
+def find_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
     """Return the envelopes of the rate with what the present block has brought so far.
 
     A backlog counts as rate that has to be carried besides.
@@ -182,14 +182,14 @@ def see_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
 
 
 @compiled
-def price_of_move(o: int, view: View, memory: Memory, here: int, rung: int) -> float:
-    """Return what going to a rung costs now; `here` is the present one, -1 where it is none."""
-    if here == rung:
+def price_of_move(o: int, view: View, memory: Memory, here: int, point: int) -> float:
+    """Return what going to a point costs now; `here` is the present one, -1 where it is none."""
+    if here == point:
         return 0.0
     restart = price_of_restart(o, view, memory)
     if view.rules[o, STEP] == 1:
-        return restart * distance(o, view, view.counts[o], rung_counts(o, view, memory)[rung])
-    if here >= 0 and memory.ints[o, GROUP + here] == memory.ints[o, GROUP + rung]:
+        return restart * distance(o, view, view.counts[o], point_counts(o, view, memory)[point])
+    if here >= 0 and memory.ints[o, GROUP + here] == memory.ints[o, GROUP + point]:
         # A resize is free, but not worth doing for nothing.
         return RESIZE * view.traits[o, WEIGHT_RECONFIGURATION]
     return restart
@@ -197,9 +197,9 @@ def price_of_move(o: int, view: View, memory: Memory, here: int, rung: int) -> f
 
 @compiled_apart
 def value_off_menu(o: int, view: View, memory: Memory, peak: float, short: float) -> float:
-    """Return Q of a present deployment that is no rung.
+    """Return Q of a present deployment that is no point.
 
-    It is left for a rung after the block at the latest; or it is as good as the rung that carries
+    It is left for a point after the block at the latest; or it is as good as the point that carries
     nearly as much, but dearer by what it costs more until the next plan. Where moves are by one
     replica only the former holds, or a mix on the way between two types would be put off for ever.
     """
@@ -211,13 +211,13 @@ def value_off_menu(o: int, view: View, memory: Memory, peak: float, short: float
     if capacity > 0:
         excess = probability_of_excess(o, memory, np.log(capacity) - season, peak, short)
     near, afterwards = -1, np.inf
-    for rung in range(memory.ints[o, RUNGS_USED]):
-        left = price_of_move(o, view, memory, -1, rung)
-        afterwards = min(afterwards, left + value_afterwards(o, memory, rung, peak, short))
-        if values[RUNG_CAPACITY + rung] <= capacity * (1 + 1e-9):
-            near = rung
+    for point in range(memory.ints[o, FRONT_USED]):
+        left = price_of_move(o, view, memory, -1, point)
+        afterwards = min(afterwards, left + value_afterwards(o, memory, point, peak, short))
+        if values[POINT_CAPACITY + point] <= capacity * (1 + 1e-9):
+            near = point
     if near >= 0 and view.rules[o, STEP] == 0:
-        dearer = max(price - values[RUNG_PRICE + near], 0.0)
+        dearer = max(price - values[POINT_PRICE + near], 0.0)
         more = KEPT * price_of_block(o, view, memory, dearer)
         afterwards = min(afterwards, value_afterwards(o, memory, near, peak, short) + more)
     now = price_of_block(o, view, memory, price) + price_of_excess(o, view, memory) * excess
@@ -226,47 +226,47 @@ def value_off_menu(o: int, view: View, memory: Memory, peak: float, short: float
 
 @compiled
 def find_largest(o: int, view: View, memory: Memory) -> int:
-    """Return the rung that carries most of those that fit the pools, -1 where none does."""
-    rungs = rung_counts(o, view, memory)
+    """Return the point that carries most of those that fit the pools, -1 where none does."""
+    front = point_counts(o, view, memory)
     best, most = -1, 0.0
-    for rung in range(memory.ints[o, RUNGS_USED]):
-        capacity = memory.values[o, RUNG_CAPACITY + rung]
-        if capacity > most and fits_pools(o, view, rungs[rung]):
-            best, most = rung, capacity
+    for point in range(memory.ints[o, FRONT_USED]):
+        capacity = memory.values[o, POINT_CAPACITY + point]
+        if capacity > most and fits_pools(o, view, front[point]):
+            best, most = point, capacity
     return best
 
 
 @compiled
-def choose_rung(o: int, view: View, memory: Memory, here: int) -> int:
-    """Return the rung to be at, -1 to stay off the menu.
+def choose_point(o: int, view: View, memory: Memory, here: int) -> int:
+    """Return the point to be at, -1 to stay off the menu.
 
-    A rung that would not even carry what there is to carry now is never gone to; where none does,
+    A point that would not even carry what there is to carry now is never gone to; where none does,
     the one that carries most is.
     """
-    peak, short = see_envelopes(o, view, memory)
-    rungs = rung_counts(o, view, memory)
+    peak, short = find_envelopes(o, view, memory)
+    front = point_counts(o, view, memory)
     need = rate_to_carry(o, view, memory)
     largest = find_largest(o, view, memory)
-    if largest >= 0 and memory.values[o, RUNG_CAPACITY + largest] < need:
+    if largest >= 0 and memory.values[o, POINT_CAPACITY + largest] < need:
         return here if here < 0 and memory.floats[o, OFF_MENU] >= need else largest
     best = here
     if here >= 0:
         least = value_of(o, view, memory, here, peak, short)
     else:
         least = value_off_menu(o, view, memory, peak, short)
-    carried = memory.values[o, RUNG_CAPACITY + here] if here >= 0 else memory.floats[o, OFF_MENU]
+    carried = memory.values[o, POINT_CAPACITY + here] if here >= 0 else memory.floats[o, OFF_MENU]
     if carried < need:
         least += price_of_staying_exceeded(o, view, memory) - price_of_excess(o, view, memory)
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
-    for rung in range(memory.ints[o, RUNGS_USED]):
-        short_of_need = memory.values[o, RUNG_CAPACITY + rung] < need
-        if rung == here or short_of_need or not fits_pools(o, view, rungs[rung]):
+    for point in range(memory.ints[o, FRONT_USED]):
+        short_of_need = memory.values[o, POINT_CAPACITY + point] < need
+        if point == here or short_of_need or not fits_pools(o, view, front[point]):
             continue
-        value = value_of(o, view, memory, rung, peak, short)
-        value += price_of_move(o, view, memory, here, rung)
+        value = value_of(o, view, memory, point, peak, short)
+        value += price_of_move(o, view, memory, here, point)
         if value < least - 1e-12:
-            best, least = rung, value
+            best, least = point, value
     return best
 
 
@@ -284,9 +284,9 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     peak, delay = forecast_peak(view, memory)
     ahead = delay * observation.interval
     reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}, and {named}"
-    rung = find_rung(0, view, memory, view.target[0])
-    if rung >= 0:
-        carried = float(memory.values[0, RUNG_CAPACITY + rung])
+    point = find_point(0, view, memory, view.target[0])
+    if point >= 0:
+        carried = float(memory.values[0, POINT_CAPACITY + point])
         reason += f" carries {say_rate(carried)} for {price:.4g} per hour"
     else:
         reason += f" costs {price:.4g} per hour"
@@ -302,7 +302,7 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
 
 def _say_rule(view: View, memory: Memory) -> str:
     """Return which rule is followed instead of a plan, and why."""
-    if memory.ints[0, FOLLOWED] == LONG:
+    if memory.ints[0, FOLLOWED] == LONG_WINDOW:
         need = need_of_long(0, view, memory)
         rule = f"the largest rate of late with some room, {say_rate(need)}, must be carried"
     else:
@@ -310,7 +310,7 @@ def _say_rule(view: View, memory: Memory) -> str:
         rule = f"the present rate with some room, {say_rate(need)}, must be carried"
     if memory.ints[0, PLANS] == 0:
         return f"there is no plan yet, and {rule}"
-    books = memory.floats[0, BOOK : BOOK + ADVISERS]
+    books = memory.floats[0, EXPERT_COST : EXPERT_COST + EXPERTS]
     followed = books[memory.ints[0, FOLLOWED]]
     return (
         f"{rule}; on the rates of the last days this rule would have cost {followed:.3g}, and to "
@@ -329,7 +329,7 @@ def forecast_peak(view: View, memory: Memory) -> tuple[float, int]:
 
     The course of the season is followed from what the next block exceeds one time in ten.
     """
-    peak, short = see_envelopes(0, view, memory)
+    peak, short = find_envelopes(0, view, memory)
     low, high = short - 2.0, peak + 1.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -344,17 +344,17 @@ def forecast_peak(view: View, memory: Memory) -> tuple[float, int]:
 
 
 def _score(observation: Observation, view: View, memory: Memory) -> dict[Deployment, float]:
-    """Return the expected cost of going to each rung, and of staying."""
-    peak, short = see_envelopes(0, view, memory)
-    here = find_rung(0, view, memory, view.counts[0])
+    """Return the expected cost of going to each point, and of staying."""
+    peak, short = find_envelopes(0, view, memory)
+    here = find_point(0, view, memory, view.counts[0])
     scores = {}
-    for rung in range(int(memory.ints[0, RUNGS_USED])):
-        counts = rung_counts(0, view, memory)[rung]
-        if rung != here and not fits_pools(0, view, counts):
+    for point in range(int(memory.ints[0, FRONT_USED])):
+        counts = point_counts(0, view, memory)[point]
+        if point != here and not fits_pools(0, view, counts):
             continue
         deployment = Deployment(tuple(int(count) for count in counts))
-        value = value_of(0, view, memory, rung, peak, short)
-        scores[deployment] = value + price_of_move(0, view, memory, here, rung)
+        value = value_of(0, view, memory, point, peak, short)
+        scores[deployment] = value + price_of_move(0, view, memory, here, point)
     if here < 0:
         scores[observation.deployment] = value_off_menu(0, view, memory, peak, short)
     if not fits_pools(0, view, view.counts[0]):
@@ -450,8 +450,8 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
 @compiled
 def _floor(o: int, memory: Memory) -> float:
     """Return the logarithm of the rate below which all rates are the same."""
-    if memory.ints[o, RUNGS_USED] > 0:
-        return np.log(BELOW_FLOOR * memory.values[o, RUNG_CAPACITY])
+    if memory.ints[o, FRONT_USED] > 0:
+        return np.log(BELOW_FLOOR * memory.values[o, POINT_CAPACITY])
     return np.log(WITHOUT_MENU)
 
 
@@ -514,16 +514,16 @@ def learn(o: int, view: View, memory: Memory) -> None:
     pressed = room != floats[ROOM] and is_pressed(o, view, memory)
     if first or outgrown or moved > JUMPED or (due and changed) or pressed:
         floats[FINGERPRINT], floats[ROOM] = model, room
-        rungs = ints[RUNGS_USED]
+        front = ints[FRONT_USED]
         build_menu(o, view, memory)
         forget_capacities(o, memory)
-        afresh = moved > JUMPED or rungs != ints[RUNGS_USED]
+        afresh = moved > JUMPED or front != ints[FRONT_USED]
         due = True
     if due and ints[BLOCKS] >= FIRST_PLAN:
         _plan(o, view, memory, afresh)
-    if find_rung(o, view, memory, view.counts[o]) < 0:
+    if find_point(o, view, memory, view.counts[o]) < 0:
         floats[OFF_MENU] = find_capacity(o, view, memory, view.counts[o])
-    keep_books(o, view, memory)
+    update_expert_costs(o, view, memory)
     remove_corrections(o, view, memory)
 
 
@@ -533,7 +533,7 @@ def is_beyond_levels(o: int, view: View, memory: Memory) -> bool:
     floats = memory.floats[o]
     if memory.ints[o, PLANS] == 0:
         return False
-    peak, _ = see_envelopes(o, view, memory)
+    peak, _ = find_envelopes(o, view, memory)
     if peak <= floats[LEVEL_FROM] + LEVELS * floats[LEVEL_STEP]:
         return False
     floats[HIGHEST] = max(floats[HIGHEST], peak)
@@ -587,7 +587,7 @@ def _plan(o: int, view: View, memory: Memory, afresh: bool) -> None:
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
-    """Go where the adviser that is followed goes."""
+    """Go where the expert that is followed goes."""
     put_corrections(o, view, memory)
     follow(o, view, memory)
     remove_corrections(o, view, memory)

@@ -64,7 +64,7 @@ from weir_policies.kernels.view import (
 )
 from weir_policies.model.arrays import Floats
 from weir_policies.model.season import HOURS, Season
-from weir_policies.operator_manager.planner.candidates import find_capacity, find_rung
+from weir_policies.operator_manager.planner.candidates import find_capacity, find_point
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
     BEGAN,
@@ -103,7 +103,7 @@ from weir_policies.operator_manager.planner.state import (
     RECONFIGURATION_COST,
     RESTART_VIOLATIONS,
     RESTARTS,
-    RUNG_CAPACITY,
+    POINT_CAPACITY,
     SCRATCH,
     SEASON,
     SEEN_STEPS,
@@ -442,9 +442,9 @@ def _correct_waiting(o: int, view: View, memory: Memory) -> None:
 @compiled_apart
 def capacity_here(o: int, view: View, memory: Memory) -> float:
     """Return records/s that the present deployment carries."""
-    rung = find_rung(o, view, memory, view.counts[o])
-    if rung >= 0:
-        return memory.values[o, RUNG_CAPACITY + rung]
+    point = find_point(o, view, memory, view.counts[o])
+    if point >= 0:
+        return memory.values[o, POINT_CAPACITY + point]
     put_corrections(o, view, memory)
     capacity = find_capacity(o, view, memory, view.counts[o])
     remove_corrections(o, view, memory)

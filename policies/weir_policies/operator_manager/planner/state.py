@@ -3,9 +3,9 @@
 Kernels may not allocate, so everything has its place from the beginning: about 3 MB per operator,
 however long it runs and however many node types there are.
 
-Three words recur. A *rung* is a deployment that the planner considers, a row of the menu. A *block*
+Three words recur. A *point* is a deployment that the planner considers, a row of the menu. A *block*
 is a few intervals, some ten minutes: forecasts and plans count in blocks, decisions are taken in
-every interval. An *adviser* is whom the planner may follow.
+every interval. An *expert* is whom the planner may follow.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from weir_policies.kernels.compiled import pasted
 from weir_policies.kernels.view import Memory, View, empty_memory
 from weir_policies.model.arrays import Counts, Floats
 
-RUNGS = 32
-"""Rungs of the menu at most; 64 were no better in any of the published experiments."""
+FRONT = 32
+"""Front of the menu at most; 64 were no better in any of the published experiments."""
 CANDIDATES = 1024
 """Deployments that are looked at when a menu is made."""
 LEVELS = 48
@@ -79,14 +79,14 @@ _REST = 16
     AGAIN_LASTED,
     ROOM,
 ) = range(_PARAMETERS + _RATE + _SEASON, _PARAMETERS + _RATE + _SEASON + _REST)
-# Each adviser's book, and what its deployment carries; the last rates, the largest of 60 blocks.
-ADVISERS = 3
-BRIEF, LONG, PLAN = range(ADVISERS)
+# Each expert's book, and what its deployment carries; the last rates, the largest of 60 blocks.
+EXPERTS = 3
+SHORT_WINDOW, LONG_WINDOW, PLAN = range(EXPERTS)
 BRIEF_WINDOW, LONG_WINDOW = 3, 60
 """Intervals and blocks that the rules look back: what `queueing` and `window-max` do."""
-BOOK = _PARAMETERS + _RATE + _SEASON + _REST
-CARRIES = BOOK + ADVISERS
-RATES = CARRIES + ADVISERS
+EXPERT_COST = _PARAMETERS + _RATE + _SEASON + _REST
+CARRIES = EXPERT_COST + EXPERTS
+RATES = CARRIES + EXPERTS
 LONG_PEAK = RATES + BRIEF_WINDOW
 _SCALARS = LONG_PEAK + 1
 
@@ -99,7 +99,7 @@ _NUMBERS = 18
     PLANNED_AT,
     NEXT_PLAN,
     PLANS,
-    RUNGS_USED,
+    FRONT_USED,
     CANDIDATES_USED,
     SINCE_CHANGE,
     BLOCK_EXCEEDED,
@@ -108,34 +108,34 @@ _NUMBERS = 18
     STREAK,
     FOLLOWED,
     SEEN_INTERVALS,
-    EXCEEDED,  # intervals of this block, one column per adviser
-) = range(_NUMBERS - ADVISERS + 1)
+    EXCEEDED,  # intervals of this block, one column per expert
+) = range(_NUMBERS - EXPERTS + 1)
 
 # Arrays in `Memory.ints`, by where they begin.
 LINK_TO = _NUMBERS
 LINK_FROM = LINK_TO + STATES * STATES
 GROUP = LINK_FROM + STATES + 1
-ORDER = GROUP + RUNGS
-RUNG_COUNTS = ORDER + CANDIDATES  # then RUNGS x t, CANDIDATES x t, (ADVISERS + 1) x t
+ORDER = GROUP + FRONT
+POINT_COUNTS = ORDER + CANDIDATES  # then FRONT x t, CANDIDATES x t, (EXPERTS + 1) x t
 
 # Arrays in `Memory.values`, by where they begin.
 SEEN_STEPS = 0
 TAIL = SEEN_STEPS + STATES * STEPS
 LINK_WEIGHT = TAIL + STATES * (STEPS + 1)
 EXPECTED = LINK_WEIGHT + STATES * STATES
-VALUES = EXPECTED + KEPT * STATES * RUNGS
-BEGINNINGS = VALUES + 2 * STATES * RUNGS
-SEASON = BEGINNINGS + 2 * STATES * RUNGS
+VALUES = EXPECTED + KEPT * STATES * FRONT
+BEGINNINGS = VALUES + 2 * STATES * FRONT
+SEASON = BEGINNINGS + 2 * STATES * FRONT
 USUAL_DAY = SEASON + AHEAD
 DAYS_SEEN = USUAL_DAY + DAY
 USUAL_WEEK = DAYS_SEEN + DAY
 WEEKS_SEEN = USUAL_WEEK + WEEK
 PAST = WEEKS_SEEN + WEEK
-RUNG_CAPACITY = PAST + 3 * LAG
-RUNG_HEIGHT = RUNG_CAPACITY + RUNGS
-RUNG_PRICE = RUNG_HEIGHT + RUNGS
-ROW = RUNG_PRICE + RUNGS
-SCRATCH = ROW + RUNGS
+POINT_CAPACITY = PAST + 3 * LAG
+POINT_HEIGHT = POINT_CAPACITY + FRONT
+POINT_PRICE = POINT_HEIGHT + FRONT
+ROW = POINT_PRICE + FRONT
+SCRATCH = ROW + FRONT
 CANDIDATE_CAPACITY = SCRATCH + STATES
 CANDIDATE_PRICE = CANDIDATE_CAPACITY + CANDIDATES
 PEAKS = CANDIDATE_PRICE + CANDIDATES
@@ -148,7 +148,7 @@ def make_memory(view: View) -> Memory:
     return empty_memory(
         view,
         floats=_SCALARS + 3 * node_types,
-        ints=RUNG_COUNTS + (RUNGS + CANDIDATES + ADVISERS + 1) * node_types,
+        ints=POINT_COUNTS + (FRONT + CANDIDATES + EXPERTS + 1) * node_types,
         values=VALUES_USED,
     )
 
@@ -174,29 +174,29 @@ def saved_speedups(o: int, view: View, memory: Memory) -> Floats:
 
 
 @pasted
-def rung_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return the deployments of the menu, `(RUNGS, t)`, the first `RUNGS_USED` in use."""
+def point_counts(o: int, view: View, memory: Memory) -> Counts:
+    """Return the deployments of the menu, `(FRONT, t)`, the first `FRONT_USED` in use."""
     types = view.counts.shape[1]
-    rows = memory.ints[o, RUNG_COUNTS : RUNG_COUNTS + RUNGS * types]
-    return rows.reshape((RUNGS, types))
+    rows = memory.ints[o, POINT_COUNTS : POINT_COUNTS + FRONT * types]
+    return rows.reshape((FRONT, types))
 
 
 @pasted
 def candidate_counts(o: int, view: View, memory: Memory) -> Counts:
     """Return the deployments that a menu is made of, `(CANDIDATES, t)`."""
     types = view.counts.shape[1]
-    begin = RUNG_COUNTS + RUNGS * types
+    begin = POINT_COUNTS + FRONT * types
     rows = memory.ints[o, begin : begin + CANDIDATES * types]
     return rows.reshape((CANDIDATES, types))
 
 
 @pasted
 def advised_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return where each adviser would be, and room for one more deployment, `(ADVISERS + 1, t)`."""
+    """Return where each expert would be, and room for one more deployment, `(EXPERTS + 1, t)`."""
     types = view.counts.shape[1]
-    begin = RUNG_COUNTS + (RUNGS + CANDIDATES) * types
-    rows = memory.ints[o, begin : begin + (ADVISERS + 1) * types]
-    return rows.reshape((ADVISERS + 1, types))
+    begin = POINT_COUNTS + (FRONT + CANDIDATES) * types
+    rows = memory.ints[o, begin : begin + (EXPERTS + 1) * types]
+    return rows.reshape((EXPERTS + 1, types))
 
 
 @pasted
@@ -215,19 +215,19 @@ def tails(o: int, memory: Memory) -> Floats:
 
 @pasted
 def expected_values(o: int, memory: Memory) -> Floats:
-    """Return the cost to be expected after each block of the plan, `(KEPT, STATES, RUNGS)`."""
-    flat = memory.values[o, EXPECTED : EXPECTED + KEPT * STATES * RUNGS]
-    return flat.reshape((KEPT, STATES, RUNGS))
+    """Return the cost to be expected after each block of the plan, `(KEPT, STATES, FRONT)`."""
+    flat = memory.values[o, EXPECTED : EXPECTED + KEPT * STATES * FRONT]
+    return flat.reshape((KEPT, STATES, FRONT))
 
 
 @pasted
 def value_rows(o: int, memory: Memory) -> Floats:
-    """Return room for the values of two neighbouring blocks, `(2, STATES, RUNGS)`."""
-    return memory.values[o, VALUES : VALUES + 2 * STATES * RUNGS].reshape((2, STATES, RUNGS))
+    """Return room for the values of two neighbouring blocks, `(2, STATES, FRONT)`."""
+    return memory.values[o, VALUES : VALUES + 2 * STATES * FRONT].reshape((2, STATES, FRONT))
 
 
 @pasted
 def beginnings(o: int, memory: Memory) -> Floats:
-    """Return the values at the beginning of the last two plans, `(2, STATES, RUNGS)`."""
-    flat = memory.values[o, BEGINNINGS : BEGINNINGS + 2 * STATES * RUNGS]
-    return flat.reshape((2, STATES, RUNGS))
+    """Return the values at the beginning of the last two plans, `(2, STATES, FRONT)`."""
+    flat = memory.values[o, BEGINNINGS : BEGINNINGS + 2 * STATES * FRONT]
+    return flat.reshape((2, STATES, FRONT))

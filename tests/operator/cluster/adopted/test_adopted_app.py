@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from weir_operator.external.advice import Advice
-from weir_operator.external.app import AdoptedApp, AdoptedSurroundings, AdoptedTerms
+from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
@@ -28,7 +28,7 @@ class Advised:
 
     def __init__(self, cluster, folder):
         self.events: list[Event] = []
-        self.found: list[AdoptedTerms] = []
+        self.found: list[ExternalTerms] = []
         self.advice: list[Advice | None] = []
         self.directives = Directives(mode=Mode.ADVISE)
         self.heard = asyncio.Event()
@@ -38,9 +38,9 @@ class Advised:
             mode="Advise",
             flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}, "maxParallelism": 128},
         )
-        self.app = AdoptedApp(
+        self.app = ExternalApp(
             app,
-            AdoptedSurroundings(
+            ExternalDependencies(
                 api=cluster,
                 store=MemoryStatusStore(),
                 records=self.records,

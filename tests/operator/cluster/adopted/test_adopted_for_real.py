@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestServer
 
 from weir_operator.clock import SystemClock
 from weir_operator.external.advice import Advice
-from weir_operator.external.app import AdoptedApp, AdoptedSurroundings, AdoptedTerms
+from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.cost import cost_per_hour
 from weir_operator.loop.records import RecordStore
@@ -66,7 +66,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     server.router.add_route("*", "/{path:.*}", listener.pass_on)
     store = MemoryStatusStore()
     advised: asyncio.Queue[Advice | None] = asyncio.Queue()
-    found: list[AdoptedTerms] = []
+    found: list[ExternalTerms] = []
     ticks: list[Tick] = []
     records = RecordStore(tmp_path / "state/records.sqlite")
     processes, state = stock_flink.alive(), await flink_state(stock_flink.url)
@@ -79,7 +79,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     )
 
     async with TestServer(server, host="127.0.0.1") as proxy:
-        around = AdoptedSurroundings(
+        around = ExternalDependencies(
             api=FakeCluster(flink_deployment_objects(port=proxy.port or 0)),
             store=store,
             records=records,
@@ -93,7 +93,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
             poll_every=1.0,
         )
         stop = asyncio.Event()
-        running = asyncio.create_task(AdoptedApp(app, around).run(stop))
+        running = asyncio.create_task(ExternalApp(app, around).run(stop))
         async with asyncio.timeout(120):
             advice = await advised.get()
             # Intervals of 3 s are a rough measure: a rate that seems to rise puts a saving off.

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from weir_operator.errors import TemporaryError
-from weir_operator.external.flink import AdoptedFlink, read_counters
-from weir_operator.external.metrics import AdoptedMetrics, FlinkSampler, relabel
+from weir_operator.external.flink import ExternalFlink, read_counters
+from weir_operator.external.metrics import ExternalMetrics, FlinkSampler, relabel
 from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import Place, view_job
 from weir_operator.external.watch import JobWatch
@@ -95,7 +95,7 @@ def flink(clock):
 @pytest.fixture
 def watch(flink):
     watch = JobWatch(APP, FakeCluster({}))
-    watch.job, watch.flink = VIEW, cast(AdoptedFlink, flink)
+    watch.job, watch.flink = VIEW, cast(ExternalFlink, flink)
     return watch
 
 
@@ -274,7 +274,7 @@ async def test_prometheus_is_asked_for_the_run_that_is_there_now(watch, clock):
         asked.append(matchers)
         return Prometheus((series,), closed)
 
-    metrics = AdoptedMetrics(watch=watch, prometheus=prometheus, clock=clock)
+    metrics = ExternalMetrics(watch=watch, prometheus=prometheus, clock=clock)
     window = await metrics.window(start=0.0, end=60.0)
     await metrics.window(start=60.0, end=120.0)
     await metrics.close()
@@ -289,7 +289,7 @@ async def test_a_pod_of_another_namespace_does_not_get_in_by_claiming_the_job(wa
     ours = stock_series(names.RECORDS_IN, 20.0, **task, namespace=watch.namespace)
     forged = stock_series(names.RECORDS_IN, 9000.0, **task, namespace="thieves")
 
-    metrics = AdoptedMetrics(
+    metrics = ExternalMetrics(
         watch=watch, prometheus=lambda matchers: Prometheus((forged, ours), []), clock=clock
     )
     window = await metrics.window(start=0.0, end=60.0)
@@ -299,7 +299,7 @@ async def test_a_pod_of_another_namespace_does_not_get_in_by_claiming_the_job(wa
 
 
 async def test_flink_itself_is_asked_where_prometheus_has_nothing_of_the_job(watch, clock):
-    metrics = AdoptedMetrics(
+    metrics = ExternalMetrics(
         watch=watch, prometheus=lambda matchers: Prometheus((), []), clock=clock
     )
     start = clock.now()
@@ -316,7 +316,7 @@ async def test_flink_itself_is_asked_where_prometheus_has_nothing_of_the_job(wat
 async def test_a_job_that_is_not_known_has_no_samples(watch, clock):
     watch.job = None
 
-    window = await AdoptedMetrics(watch=watch, prometheus=None, clock=clock).window(
+    window = await ExternalMetrics(watch=watch, prometheus=None, clock=clock).window(
         start=0.0, end=1.0
     )
 

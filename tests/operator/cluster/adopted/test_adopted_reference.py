@@ -3,7 +3,7 @@
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.external.flink import AdoptedTaskManager
+from weir_operator.external.flink import ExternalTaskManager
 from weir_operator.external.reference import (
     find_reference,
     flatten,
@@ -54,7 +54,7 @@ def selecting(service, selector):
 
 
 def a_task_manager(name, host="10.1.2.3", cores=4):
-    return AdoptedTaskManager(id=name, host=host, slots=2, cores=cores)
+    return ExternalTaskManager(id=name, host=host, slots=2, cores=cores)
 
 
 async def test_a_flink_deployment_is_reached_through_its_rest_service():

@@ -15,21 +15,21 @@ from weir_operator.external.advice import (
     pods_under_weir,
     share_cost,
 )
-from weir_operator.external.flink import AdoptedFlink
+from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.read_only import (
-    AdoptedJobs,
-    AdoptedRuntime,
-    AdoptedStore,
+    ExternalJobs,
+    ExternalRuntime,
+    ExternalStore,
     ForeignJobError,
     JobChangedError,
 )
 from weir_operator.external.testing import FakeCluster, a_pod, flink_deployment_objects
-from weir_operator.external.view import adopted_app
+from weir_operator.external.view import external_app
 from weir_operator.external.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.gather import Sight, dataflow_of
+from weir_operator.loop.gather import JobMeasurement, dataflow_of
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import Hypothesis, Seen
+from weir_operator.loop.shadow import ShadowDeployment, Seen
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
@@ -74,7 +74,7 @@ async def watch(flink):
 
 
 async def test_the_client_sends_nothing_but_get(flink):
-    async with AdoptedFlink(f"http://127.0.0.1:{flink.port}") as client:
+    async with ExternalFlink(f"http://127.0.0.1:{flink.port}") as client:
         for change in (
             client.cancel(JOB),
             client.stop_with_savepoint(JOB, trigger_id="t"),
@@ -88,7 +88,7 @@ async def test_the_client_sends_nothing_but_get(flink):
 
 
 async def test_the_runtime_shows_the_replicas_and_refuses_every_change(watch):
-    runtime = AdoptedRuntime(watch)
+    runtime = ExternalRuntime(watch)
     spec = ReplicaSpec(operator="score-slow", pool="small", size="1")
 
     assert len(await runtime.replicas()) == 6
@@ -99,7 +99,7 @@ async def test_the_runtime_shows_the_replicas_and_refuses_every_change(watch):
 
 
 async def test_the_jobs_client_refuses_as_well(watch, flink):
-    jobs = AdoptedJobs(AdoptedRuntime(watch), watch)
+    jobs = ExternalJobs(ExternalRuntime(watch), watch)
     flink.asked.clear()
 
     with pytest.raises(PermanentError):
@@ -111,7 +111,7 @@ async def test_the_jobs_client_refuses_as_well(watch, flink):
 async def test_a_look_at_the_job_says_that_it_runs(watch, flink):
     flink.asked.clear()
 
-    found = await AdoptedJobs(AdoptedRuntime(watch), watch).progress(JOB)
+    found = await ExternalJobs(ExternalRuntime(watch), watch).progress(JOB)
 
     assert flink.asked
     assert found is not None
@@ -132,7 +132,7 @@ async def test_a_job_that_has_not_changed_costs_one_question_a_look(watch, flink
 
 
 async def test_a_job_with_other_vertices_ends_the_loops(watch, flink):
-    jobs = AdoptedJobs(AdoptedRuntime(watch), watch)
+    jobs = ExternalJobs(ExternalRuntime(watch), watch)
     flink.bring_out({"Score (slow)": "Score (fast)"})
 
     with pytest.raises(JobChangedError, match="source-numbers, score-fast, nowhere-writer"):
@@ -146,7 +146,7 @@ async def test_a_job_that_is_gone_is_waited_for(watch, flink):
         await watch.refresh()
 
     assert watch.job is None
-    assert await AdoptedRuntime(watch).replicas() == ()
+    assert await ExternalRuntime(watch).replicas() == ()
 
 
 async def test_a_cluster_of_two_jobs_is_not_guessed_at(watch, flink):
@@ -177,7 +177,7 @@ async def test_pods_are_asked_for_only_when_other_task_managers_register(flink):
 
 async def test_what_is_saved_leaves_the_foreign_job_out(watch):
     inner = MemoryStatusStore()
-    store = AdoptedStore(inner, watch)
+    store = ExternalStore(inner, watch)
     seen = store.load()
 
     await store.save(seen.model_copy(update={"restart_tokens": {"left": 2}}))
@@ -219,7 +219,7 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
     output, _ = measure_output(Window(start=0.0, end=60.0, series=()))
     return Tick(
         now=60.0,
-        sight=Sight(output=output, app=None, problems=()),
+        sight=JobMeasurement(output=output, app=None, problems=()),
         violated=None,
         deployments=view.deployments,
         budgets={},
@@ -231,7 +231,7 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
 
 
 async def test_the_bill_now_is_that_of_the_pods_and_the_bill_advised_that_of_weir(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     targets = {name: {"small/1": 1} for name in managers}
     targets["score-slow"] = {"large/1": 2}
@@ -259,7 +259,7 @@ async def test_the_bill_now_is_that_of_the_pods_and_the_bill_advised_that_of_wei
 
 
 async def test_an_operator_that_could_not_be_measured_stays_as_it_is_and_says_so(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     tick = a_tick(app, managers, view, {"score-slow": {"small/1": 1}})
 
@@ -272,7 +272,7 @@ async def test_an_operator_that_could_not_be_measured_stays_as_it_is_and_says_so
 
 
 async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
 
     prices = share_cost(app, view, 0.08)
 
@@ -280,7 +280,7 @@ async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
 
 
 async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     hour = Seen(
         now=3600.0,
@@ -299,7 +299,7 @@ async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
 
 
 def hypothesis(app, managers, watch):
-    return Hypothesis(
+    return ShadowDeployment(
         managers,
         assembly.application_manager(app),
         bound=0.2,
@@ -309,7 +309,7 @@ def hypothesis(app, managers, watch):
 
 
 async def test_the_forecast_and_the_advice_have_one_price_for_the_job_under_weir(watch):
-    app = adopted_app(APP, watch.job)
+    app = external_app(APP, watch.job)
     deployments = {"source-numbers": {"small/1": 1}, "score-slow": {"large/1": 2, "small/1": 1}}
 
     pods = pods_under_weir(app, deployments)
@@ -325,7 +325,7 @@ async def test_the_forecast_and_the_advice_have_one_price_for_the_job_under_weir
 
 
 async def test_nothing_is_advised_that_the_measured_work_forbids(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     tick = a_tick(app, managers, view, {"score-slow": {"small/1": 1}}, busy=0.9)
 
@@ -337,7 +337,7 @@ async def test_nothing_is_advised_that_the_measured_work_forbids(watch):
 
 
 async def test_memory_that_a_pod_does_not_say_is_left_out(watch):
-    app, view = adopted_app(APP, watch.job), watch.job
+    app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     silent = tuple(replace(each, memory=math.nan) for each in pods_of(watch))
 

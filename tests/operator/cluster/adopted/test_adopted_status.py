@@ -8,9 +8,9 @@ import pytest
 
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.task import SteeredApp
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.task import AppTask
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
@@ -103,17 +103,17 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
     cluster, tmp_path
 ):
     clock = TurnTaking()
-    office = Office(
+    context = ControllerContext(
         api=cluster,
         fence=InOffice(),
         worlds=NoWorlds(),  # type: ignore[arg-type]  # of a world it is asked no more
         events=EventPoster(cluster, instance="test", clock=clock),
-        rivals=Rivals(cluster, clock=clock),
+        rivals=AutoscalerConflicts(cluster, clock=clock),
         telemetry=Telemetry(),
         clock=clock,
         state=tmp_path,
     )
-    app = SteeredApp(Resource.of(cluster.objects[PATH]), office)
+    app = AppTask(Resource.of(cluster.objects[PATH]), context)
 
     app.start()
     async with asyncio.timeout(60):

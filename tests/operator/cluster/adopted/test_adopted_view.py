@@ -11,7 +11,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import read_counters, read_hosts
 from weir_operator.external.view import (
     Place,
-    adopted_app,
+    external_app,
     name_vertices,
     size_of,
     unknown_operators,
@@ -122,7 +122,7 @@ def test_names_are_those_of_the_vertices_each_once_and_short_enough():
 def test_the_app_has_the_jobs_operators_and_room_for_what_runs_today():
     app = an_app()
 
-    seen = adopted_app(app, a_view(app, cores=0.5, pool="large"))
+    seen = external_app(app, a_view(app, cores=0.5, pool="large"))
 
     assert world.operator_names(seen) == ("source-numbers", "score-slow", "nowhere-writer")
     types = {each.name: each for each in world.node_types(seen, "score-slow")}
@@ -136,7 +136,7 @@ def test_what_the_manifest_says_of_an_operator_is_kept():
     written = {"name": "score-slow", "maxReplicas": 1, "pools": ["large"]}
     app = an_app(operators=[written])
 
-    seen = world.operator_named(adopted_app(app, a_view(app)), "score-slow")
+    seen = world.operator_named(external_app(app, a_view(app)), "score-slow")
 
     assert seen.max_replicas == 2  # it has two today
     assert seen.pools == ("large", "small")
@@ -149,7 +149,7 @@ def test_an_operator_that_the_job_lacks_is_named_beside_those_that_it_has():
     sentence = unknown_operators(app, view)
 
     assert "source-numbers, score-slow, nowhere-writer), got scoer" in sentence
-    assert "scoer" not in world.operator_names(adopted_app(app, view))
+    assert "scoer" not in world.operator_names(external_app(app, view))
     assert unknown_operators(an_app(), view) == ""
 
 
@@ -157,7 +157,7 @@ def test_an_operator_that_the_job_lacks_is_named_beside_those_that_it_has():
 def test_the_planner_alone_gives_way_to_what_answers_within_minutes(written, asked):
     app = an_app(operatorManager={"policy": {"name": written}})
 
-    seen = adopted_app(app, a_view(app))
+    seen = external_app(app, a_view(app))
 
     assert seen.spec.operator_manager.policy.name == asked
     assert seen.spec.mode is Mode.ADVISE

@@ -6,28 +6,28 @@ import contextlib
 import pytest
 
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.app.health_checks import Crowd
+from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 
 ALL = [Key("streams", f"app-{number}") for number in range(1000)]
 ONE = ALL[0]
 
 
 @pytest.fixture
-def crowd():
-    return Crowd()
+def health_checks():
+    return HealthCheckScheduler()
 
 
 @pytest.fixture
-def thousand(crowd):
+def thousand(health_checks):
     with contextlib.ExitStack() as stack:
         for key in ALL:
-            stack.enter_context(crowd.joined(key))
-        yield crowd
+            stack.enter_context(health_checks.joined(key))
+        yield health_checks
 
 
-def test_few_jobs_are_looked_at_as_often_as_is_useful(crowd):
-    with crowd.joined(ONE):
-        pause = crowd.look_every(ONE, 5.0)
+def test_few_jobs_are_looked_at_as_often_as_is_useful(health_checks):
+    with health_checks.joined(ONE):
+        pause = health_checks.look_every(ONE, 5.0)
 
     assert pause == 5.0
 
@@ -38,12 +38,12 @@ def test_a_thousand_jobs_are_looked_at_about_once_a_minute(thousand):
     assert 55.0 < pause < 65.0
 
 
-def test_those_who_left_slow_nobody_down(crowd):
+def test_those_who_left_slow_nobody_down(health_checks):
     with contextlib.ExitStack() as stack:
         for key in ALL:
-            stack.enter_context(crowd.joined(key))
+            stack.enter_context(health_checks.joined(key))
 
-    pause = crowd.look_every(ONE, 5.0)
+    pause = health_checks.look_every(ONE, 5.0)
 
     assert pause == 5.0
 

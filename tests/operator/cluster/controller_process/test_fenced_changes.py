@@ -63,11 +63,11 @@ async def test_a_hand_over_ends_a_change_that_is_under_way(stage):
         stage.world.process(100)
         stage.world.deaf_pools.add("small")  # a replacement does not register for now
         [leaving] = stage.world.alive
-        stage.world.doomed[leaving] = "its node is drained"
+        stage.world.terminating[leaving] = "its node is drained"
         await stage.until(lambda: len(stage.world.alive) == 2)
 
         stage.give_to(second)
-        old.app.see(stage.resource)
+        old.app.note(stage.resource)
         handed_over = list(old.done)
         async with stage.steering(second):
             stage.world.deaf_pools.clear()
@@ -103,7 +103,7 @@ async def test_a_status_that_another_controller_writes_ends_a_life_that_changes_
         await (await stage.door(OpenFence("two/1"))).write({"rate": "12/s"})
 
         stage.write_spec(objective={"responseTime": "soon"})
-        old.app.see(stage.resource)  # which is news for the status
+        old.app.note(stage.resource)  # which is news for the status
         await stage.until(lambda: old.ended("fenced"))
         await old.app.leave()
 

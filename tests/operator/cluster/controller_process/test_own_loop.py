@@ -30,9 +30,9 @@ def hang_for(seconds):
 async def test_a_controller_that_hangs_for_longer_than_the_deadline_keeps_its_lease():
     api = MemoryApi()
     leader = Leader(api, TIMES, clock=BootClock())
-    with own_loop("lease") as desk:
-        await desk.run(leader.acquire())
-        keeping = asyncio.create_task(desk.run(leader.keep()))
+    with own_loop("lease") as lease_loop:
+        await lease_loop.run(leader.acquire())
+        keeping = asyncio.create_task(lease_loop.run(leader.keep()))
         await asyncio.sleep(0)
 
         hang_for(2 * TIMES.renew_deadline)
@@ -45,9 +45,9 @@ async def test_a_controller_that_hangs_for_longer_than_the_deadline_keeps_its_le
 async def test_one_whose_renewals_fail_while_it_hangs_may_do_nothing_after():
     api = MemoryApi()
     leader = Leader(api, TIMES, clock=BootClock())
-    with own_loop("lease") as desk:
-        await desk.run(leader.acquire())
-        keeping = asyncio.create_task(desk.run(leader.keep()))
+    with own_loop("lease") as lease_loop:
+        await lease_loop.run(leader.acquire())
+        keeping = asyncio.create_task(lease_loop.run(leader.keep()))
         await asyncio.sleep(0)
         api.away = True
 
@@ -62,9 +62,9 @@ async def test_one_whose_renewals_fail_while_it_hangs_may_do_nothing_after():
 async def test_a_lease_that_another_took_while_the_controller_hangs_binds_it_at_once():
     api = MemoryApi()
     leader = Leader(api, TIMES, clock=BootClock())
-    with own_loop("lease") as desk:
-        await desk.run(leader.acquire())
-        keeping = asyncio.create_task(desk.run(leader.keep()))
+    with own_loop("lease") as lease_loop:
+        await lease_loop.run(leader.acquire())
+        keeping = asyncio.create_task(lease_loop.run(leader.keep()))
         await asyncio.sleep(0)
         [(path, lease)] = api.objects.items()
         lease["spec"]["holderIdentity"] = "two"
@@ -87,8 +87,8 @@ async def test_to_cancel_the_wait_cancels_the_work():
         finally:
             ended.append(True)
 
-    with own_loop("other") as desk:
-        waiting = asyncio.create_task(desk.run(work()))
+    with own_loop("other") as lease_loop:
+        waiting = asyncio.create_task(lease_loop.run(work()))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -100,5 +100,5 @@ async def test_what_the_work_raises_is_raised_here():
     async def fail():
         raise ValueError("over there")
 
-    with own_loop("other") as desk, pytest.raises(ValueError, match="over there"):
-        await desk.run(fail())
+    with own_loop("other") as lease_loop, pytest.raises(ValueError, match="over there"):
+        await lease_loop.run(fail())

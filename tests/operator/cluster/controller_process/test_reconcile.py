@@ -10,7 +10,7 @@ import pytest
 
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, Resource
-from weir_operator.kubernetes.app.context import Office
+from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.process import reconcile
 from weir_operator.kubernetes.process.reconcile import Move, Reconciler, choose_move
 from weir_operator.rescale.testing import FakeClock
@@ -54,15 +54,15 @@ def test_what_a_pass_does(wanted, steered, move):
 async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkeypatch, step):
     ages = []
 
-    async def end_app(office, resource, *, deleted_for):
+    async def finalize_app(context, resource, *, deleted_for):
         ages.append(deleted_for)
         raise TemporaryError("The last savepoint has not come about yet")
 
-    monkeypatch.setattr(reconcile, "end_app", end_app)
+    monkeypatch.setattr(reconcile, "finalize_app", finalize_app)
     clock = FakeClock(1_000_000_030.0)
-    office = cast(Office, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock()))
+    context = cast(ControllerContext, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock()))
     boot = FakeClock(77.0)
-    reconciler = Reconciler(office, clock=boot)
+    reconciler = Reconciler(context, clock=boot)
     resource = a_resource(deletionTimestamp="2001-09-09T01:46:40Z")  # 1,000,000,000
 
     for _ in range(2):

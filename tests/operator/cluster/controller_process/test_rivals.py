@@ -9,7 +9,7 @@ import pytest
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.api.testing import MemoryApi
-from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, Rivals
+from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, AutoscalerConflicts
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_stream_app
 
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def rivals(api, clock):
-    return Rivals(api, clock=clock)
+    return AutoscalerConflicts(api, clock=clock)
 
 
 def put_scaler(api, target):
@@ -85,7 +85,7 @@ async def test_a_look_that_failed_is_made_again_and_tells_nothing_meanwhile(api)
 
     told: list[tuple[object, ...]] = []
     with pytest.raises(asyncio.CancelledError):
-        await Rivals(api, clock=TwoLooks()).watch(a_stream_app(), told.append)
+        await AutoscalerConflicts(api, clock=TwoLooks()).watch(a_stream_app(), told.append)
 
     assert [len(found) for found in told] == [1]
 
@@ -103,7 +103,7 @@ def advised(name, namespace="default", job="trips"):
 
 
 async def test_two_stream_apps_for_one_job_are_told_of_each_other_until_one_is_gone():
-    rivals = Rivals(FakeCluster(flink_deployment_objects()), clock=FakeClock())
+    rivals = AutoscalerConflicts(FakeCluster(flink_deployment_objects()), clock=FakeClock())
     app = a_stream_app(mode="Advise", flink={"ref": REF})
     for each in (
         advised("trips"),

@@ -22,9 +22,9 @@ from weir_operator.kubernetes.status.view import (
     render_status,
     say_per_second,
     say_seconds,
-    see_change,
-    see_decisions,
-    see_trouble,
+    note_change,
+    note_decisions,
+    note_trouble,
 )
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
@@ -101,7 +101,7 @@ def test_a_suspended_job_says_where_its_state_is(facts):
 
 
 def test_a_tick_that_fails_is_no_deciding_and_leaves_the_job_ready(facts):
-    failed = see_trouble(facts, Trouble(Loop.TICK, "Prometheus does not answer"))
+    failed = note_trouble(facts, Trouble(Loop.TICK, "Prometheus does not answer"))
 
     status = render_status(failed, StreamAppStatus(), now=0.0)
 
@@ -112,8 +112,8 @@ def test_a_tick_that_fails_is_no_deciding_and_leaves_the_job_ready(facts):
 
 
 def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
-    broken = see_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
-    mended = see_trouble(broken, Trouble(Loop.TICK, ""))
+    broken = note_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
+    mended = note_trouble(broken, Trouble(Loop.TICK, ""))
 
     before, after = [
         condition(render_status(each, StreamAppStatus(), now=0.0), "Ready")
@@ -126,8 +126,8 @@ def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
 
 
 def test_a_job_that_does_not_run_is_down_whatever_else_fails(facts):
-    ticks = see_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
-    down = see_trouble(ticks, Trouble(Loop.LOOK, "The job restarts"))
+    ticks = note_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
+    down = note_trouble(ticks, Trouble(Loop.LOOK, "The job restarts"))
 
     ready = condition(render_status(down, StreamAppStatus(), now=0.0), "Ready")
 
@@ -166,7 +166,7 @@ def test_a_job_is_down_only_where_it_is_to_run(facts, ready, runs):
 def test_a_job_that_is_being_recovered_is_down_until_that_has_ended(facts, kind, step, runs):
     change = plan(kind=kind, reason="lost", now=0.0, source={}, target={}, old_job="j")
 
-    assert job_runs(see_change(facts, change.at(step, 4.0))) == runs
+    assert job_runs(note_change(facts, change.at(step, 4.0))) == runs
 
 
 def test_a_job_that_never_started_because_its_spec_is_wrong_is_down():
@@ -210,9 +210,9 @@ def a_change(step, **more):
 
 
 def test_a_change_under_way_is_progress_and_one_that_was_rolled_back_degrades(facts):
-    running = render_status(see_change(facts, a_change(Step.VERIFY)), StreamAppStatus(), now=0.0)
+    running = render_status(note_change(facts, a_change(Step.VERIFY)), StreamAppStatus(), now=0.0)
     undone = render_status(
-        see_change(facts, a_change(Step.ROLLED_BACK, failure="it broke")), running, now=0.0
+        note_change(facts, a_change(Step.ROLLED_BACK, failure="it broke")), running, now=0.0
     )
 
     assert condition(running, "Progressing").reason == "Verifying"
@@ -394,7 +394,7 @@ async def until(true):
 def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
     record = a_record("o" * LONGEST_NAME)
     applied = {record.operator: {"small/1": 1}}
-    decided = see_decisions(replace(facts, deployments=applied), [record])
+    decided = note_decisions(replace(facts, deployments=applied), [record])
 
     status = render_status(decided, StreamAppStatus(), now=0.0)
 

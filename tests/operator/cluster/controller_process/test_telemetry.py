@@ -80,7 +80,7 @@ def a_change(*, started, ended, gap, step=Step.DONE):
 
 
 def test_a_change_that_has_ended_is_counted_with_duration_and_gap(telemetry):
-    telemetry.see_change(KEY, a_change(started=100.0, ended=110.0, gap=0.75))
+    telemetry.note_change(KEY, a_change(started=100.0, ended=110.0, gap=0.75))
 
     assert samples(telemetry, "weir_rescales_total") == {
         ("trips", "Rescale", "streams", "Done"): 1.0
@@ -93,7 +93,7 @@ def test_a_change_that_has_ended_is_counted_with_duration_and_gap(telemetry):
 
 def test_the_end_of_a_change_is_shown_as_a_time(telemetry):
     for ended in (110.0, 210.0):
-        telemetry.see_change(KEY, a_change(started=100.0, ended=ended, gap=0.75))
+        telemetry.note_change(KEY, a_change(started=100.0, ended=ended, gap=0.75))
 
     assert samples(telemetry, "weir_last_change_timestamp_seconds") == {
         ("trips", "Rescale", "streams", "Done"): 210.0
@@ -101,10 +101,10 @@ def test_the_end_of_a_change_is_shown_as_a_time(telemetry):
 
 
 def test_the_first_rescale_is_an_increase(telemetry):
-    telemetry.see_status(KEY, StreamAppStatus(conditions=(READY,)))
+    telemetry.note_status(KEY, StreamAppStatus(conditions=(READY,)))
     before = samples(telemetry, "weir_rescales_total")
 
-    telemetry.see_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0))
+    telemetry.note_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0))
 
     done = ("trips", "Rescale", "streams", "Done")
     assert (before[done], samples(telemetry, "weir_rescales_total")[done]) == (0.0, 1.0)
@@ -125,7 +125,7 @@ def test_a_decision_shows_what_it_expects_and_how_it_stands_beside_its_rivals(te
         urgency=0.8,
     )
 
-    telemetry.see_decision(KEY, a_record(seen, decision))
+    telemetry.note_decision(KEY, a_record(seen, decision))
 
     assert samples(telemetry, "weir_decision_score") == {
         ("trips", "chosen", "streams", "match"): 0.2,
@@ -143,7 +143,7 @@ def test_what_a_policy_does_not_predict_is_no_series(telemetry):
     silent = Expectation(response_time=math.nan, utilisation=math.nan, cost_per_hour=math.nan)
     decision = replace(stay(seen, "nothing is known"), expectation=silent, candidates=())
 
-    telemetry.see_decision(KEY, a_record(seen, decision))
+    telemetry.note_decision(KEY, a_record(seen, decision))
 
     assert samples(telemetry, "weir_predicted_response_time_seconds") == {}
     assert samples(telemetry, "weir_decision_score") == {}
@@ -163,16 +163,16 @@ def a_record(observation, decision):
 
 
 def test_a_change_under_way_is_not_counted_yet(telemetry):
-    telemetry.see_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0, step=Step.VERIFY))
+    telemetry.note_change(KEY, a_change(started=1.0, ended=5.0, gap=1.0, step=Step.VERIFY))
 
     assert samples(telemetry, "weir_rescales_total") == {}
 
 
 def test_the_series_of_an_app_that_is_gone_go_with_it(telemetry):
     for key in (KEY, Key("streams", "other")):
-        telemetry.see_change(key, a_change(started=1.0, ended=5.0, gap=1.0))
-        telemetry.see_status(key, StreamAppStatus(conditions=(READY,)))
-        telemetry.see_decision(key, a_record(an_observation(), stay(an_observation(), "calm")))
+        telemetry.note_change(key, a_change(started=1.0, ended=5.0, gap=1.0))
+        telemetry.note_status(key, StreamAppStatus(conditions=(READY,)))
+        telemetry.note_decision(key, a_record(an_observation(), stay(an_observation(), "calm")))
 
     telemetry.forget(KEY)
 

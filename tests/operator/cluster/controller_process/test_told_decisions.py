@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from weir_operator.kubernetes.app.reporter import is_news
-from weir_operator.kubernetes.status.view import first_facts, see_decisions
+from weir_operator.kubernetes.status.view import first_facts, note_decisions
 from weir_operator.loop.records import DecisionRecord
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Candidate, Expectation
@@ -61,7 +61,7 @@ def test_what_a_decision_weighed_is_not_kept_for_the_status():
     unknown = Expectation(response_time=math.nan, utilisation=math.nan, cost_per_hour=math.nan)
     weighed = Candidate(deployment=HERE, score=1.0, expectation=unknown, verdict="Rejected")
 
-    facts = see_decisions(first_facts(1, None), [towards(HERE, candidates=(weighed,))])
+    facts = note_decisions(first_facts(1, None), [towards(HERE, candidates=(weighed,))])
 
     assert facts.decisions["match"].decision.candidates == ()
     assert facts.decisions["match"].decision.target == HERE

@@ -16,9 +16,9 @@ from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app import opening, task
-from weir_operator.kubernetes.app.autoscaler_conflicts import Rivals
-from weir_operator.kubernetes.app.context import Office
-from weir_operator.kubernetes.app.task import SteeredApp
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.app.context import ControllerContext
+from weir_operator.kubernetes.app.task import AppTask
 from weir_operator.kubernetes.status import store
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.ownership import ANNOTATION
@@ -103,7 +103,7 @@ class NoSamples:
 
 
 class OneWorld:
-    """`Worlds` of one controller over a Flink that others may steer, too."""
+    """`AppDependencies` of one controller over a Flink that others may steer, too."""
 
     def __init__(self, world, done):
         self._world = world
@@ -130,7 +130,7 @@ class OneWorld:
 class Steering:
     """A controller's part in one StreamApp."""
 
-    app: SteeredApp
+    app: AppTask
     done: list[str]
     """Names of the changes that it made."""
     telemetry: Telemetry
@@ -183,20 +183,20 @@ class Stage:
         """Let a controller steer the StreamApp meanwhile; yields it."""
         worlds = OneWorld(self.world, [])
         clock = SystemClock()
-        office = Office(
+        context = ControllerContext(
             api=self.api,
             fence=fence,
             worlds=worlds,
             events=EventPoster(self.api, instance=fence.term, clock=clock),
-            rivals=Rivals(self.api, clock=clock),
+            rivals=AutoscalerConflicts(self.api, clock=clock),
             telemetry=Telemetry(),
             clock=clock,
             state=self.folder / fence.term.replace("/", "-"),
         )
-        app = SteeredApp(self.resource, office)
+        app = AppTask(self.resource, context)
         app.start()
         try:
-            yield Steering(app, worlds.done, office.telemetry)
+            yield Steering(app, worlds.done, context.telemetry)
         finally:
             await app.leave()
 
