@@ -126,8 +126,8 @@ def _work() -> tuple[Panel, ...]:
         ),
         ranking(
             "Errors",
-            "TaskLifetimes of loops that ended in an error since the controller began: `defect` is a "
-            "fault of Weir, `elsewhere` another installation's StreamApp.",
+            "Runs of loops that ended in an error since the controller began: `defect` is a fault "
+            "of Weir, `elsewhere` another installation's StreamApp.",
             Query("sum by (kind) (weir_reconcile_errors_total)", "{{kind}}"),
             unit=COUNT,
         ),

@@ -42,7 +42,13 @@ from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.series_minutes import measure_blocks
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import arrow_schema
-from weir_pipelines.task_minutes import SUBTASK, TaskLifetimes, TaskMinutes, know_lives, measure_tasks
+from weir_pipelines.task_minutes import (
+    SUBTASK,
+    TaskLifetimes,
+    TaskMinutes,
+    know_lives,
+    measure_tasks,
+)
 from weir_policies.model.arrays import Floats
 
 
@@ -149,7 +155,9 @@ def _join(blocks: list[_Operators]) -> _Operators:
     return _Operators(**arrays, faults=faults)
 
 
-def _sum_operators(tasks: TaskMinutes, lives: TaskLifetimes, settings: ArrivalSettings) -> _Operators:
+def _sum_operators(
+    tasks: TaskMinutes, lives: TaskLifetimes, settings: ArrivalSettings
+) -> _Operators:
     """Add up parallel tasks, then runs and tasks."""
     labels = tasks.labels
     runs = labels.group("operator", "task", "job_id")

@@ -10,7 +10,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory
-from weir_policies.policy import WarmStartable, OperatorPolicy
+from weir_policies.policy import OperatorPolicy, WarmStartable
 from weir_simulator.experiment import Experiment
 
 

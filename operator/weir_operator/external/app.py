@@ -42,7 +42,7 @@ from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Steering, Dependencies, assemble
+from weir_operator.wiring.loops import Dependencies, Steering, assemble
 
 LOOK_EVERY = 30.0
 """Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""

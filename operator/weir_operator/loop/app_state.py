@@ -216,7 +216,9 @@ class AppState:
                 id=f"{tick}-{name}",
                 time=now,
                 operator=name,
-                policy=FALLBACK_POLICY if self._managers[name].uses_fallback_policy else self._policy,
+                policy=FALLBACK_POLICY
+                if self._managers[name].uses_fallback_policy
+                else self._policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
 from weir_operator.loop.changes import find_failed
-from weir_operator.loop.gather import View
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Direction, Guard, refuse_change, refuse_target
 from weir_operator.loop.node_watch import NodeWatch
 from weir_operator.loop.operator_manager import OperatorManager
@@ -81,7 +81,7 @@ class ApplicationManager:
         """Return seconds of mean response time per operator; see `BudgetSharing`."""
         return self.sharing.share(dataflow, managers)
 
-    def find_move(self, view: View, status: AppStatus) -> Move | None:
+    def find_move(self, view: Snapshot, status: AppStatus) -> Move | None:
         """Return which replica is to leave its node; `None` where none is, or ever may."""
         app = view.sight.app
         if self._nodes is None or app is None:

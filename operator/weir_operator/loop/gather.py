@@ -413,7 +413,9 @@ class Gatherer:
             )
 
 
-def sample_of(view: Snapshot, deployments: DeploymentMap, *, interval: float) -> IntervalSample | None:
+def sample_of(
+    view: Snapshot, deployments: DeploymentMap, *, interval: float
+) -> IntervalSample | None:
     """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
 
     Args:

@@ -35,7 +35,7 @@ from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
-from weir_operator.loop.gather import Snapshot, Gatherer, describe_assumed, sample_of
+from weir_operator.loop.gather import Gatherer, Snapshot, describe_assumed, sample_of
 from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.operator_manager import OperatorManager
@@ -292,7 +292,9 @@ class ApplicationController:
             self._notices.report("TickFailed", trouble.sentence)
         self._on_trouble(trouble)
 
-    async def _decide(self, view: Snapshot, directives: Directives, guards: tuple[Guard, ...]) -> Tick:
+    async def _decide(
+        self, view: Snapshot, directives: Directives, guards: tuple[Guard, ...]
+    ) -> Tick:
         sight, flow, now = view.sight, view.flow, view.now
         status = self._store.load()
         settings = self._settings
@@ -481,7 +483,9 @@ class ApplicationController:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
         now = self._clock.monotonic()
         if self._blindness.note(healthy=healthy, now=now):
-            self._notices.report("FallbackEnded", "The metrics are healthy; decisions are made again")
+            self._notices.report(
+                "FallbackEnded", "The metrics are healthy; decisions are made again"
+            )
         if healthy:
             self._notices.tell_while("FallbackHeld", "")
         status = self._store.load()

@@ -14,7 +14,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.kernels.policy import KernelPolicy
-from weir_policies.kernels.table_storage import Room
+from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
 from weir_policies.model.node_types import Deployment
@@ -116,7 +116,7 @@ class OperatorManager:
             policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
-            fallback_policy: Decides until the policy was trained; `None` where it needs no training.
+            fallback_policy: Decides until the policy was trained; `None` where none is needed.
             without_room: Decides while the policy's tables have no room; `None` where nobody does.
         """
         self.name = model.name
@@ -142,7 +142,7 @@ class OperatorManager:
             if isinstance(policy, KernelPolicy):
                 policy.compile()
 
-    def keep_tables_in(self, room: Room) -> None:
+    def keep_tables_in(self, room: TableStorage) -> None:
         """Keep the policy's tables in a room, where it has any worth the name."""
         if isinstance(self._policy, KernelPolicy):
             self._policy.keep_in(room)
@@ -335,7 +335,11 @@ class OperatorManager:
         """Return everything learned as plain JSON values."""
         state = {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
         # Only of policies that are trained at all: others have nothing to say of it.
-        return state if self._new_fallback_policy is None else state | {"trained": not self.in_training}
+        return (
+            state
+            if self._new_fallback_policy is None
+            else state | {"trained": not self.in_training}
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.

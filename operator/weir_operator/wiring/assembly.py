@@ -29,7 +29,7 @@ from weir_policies import registry
 from weir_policies.application_manager.edf import MigrationRules, TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.season import Season
-from weir_policies.policy import WarmStartable, OperatorModel, OperatorPolicy
+from weir_policies.policy import OperatorModel, OperatorPolicy, WarmStartable
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from weir_operator.clock import Clock
-from weir_operator.loop.app_state import LearnedStore, AppState
+from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of

@@ -62,7 +62,7 @@ class HangingWorld(FakeWorld):
 
 
 class MiniatureWorlds:
-    """`AppDependencies` in which each StreamApp has a miniature Flink that outlives its controller."""
+    """Dependencies of which a miniature Flink outlives its controller, one for each StreamApp."""
 
     def __init__(self):
         self.of = {}

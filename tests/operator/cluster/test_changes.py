@@ -54,7 +54,7 @@ class Server:
         self.version += 1
         meta = {"namespace": app.namespace, "labels": {"weir.dev/app": app.name}}
         meta["resourceVersion"] = str(self.version)
-        self.report(path, {"type": kind, "object": {"metadata": meta}})
+        self.tell(path, {"type": kind, "object": {"metadata": meta}})
 
 
 async def settle():
@@ -102,8 +102,8 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was(server, watched):
     await settle()
     mark = watched.mark(TRIPS)
 
-    server.report(PODS, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
-    server.report(PODS, END)
+    server.tell(PODS, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
+    server.tell(PODS, END)
     await settle()
 
     assert server.begun[-1] == (PODS, "77")
@@ -126,7 +126,7 @@ async def test_after_a_loss_every_mark_is_another_and_the_watch_begins_anew(serv
     trips, rides = watched.mark(TRIPS), watched.mark(RIDES)
     server.version = 99
 
-    server.report(PODS, loss)
+    server.tell(PODS, loss)
     await settle()
 
     assert server.begun[-1] == (PODS, "99")
@@ -138,8 +138,8 @@ async def test_an_object_without_labels_changes_nobodys_mark(server, watched):
     mark = watched.mark(TRIPS)
 
     meta = {"namespace": "streams", "name": "stray", "resourceVersion": "11"}
-    server.report(PODS, {"type": "ADDED", "object": {"metadata": meta}})
-    server.report(PODS, END)
+    server.tell(PODS, {"type": "ADDED", "object": {"metadata": meta}})
+    server.tell(PODS, END)
     await settle()
 
     assert server.begun[-1] == (PODS, "11")
@@ -149,7 +149,7 @@ async def test_an_object_without_labels_changes_nobodys_mark(server, watched):
 async def test_while_one_of_the_watches_is_lost_nothing_is_known(server, watched):
     server.refuses = True
 
-    server.report(DEPLOYMENTS, TemporaryError("broken off"))
+    server.tell(DEPLOYMENTS, TemporaryError("broken off"))
     await settle()
 
     assert watched.mark(TRIPS) is None

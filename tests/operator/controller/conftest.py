@@ -11,7 +11,7 @@ import pytest
 from tests.operator.controller.tuning_setting import Setting
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
-from weir_operator.loop.app_state import LearnedStore, AppState
+from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event

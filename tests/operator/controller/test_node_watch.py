@@ -88,7 +88,7 @@ class Watched:
         self.now = START
         self.last: RescaleJournal | None = None
 
-    def see(self, replicas, seconds=None, *, intervals=IN_A_ROW, **more):
+    def note(self, replicas, seconds=None, *, intervals=IN_A_ROW, **more):
         """Show equal intervals; return what the last one led to."""
         move = None
         for _ in range(intervals):

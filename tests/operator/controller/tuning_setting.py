@@ -80,7 +80,9 @@ class Setting:
                 given=["small/1"],
                 policy=registry.build("hold", rng=np.random.default_rng(1)),
                 fixed=None,
-                fallback_policy=registry.build("hold", rng=np.random.default_rng(2)) if fallback_policy else None,
+                fallback_policy=registry.build("hold", rng=np.random.default_rng(2))
+                if fallback_policy
+                else None,
             )
             for model in a_structure(*truths).operators
         }
@@ -114,7 +116,7 @@ class Setting:
         self.loop.restore()
         self.note(late=False)
 
-    def see(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
+    def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
                 now=self.clock.now(),

@@ -7,7 +7,7 @@ import pytest
 
 from weir_policies.application_manager.search.gaussian_process import fit_process
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
-from weir_policies.application_manager.search.surrogate import Surrogate
+from weir_policies.application_manager.search.surrogate import SurrogateSearch
 from weir_policies.application_manager.search.trust_region import (
     FIRST_EDGE,
     LEAST_EDGE,
@@ -81,14 +81,14 @@ def test_what_is_proposed_lies_in_the_box_around_the_best_trial(edge):
         return fit_process(inputs, outputs, start=start)
 
     rng = np.random.default_rng(1)
-    landscape = Surrogate(range(3), np.full(3, 0.5), LIMITS, fit)
+    surrogate = SurrogateSearch(range(3), np.full(3, 0.5), LIMITS, fit)
     for point in rng.random((8, 3)):
-        landscape.add(Trial(coordinates=point, origin="test"), an_outcome(money=3 + point.sum()))
+        surrogate.add(Trial(coordinates=point, origin="test"), an_outcome(money=3 + point.sum()))
     best = np.array([0.1, 0.2, 0.15])
-    landscape.add(Trial(coordinates=best, origin="test"), an_outcome(money=1.0))
-    landscape.refresh()
+    surrogate.add(Trial(coordinates=best, origin="test"), an_outcome(money=1.0))
+    surrogate.refresh()
 
-    points = [landscape.propose(rng, edge=edge) for _ in range(5)]
+    points = [surrogate.propose(rng, edge=edge) for _ in range(5)]
 
     assert all((np.abs(point - best) <= edge / 2 + 1e-12).all() for point in points)
     assert all(((point >= 0) & (point <= 1)).all() for point in points)

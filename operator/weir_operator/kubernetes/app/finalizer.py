@@ -45,7 +45,9 @@ CANCELLED_WITHIN = 60.0
 """Seconds that a job may take to be cancelled."""
 
 
-async def finalize_app(context: ControllerContext, resource: Resource, *, deleted_for: float) -> None:
+async def finalize_app(
+    context: ControllerContext, resource: Resource, *, deleted_for: float
+) -> None:
     """End the job of a StreamApp that is being deleted, and everything that ran for it.
 
     What keeps it is posted as an event at each try. A defect of Weir does not keep it for ever:
@@ -205,7 +207,9 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
         came = False
     status = memory.store.load()
     if status.finished:  # Flink has deleted its checkpoints
-        reporter.report("EndedWithoutSavepoint", "The job came to its own end and has left no state")
+        reporter.report(
+            "EndedWithoutSavepoint", "The job came to its own end and has left no state"
+        )
         return came
     path = status.restore_path
     if not status.suspended and status.job_id is not None:
@@ -235,7 +239,9 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
     return came
 
 
-async def _discard(memory: Memory, loops: Loops, reporter: StatusReporter, context: ControllerContext) -> None:
+async def _discard(
+    memory: Memory, loops: Loops, reporter: StatusReporter, context: ControllerContext
+) -> None:
     """Stop the job at once and remove its state, as far as Flink can."""
     status = memory.store.load()
     left = [*status.savepoints, *status.superseded]
@@ -247,7 +253,9 @@ async def _discard(memory: Memory, loops: Loops, reporter: StatusReporter, conte
             await loops.jobs.dispose(left[-1])
             left.pop()
     except (TemporaryError, PermanentError) as error:
-        reporter.report("StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}")
+        reporter.report(
+            "StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}"
+        )
 
 
 async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:

@@ -23,7 +23,7 @@ from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.history import Past
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Steering, Dependencies, assemble, state_directory
+from weir_operator.wiring.loops import Dependencies, Steering, assemble, state_directory
 from weir_policies.model.season import Season
 
 LOOK_EVERY = 5.0

@@ -34,11 +34,11 @@ from weir_operator.kubernetes.status.view import (
     Facts,
     figures_of,
     job_runs,
-    render_status,
     note_change,
     note_decisions,
     note_tick,
     note_trouble,
+    render_status,
 )
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
@@ -205,7 +205,9 @@ def _without_none(value: JsonValue) -> JsonValue:
 class StatusReporter:
     """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
 
-    def __init__(self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts) -> None:
+    def __init__(
+        self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts
+    ) -> None:
         """Begin with what is known before anything was seen.
 
         Args:

@@ -331,7 +331,9 @@ class AppTask:
     # -- what people and rivals ask ---------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _watching_rivals(self, app: StreamApp, reporter: StatusReporter) -> AsyncIterator[None]:
+    async def _watching_rivals(
+        self, app: StreamApp, reporter: StatusReporter
+    ) -> AsyncIterator[None]:
         """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
         told: set[str] = set()
 
@@ -354,7 +356,9 @@ class AppTask:
         return running_beside(name, work, clock=self._context.clock, count=count)
 
     @contextlib.asynccontextmanager
-    async def _probing_policies(self, runtime: Runtime, reporter: StatusReporter) -> AsyncIterator[None]:
+    async def _probing_policies(
+        self, runtime: Runtime, reporter: StatusReporter
+    ) -> AsyncIterator[None]:
         """Try beside whether the network keeps others from the job's Flink."""
         probe = self._context.worlds.policy_probe()
         if probe is None:

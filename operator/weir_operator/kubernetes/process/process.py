@@ -28,7 +28,13 @@ from weir_operator.kubernetes.api.background import OwnLoop, keep_running, own_l
 from weir_operator.kubernetes.api.leader import BootClock, Leader, LeaseSettings
 from weir_operator.kubernetes.api.objects import ClosableApi
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
-from weir_operator.kubernetes.app.context import Api, ControllerContext, PolicyCompiler, TunerFor, AppDependencies
+from weir_operator.kubernetes.app.context import (
+    Api,
+    AppDependencies,
+    ControllerContext,
+    PolicyCompiler,
+    TunerFor,
+)
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.process.canary import Canary
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings

@@ -22,7 +22,7 @@ from weir_operator.guard import Guard
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import ClosableApi, Resource
-from weir_operator.kubernetes.app.context import Api, TunerFor, AppDependencies
+from weir_operator.kubernetes.app.context import Api, AppDependencies, TunerFor
 from weir_operator.kubernetes.process.dependencies import ClusterWorlds
 from weir_operator.kubernetes.process.process import Controller
 from weir_operator.kubernetes.process.settings import ControllerSettings, TunerAccess

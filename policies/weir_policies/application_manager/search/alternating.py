@@ -22,7 +22,7 @@ import numpy as np
 
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
-from weir_policies.application_manager.search.surrogate import Fit, Surrogate
+from weir_policies.application_manager.search.surrogate import Fit, SurrogateSearch
 from weir_policies.model.arrays import Floats
 
 PHASE = 25
@@ -64,7 +64,7 @@ class AlternatingSearch:
         self._best: tuple[Trial, Outcome] | None = None
         self._phases = self._plan()
         self._part = ""
-        self._landscape: Surrogate | None = None
+        self._surrogate: SurrogateSearch | None = None
         self._random: list[Floats] = []
         self._left = 0
 
@@ -75,26 +75,26 @@ class AlternatingSearch:
             return first
         if self._left == 0 and not self._begin_phase():
             return []
-        landscape = self._landscape
-        if landscape is None:
+        surrogate = self._surrogate
+        if surrogate is None:
             raise TypeError("Expected a phase to have begun")
         trials: list[Trial] = []
         for _ in range(min(count, self._left)):
             if self._random:
                 point, origin = self._random.pop(), f"random {self._part}"
             else:
-                landscape.refresh()
-                point, origin = landscape.propose(self._rng), f"improvement of {self._part}"
+                surrogate.refresh()
+                point, origin = surrogate.propose(self._rng), f"improvement of {self._part}"
                 if len(trials) + 1 < count:
-                    landscape.believe(point)
+                    surrogate.believe(point)
             trials.append(Trial(coordinates=point, origin=origin))
         self._left -= len(trials)
         return trials
 
     def tell(self, trial: Trial, outcome: Outcome) -> None:
         """Learn what came of a trial."""
-        if self._landscape is not None:
-            self._landscape.add(trial, outcome)
+        if self._surrogate is not None:
+            self._surrogate.add(trial, outcome)
         if self._best is None or rank(outcome, self._limits) < rank(self._best[1], self._limits):
             self._best = trial, outcome
 
@@ -105,8 +105,8 @@ class AlternatingSearch:
             return False
         self._part, free = phase
         trial, outcome = self._best
-        self._landscape = Surrogate(free, trial.coordinates, self._limits, self._fit)
-        self._landscape.add(trial, outcome)
+        self._surrogate = SurrogateSearch(free, trial.coordinates, self._limits, self._fit)
+        self._surrogate.add(trial, outcome)
         self._random = []
         for _ in range(RANDOM_POINTS):
             point = trial.coordinates.copy()

@@ -4,7 +4,7 @@
 2. The weights come first: they decide over most of the money and of the limits, and there are two
    of them however many operators there are. Pairs all over their square are tried with the budgets
    in force, by short simulations, and the best of them in full.
-3. Then the point of greatest constrained expected improvement (`landscape`) within a trust region
+3. Then the point of greatest constrained expected improvement (`surrogate`) within a trust region
    around the best trial (`trust_region`), again and again, by full simulations. Where that region
    has become narrow, every other one is sought in the whole cube. A batch believes in its own
    predictions.
@@ -25,7 +25,7 @@ import numpy as np
 
 from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
-from weir_policies.application_manager.search.surrogate import Fit, Surrogate
+from weir_policies.application_manager.search.surrogate import Fit, SurrogateSearch
 from weir_policies.application_manager.search.trust_region import TrustRegion
 from weir_policies.model.arrays import Floats
 
@@ -65,7 +65,7 @@ class JointSearch:
         rng: np.random.Generator,
     ) -> None:
         self._rng, self._limits = rng, limits
-        self._landscape = Surrogate(range(space.dimensions), starts[0], limits, fit)
+        self._surrogate = SurrogateSearch(range(space.dimensions), starts[0], limits, fit)
         self._region = TrustRegion(space.dimensions, limits)
         pairs = rng.permutation(list(itertools.product(VIOLATIONS, RECONFIGURATIONS)))
         self._planned = [
@@ -91,15 +91,15 @@ class JointSearch:
         if self._planned:
             planned, self._planned = self._planned[:count], self._planned[count:]
             return planned
-        self._landscape.refresh()
+        self._surrogate.refresh()
         trials: list[Trial] = []
         for _ in range(count):
             elsewhere = self._region.is_narrow and self._proposed % 2 == 1
             edge = None if elsewhere else self._region.edge
-            point = self._landscape.propose(self._rng, edge=edge)
+            point = self._surrogate.propose(self._rng, edge=edge)
             self._proposed += 1
             trials.append(Trial(coordinates=point, origin="improvement"))
-            self._landscape.believe(point)
+            self._surrogate.believe(point)
         return trials
 
     def tell(self, trial: Trial, outcome: Outcome) -> None:
@@ -107,12 +107,12 @@ class JointSearch:
         if trial.fidelity < 1:
             self._short.append((trial, outcome))
             return
-        best = self._landscape.best
+        best = self._surrogate.best
         if self._untold > 0:
             self._untold -= 1
         elif best is not None:
             self._region.judge(outcome, best[1])
-        self._landscape.add(trial, outcome)
+        self._surrogate.add(trial, outcome)
 
     def _promote(self) -> None:
         """Plan the best of the short trials in full."""

@@ -84,7 +84,7 @@ Fit = Callable[[Floats, Floats, Floats | None], Surrogate]
 fit."""
 
 
-class Surrogate:
+class SurrogateSearch:
     """Trials, their outcomes, and the surrogates that they give.
 
     Args:

@@ -12,8 +12,8 @@ present peak, not that of a level.
 
 Two rules that know nothing of the rate's dynamics, for when the plan does not know much either.
 
-* `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once, down when
-  the last three intervals would have fitted something cheaper as well.
+* `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once,
+  down when the last three intervals would have fitted something cheaper as well.
 * `LONG_WINDOW` keeps room for the largest rate of the last 60 blocks, like `window-max`.
 
 Both choose among the planner's candidates, whose capacities are known, so a decision compares
@@ -22,10 +22,10 @@ numbers. The policies that they are like also judge what is beside the menu.
 Whom the planner follows: its plan, or one of two simple rules (`planner_rules`).
 
 A plan is as good as what was learned, and in its first hours little was; and there are rates that
-its picture of the dynamics does not fit. So a book is kept for every expert: what its deployments
-would have cost on the rates that came, by the model. The planner follows one, `SHORT_WINDOW` at first, and
-leaves it for the one with the cheapest book when that is cheaper by more than chance and a change
-of course are worth. Books fade over two days.
+its picture of the dynamics does not fit. So the planner adds up for every expert what its
+deployments would have cost on the rates that came, by the model. It follows one expert,
+`SHORT_WINDOW` at first, and leaves it for the one with the least cost when the difference is more
+than chance and a change of course are worth. Costs fade over two days.
 
 What the books do not know: backlog and the time until a new replica is there, but for what excesses
 have cost on average so far; and what the response time of a deployment that is not in force would
@@ -76,13 +76,10 @@ from weir_policies.operator_manager.planner.rate import (
     read_tail,
 )
 from weir_policies.operator_manager.planner.state import (
-    EXPERTS,
     AHEAD,
     BLOCK,
     BLOCK_PEAK,
     BLOCKS,
-    EXPERT_COST,
-    SHORT_WINDOW,
     BRIEF_WINDOW,
     CANDIDATE_CAPACITY,
     CANDIDATE_PRICE,
@@ -91,7 +88,11 @@ from weir_policies.operator_manager.planner.state import (
     DAY,
     EXCEEDED,
     EXPECTED,
+    EXPERT_COST,
+    EXPERTS,
     FOLLOWED,
+    FRONT,
+    FRONT_USED,
     GAPS,
     GROUP,
     KEPT,
@@ -100,7 +101,6 @@ from weir_policies.operator_manager.planner.state import (
     LINK_FROM,
     LINK_TO,
     LINK_WEIGHT,
-    LONG_WINDOW,
     LONG_PEAK,
     LONG_WINDOW,
     NEXT_PLAN,
@@ -109,14 +109,13 @@ from weir_policies.operator_manager.planner.state import (
     PLAN,
     PLANNED_AT,
     PLANS,
-    RATES,
-    ROW,
     POINT_HEIGHT,
     POINT_PRICE,
-    FRONT,
-    FRONT_USED,
+    RATES,
+    ROW,
     SEASON,
     SEEN_INTERVALS,
+    SHORT_WINDOW,
     SINCE_CHANGE,
     STATES,
     advised_counts,
@@ -238,7 +237,10 @@ def choose_short_window(o: int, view: View, memory: Memory, carries: float) -> i
 
 @compiled_apart
 def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
-    """Return the candidate that `LONG_WINDOW` goes to, -1 to stay; arguments as of `choose_short_window`."""
+    """Return the candidate that `LONG_WINDOW` goes to, -1 to stay.
+
+    Arguments are those of `choose_short_window`.
+    """
     need = need_of_long(o, view, memory)
     if carries >= need:
         room = need * (1 + chance_of(o, view, need))

@@ -3,9 +3,9 @@
 Kernels may not allocate, so everything has its place from the beginning: about 3 MB per operator,
 however long it runs and however many node types there are.
 
-Three words recur. A *point* is a deployment that the planner considers, a row of the menu. A *block*
-is a few intervals, some ten minutes: forecasts and plans count in blocks, decisions are taken in
-every interval. An *expert* is whom the planner may follow.
+Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
+price and capacity. A *block* is a few intervals, some ten minutes: forecasts and plans count in
+blocks, decisions are taken in every interval. An *expert* is a rule that the planner may follow.
 """
 
 from __future__ import annotations

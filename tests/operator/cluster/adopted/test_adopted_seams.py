@@ -29,7 +29,7 @@ from weir_operator.external.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.gather import JobMeasurement, dataflow_of
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import ShadowDeployment, Seen
+from weir_operator.loop.shadow import Seen, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window

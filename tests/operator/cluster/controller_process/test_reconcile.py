@@ -60,7 +60,9 @@ async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkey
 
     monkeypatch.setattr(reconcile, "finalize_app", finalize_app)
     clock = FakeClock(1_000_000_030.0)
-    context = cast(ControllerContext, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock()))
+    context = cast(
+        ControllerContext, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock())
+    )
     boot = FakeClock(77.0)
     reconciler = Reconciler(context, clock=boot)
     resource = a_resource(deletionTimestamp="2001-09-09T01:46:40Z")  # 1,000,000,000

@@ -19,12 +19,12 @@ from weir_operator.kubernetes.status.view import (
     Facts,
     first_facts,
     job_runs,
-    render_status,
-    say_per_second,
-    say_seconds,
     note_change,
     note_decisions,
     note_trouble,
+    render_status,
+    say_per_second,
+    say_seconds,
 )
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
