@@ -157,7 +157,7 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("model_based", "model-based", neighbourhood=Neighbourhood.ONE),
     **_compile("full_backup", "full-backup", neighbourhood=Neighbourhood.ONE),
     **_compile("mdp", "mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE),
-    **_compile("planner", "planner", neighbourhood=Neighbourhood.ANY),
+    **_compile("planner.policy", "planner", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
     **_learn_deeply("dqn", "dqn"),
     **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.measurement import measure_replica
 from weir_operator.metrics.output import Flow, response_times
 from weir_operator.metrics.rates import arrival_rates, last_value, ratio, slope
+from weir_operator.metrics.replica import measure_replica
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
 

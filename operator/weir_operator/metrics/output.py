@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.measurement import MS, US
 from weir_operator.metrics.rates import bound_of, counter_rise, last_value, mean, quantile, ratio
+from weir_operator.metrics.replica import MS, US
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import OperatorMeasurement, ResponseFrom, SinkMeasurement

@@ -14,7 +14,7 @@ from weir_operator.runtime.kubernetes.configuration import (
     job_manager_files,
     task_manager_files,
 )
-from weir_operator.runtime.kubernetes.manifests import CONTAINER, merge
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, merge
 from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
 from weir_operator.streamapp.loading import parse_manifest
 

@@ -10,8 +10,8 @@ from tests.operator.cluster.test_manifests import pods_of
 from weir_operator.errors import ResizeRefusedError, TemporaryError
 from weir_operator.kubernetes.api.client import NotFoundError, RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import resize as resize_module
-from weir_operator.runtime.kubernetes.manifests import CONTAINER, merge
 from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, merge
 from weir_operator.runtime.kubernetes.resize import resize
 
 PATH = "/api/v1/namespaces/streams/pods/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.cluster.test_manifests import pods_of
-from weir_operator.runtime.kubernetes.manifests import CONTAINER
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pod_states import (
     cpu_of,
     is_alive,

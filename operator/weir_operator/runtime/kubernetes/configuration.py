@@ -36,7 +36,7 @@ from weir_operator.flink.configuration import (
 )
 from weir_operator.flink.memory import split_job_manager, split_memory
 from weir_operator.kubernetes.api.client import Body
-from weir_operator.runtime.kubernetes.manifests import CONFIG_MOUNT
+from weir_operator.runtime.kubernetes.pod_spec import CONFIG_MOUNT
 from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
 
 FLINK = "/opt/flink"

@@ -3,20 +3,11 @@
 JobManager: a Deployment of one, its Service, a NetworkPolicy and a PodDisruptionBudget.
 TaskManagers: one ReplicaSet per (operator, pool), see docs/decisions/0009. Both have a service
 account with a role for Flink's own leader election. Everything is owned by the StreamApp.
-
-A pod of Flink as restricted pod security wants it, merged with the user's template. Pure.
-
-Three layers, the later wins: Weir's defaults, the user's `spec.flink.podTemplate`, and what Weir
-owns (image, command, resources, ports, pool). Lists of named things (containers, volumes,
-variables) are merged by their key, other lists are joined, as Kubernetes' own strategic merge does.
-The container that Weir writes is `flink-main-container`, as for the Flink Kubernetes Operator, so
-that templates can move over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.configuration import (
@@ -27,236 +18,15 @@ from weir_operator.runtime.kubernetes.configuration import (
     TASK_DATA_PORT,
     TASK_RPC_PORT,
 )
+from weir_operator.runtime.kubernetes.pod_spec import CONFIG_MOUNT, pod_template
 from weir_operator.runtime.kubernetes.pods import (
     APP,
     CONTROLLER_LABELS,
-    PLACE,
     RESULTS,
     REVISION,
     SIZE,
-    STATE_MOUNT,
     FlinkPods,
 )
-from weir_operator.runtime.places import Place
-from weir_operator.streamapp.pod_template import ITEM_KEYS
-
-CONTAINER = "flink-main-container"
-CONFIG_MOUNT = "/etc/weir/flink"
-FLINK_USER = 9999
-"""User and group of Flink's own images, which start as root and would be refused as such."""
-LEAVE_A_DEAD_NODE_AFTER = 30
-"""Seconds; the default of 300 would leave the job without its TaskManager for as long."""
-
-_REPLACED = frozenset({"command", "args"})
-
-
-def pod_template(
-    pods: FlinkPods,
-    *,
-    component: str,
-    operator: str = "",
-    pool: str = "",
-    place: Place,
-    config_map: str,
-    container: Body,
-    annotations: Mapping[str, str],
-    spread: bool = False,
-    avoid: Sequence[str] = (),
-) -> Body:
-    """Return the template of a JobManager's or TaskManager's pods.
-
-    Args:
-        pods: What the StreamApp's pods are made of.
-        component: `jobmanager` or `taskmanager`.
-        operator: The TaskManager's.
-        pool: Its pool.
-        place: Where it runs.
-        config_map: Name of the ConfigMap with `config.yaml` and the start script.
-        container: What Weir owns of the main container beside image, configuration and volumes.
-        annotations: Of the pod.
-        spread: Whether pods of one operator should avoid each other's nodes.
-        avoid: Names of nodes that they must not run on.
-    """
-    labels = pods.labels(component, operator=operator, pool=pool) | {REVISION: pods.revision}
-    if operator:
-        labels[PLACE] = pods.place_id(operator, pool)
-    owned = {
-        "metadata": {"labels": labels, "annotations": dict(annotations)},
-        "spec": {
-            **_placement(place),
-            "containers": [_container(pods, container)],
-            "volumes": _volumes(pods, component, config_map),
-            "restartPolicy": "Always",
-        },
-    }
-    defaults = {
-        "spec": {
-            **_defaults(pods),
-            **_pod_account(pods, is_job_manager=not operator),
-            **({"topologySpreadConstraints": [_spread(pods, operator)]} if spread else {}),
-        }
-    }
-    user = {key: pods.make.pod_template.get(key, {}) for key in ("metadata", "spec")}
-    wanted = merge(merge(defaults, user), owned)
-    if avoid:
-        wanted["spec"] = _kept_off(wanted["spec"], avoid)
-    return _main_container_first(wanted)
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Body:
-    """Return both, `above` where they contradict each other."""
-    merged: Body = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        if isinstance(under, Mapping) and isinstance(value, Mapping):
-            merged[key] = merge(under, value)
-        elif isinstance(under, list) and isinstance(value, list) and key not in _REPLACED:
-            merged[key] = _merge_lists(under, value, ITEM_KEYS.get(key))
-        else:
-            merged[key] = value
-    return merged
-
-
-def _merge_lists(under: Sequence[Any], over: Sequence[Any], key: str | None) -> list[Any]:
-    if key is None:
-        return [*under, *(each for each in over if each not in under)]
-    merged = {each[key]: each for each in under}
-    for each in over:
-        merged[each[key]] = merge(merged.get(each[key], {}), each)
-    return list(merged.values())
-
-
-def _main_container_first(template: Body) -> Body:
-    """`kubectl logs` shows the first container."""
-    containers: Iterable[Body] = template["spec"]["containers"]
-    template["spec"]["containers"] = sorted(
-        containers, key=lambda each: each.get("name") != CONTAINER
-    )
-    return template
-
-
-def _kept_off(spec: Body, nodes: Sequence[str]) -> Body:
-    """Return a pod's specification that nodes do not fit, beside what its own affinity asks.
-
-    By the node's name, which the label `kubernetes.io/hostname` need not be.
-    """
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = spec.get("affinity") or {}
-    for_nodes = affinity.get("nodeAffinity") or {}
-    # One term is enough for a node to fit, so each of them has to say it.
-    terms = (for_nodes.get(required) or {}).get("nodeSelectorTerms") or [{}]
-    others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    off = {
-        "nodeSelectorTerms": [
-            {**term, "matchFields": [*(term.get("matchFields") or ()), *others]} for term in terms
-        ]
-    }
-    return {**spec, "affinity": {**affinity, "nodeAffinity": {**for_nodes, required: off}}}
-
-
-def _defaults(pods: FlinkPods) -> Body:
-    return {
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": FLINK_USER,
-            "runAsGroup": FLINK_USER,
-            "fsGroup": FLINK_USER,
-            # A volume of many checkpoints would be walked through at every start.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [
-            {
-                "name": CONTAINER,
-                "imagePullPolicy": "IfNotPresent",
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                # What a JVM says before it dies is then in the pod's status.
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-            }
-        ],
-    }
-
-
-def _pod_account(pods: FlinkPods, *, is_job_manager: bool) -> Body:
-    """Return the service account, and a token only where Flink reads its leader with it."""
-    if pods.chosen_account is not None:
-        return {}  # what comes with it is the user's business
-    return {
-        "serviceAccountName": pods.account if is_job_manager else pods.task_manager_account,
-        "automountServiceAccountToken": pods.survives,
-    }
-
-
-def _placement(place: Place) -> Body:
-    dead_node = [
-        {
-            "key": f"node.kubernetes.io/{state}",
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": LEAVE_A_DEAD_NODE_AFTER,
-        }
-        for state in ("not-ready", "unreachable")
-    ]
-    return {
-        **({"nodeSelector": dict(place.node_selector)} if place.node_selector else {}),
-        "tolerations": [*place.tolerations, *dead_node],
-    }
-
-
-def _container(pods: FlinkPods, container: Body) -> Body:
-    own = {
-        "name": CONTAINER,
-        "image": pods.make.image,
-        "env": [
-            _from_field("POD_NAME", "metadata.name"),
-            _from_field("POD_IP", "status.podIP"),
-            *({"name": name, "value": value} for name, value in _FLINK_VARIABLES.items()),
-        ],
-        "volumeMounts": [
-            {"name": "weir-config", "mountPath": CONFIG_MOUNT, "readOnly": True},
-            {"name": "weir-tmp", "mountPath": "/tmp"},
-            *([] if pods.make.uri else [{"name": "weir-state", "mountPath": STATE_MOUNT}]),
-        ],
-    }
-    return merge(own, container)
-
-
-_FLINK_VARIABLES: Mapping[str, str] = {
-    "FLINK_HOME": "/opt/flink",
-    "FLINK_PLUGINS_DIR": "/opt/flink/plugins",
-    "FLINK_LIB_DIR": "/opt/flink/lib",
-}
-
-
-def _volumes(pods: FlinkPods, component: str, config_map: str) -> list[Body]:
-    claim = pods.make.claim
-    state: Body = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
-    return [
-        {"name": "weir-config", "configMap": {"name": config_map}},
-        {"name": "weir-tmp", "emptyDir": {}},
-        *([] if pods.make.uri else [{"name": "weir-state", **state}]),
-    ]
-
-
-def _spread(pods: FlinkPods, operator: str) -> Body:
-    labels = pods.selector("taskmanager") | {"weir.dev/operator": operator}
-    return {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": labels},
-    }
-
-
-def _from_field(name: str, path: str) -> Body:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
 
 JOB_MANAGER = "jobmanager"
 TASK_MANAGER = "taskmanager"

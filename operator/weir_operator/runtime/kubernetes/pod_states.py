@@ -9,7 +9,7 @@ from typing import Any
 
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.configuration import METRICS_PORT
-from weir_operator.runtime.kubernetes.manifests import CONTAINER
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pods import (
     OPERATOR,
     PLACE,

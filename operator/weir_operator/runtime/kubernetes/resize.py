@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from weir_operator.errors import ResizeRefusedError, TemporaryError
 from weir_operator.kubernetes.api.client import Body, NotFoundError, RefusedByKubernetesError
-from weir_operator.runtime.kubernetes.manifests import CONTAINER
 from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pod_states import condition, cpu_of, is_alive
 from weir_operator.runtime.kubernetes.pods import SIZE
 from weir_operator.streamapp.quantities import Cpu

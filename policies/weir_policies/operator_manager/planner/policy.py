@@ -17,7 +17,31 @@ pays one restart whatever the distance; where moves are by one replica, it plans
 (`planner_chain`). It never looks at anything but the past, has the same settings
 for every workload, and keeps a bounded memory (`planner_memory`). The policy is Weir's own.
 
-Which point to be at now: the plan's values in the present state of the rate, compared.
+Two rules that know nothing of the rate's dynamics, for when the plan does not know much either.
+
+* `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once,
+  down when the last three intervals would have fitted something cheaper as well.
+* `LONG_WINDOW` keeps room for the largest rate of the last 60 blocks, like `window-max`.
+
+Both choose among the planner's candidates, whose capacities are known, so a decision compares
+numbers. The policies that they are like also judge what is beside the menu.
+
+Whom the planner follows: its plan, or one of two simple rules (`planner_rules`).
+
+A plan is as good as what was learned, and in its first hours little was; and there are rates that
+its picture of the dynamics does not fit. So the planner adds up for every expert what its
+deployments would have cost on the rates that came, by the model. It follows one expert,
+`SHORT_WINDOW` at first, and leaves it for the one with the least cost when the difference is more
+than chance and a change of course are worth. Costs fade over two days.
+
+What the books do not know: backlog and the time until a new replica is there, but for what excesses
+have cost on average so far; and what the response time of a deployment that is not in force would
+have been. Until there is a plan, its book is as that of `SHORT_WINDOW`.
+
+Source: to follow the expert of the least cost so far, and to bound the changes, is the idea of
+Kalai and Vempala, Efficient algorithms for online decision problems, JCSS 2005. Departures: nothing
+is drawn at random, so that their bound on the regret is not ours; books fade; a change must be
+worth two restarts and 3 %.
 
 What the planner says of its choice: its forecast, what it weighed, or which rule it follows.
 """
@@ -36,70 +60,67 @@ from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import price_of
-from weir_policies.kernels.steps import total
+from weir_policies.kernels.steps import step_towards
 from weir_policies.kernels.view import (
     BUDGET,
+    BUSIEST,
     INTERVAL,
     NETWORK_TIME,
+    PROCESSED,
     RATE,
+    RESPONSE_TIME,
     SERVICE_MEAN,
     SERVICE_SCV,
     STEP,
     TOP_COST,
-    WEIGHT_RECONFIGURATION,
     WEIGHT_RESOURCES,
     WEIGHT_VIOLATION,
     Memory,
     View,
 )
 from weir_policies.kernels.wording import say_deployment, say_rate
+from weir_policies.model.arrays import Counts
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.season import Season
 from weir_policies.operator_manager.planner.candidates import (
+    SATURATED,
     build_menu,
-    choose_chain,
+    correct,
     find_capacity,
     find_point,
     fits_pools,
-)
-from weir_policies.operator_manager.planner.plan import (
-    block_of_plan,
-    distance,
-    fade_books,
-    follow,
-    forget_capacities,
-    is_planned,
-    is_pressed,
-    make_plan,
-    need_of_brief,
-    need_of_long,
-    note_peak,
-    price_of_block,
-    probability_of_excess,
-    update_expert_costs,
-    value_afterwards,
-    value_of,
-)
-from weir_policies.operator_manager.planner.rate import (
-    assume,
-    correct,
-    foresee,
-    link_states,
-    note_block,
+    is_behind,
     note_excess,
-    note_height,
     note_streak,
     note_violation,
     price_of_excess,
     price_of_restart,
-    price_of_staying_exceeded,
     put_corrections,
     remove_corrections,
+    same_per_pool,
+)
+from weir_policies.operator_manager.planner.plan import (
+    block_of_plan,
+    choose_chain,
+    choose_point,
+    find_envelopes,
+    make_plan,
+    price_of_move,
+    probability_of_excess,
+    rate_to_carry,
+    value_of,
+    value_off_menu,
+)
+from weir_policies.operator_manager.planner.rate import (
+    assume,
+    foresee,
+    link_states,
+    note_block,
+    note_height,
     smooth,
     span_levels,
     take_season,
-    waits_beyond_budget,
 )
 from weir_policies.operator_manager.planner.state import (
     AGAIN_LASTED,
@@ -107,8 +128,15 @@ from weir_policies.operator_manager.planner.state import (
     BLOCK,
     BLOCK_PEAK,
     BLOCKS,
+    BRIEF_WINDOW,
+    CANDIDATE_CAPACITY,
+    CANDIDATE_PRICE,
+    CANDIDATES_USED,
+    CARRIES,
     CATCH_UP,
     CORRECTS,
+    DAY,
+    EXCEEDED,
     EXCEEDED_BLOCKS,
     EXCEEDED_INTERVALS,
     EXPERT_COST,
@@ -117,7 +145,6 @@ from weir_policies.operator_manager.planner.state import (
     FLOOR,
     FOLLOWED,
     FRONT_USED,
-    GROUP,
     HIGHEST,
     IN_BLOCK,
     KEPT,
@@ -125,6 +152,7 @@ from weir_policies.operator_manager.planner.state import (
     LEVEL_FROM,
     LEVEL_STEP,
     LEVELS,
+    LONG_PEAK,
     LONG_WINDOW,
     LOWEST,
     MENU_TOP,
@@ -136,138 +164,367 @@ from weir_policies.operator_manager.planner.state import (
     PEAK,
     PEAK_LONG,
     PEAK_SHORT,
+    PEAKS,
     PLAN,
     PLANNED_AT,
     PLANS,
     POINT_CAPACITY,
-    POINT_PRICE,
+    RATES,
     RECONFIGURATION_COST,
     RESTARTS,
     ROOM,
     SEASON,
+    SEEN_INTERVALS,
+    SHORT_WINDOW,
     SINCE_CHANGE,
     WAIT_FACTOR,
+    advised_counts,
+    candidate_counts,
     make_memory,
     point_counts,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-RESIZE = 0.02
-"""What a resize must save to be done, as a part of the weight of a restart."""
+HEADROOM = 0.1
+"""Part by which a deployment must exceed the present rate; this and the next two are the defaults
+of `queueing`."""
+MARGIN = 0.1
+"""Part by which the target of a restart must exceed that: a restart should last."""
+SAVING = 0.1
+"""Part of the price that a restart must save."""
+CHANCE = 2.0
+"""Standard deviations of the number of records, if they come independently."""
+LONG_HEADROOM = 0.05
+"""Part by which the largest rate must be exceeded, as in `window-max`."""
 
 
 @compiled
-def rate_to_carry(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that arrive, and what must be carried besides to work off a backlog.
+def note_rate(o: int, view: View, memory: Memory) -> None:
+    """Enter the rate of the interval that just ended."""
+    floats, ints = memory.floats[o], memory.ints[o]
+    rate = view.seen[o, RATE]
+    floats[RATES + ints[SEEN_INTERVALS] % BRIEF_WINDOW] = rate
+    floats[LONG_PEAK] = max(floats[LONG_PEAK], rate)
+    ints[SEEN_INTERVALS] += 1
 
-    A usual queue is none: else a deployment would be left for it, and gone back to where there is
-    less of it.
+
+@compiled
+def note_peak(o: int, memory: Memory) -> None:
+    """Enter the highest rate of the block that just ended; forget that of the oldest."""
+    floats, peaks = memory.floats[o], memory.values[o, PEAKS : PEAKS + LONG_WINDOW]
+    peaks[memory.ints[o, BLOCKS] % LONG_WINDOW] = floats[BLOCK_PEAK]
+    floats[LONG_PEAK] = 0.0
+    for place in range(LONG_WINDOW):
+        floats[LONG_PEAK] = max(floats[LONG_PEAK], peaks[place])
+
+
+@compiled
+def need_of_brief(o: int, view: View, memory: Memory) -> float:
+    """Return records/s that a deployment must carry for `SHORT_WINDOW` to stay there."""
+    return rate_to_carry(o, view, memory) * (1 + HEADROOM)
+
+
+@compiled
+def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
+    """Return how many times what it does a deployment is believed to carry; 1 unless it strains.
+
+    One that falls behind with a replica that has no time left does all that it can, whatever the
+    model says. One that works off what waits in time, as after a restart, does not fall behind: to
+    leave it would take another restart. The interval of a change tells nothing: records waited
+    while it was carried out. Nor does what was measured of the real deployment tell of one on
+    paper.
     """
-    waits = max(waits_beyond_budget(view.seen[o]), 0.0)
-    return view.seen[o, RATE] + waits / memory.floats[o, CATCH_UP]
+    seen = view.seen[o]
+    if memory.ints[o, FOLLOWED] != SHORT_WINDOW or memory.ints[o, SINCE_CHANGE] == 0:
+        return 1.0
+    if not is_behind(seen) or seen[BUSIEST] < SATURATED or seen[PROCESSED] <= 0:
+        return 1.0
+    if seen[PROCESSED] >= rate_to_carry(o, view, memory):
+        return 1.0
+    return max(carries / seen[PROCESSED], 1.0)
 
 
 @compiled
-def find_envelopes(o: int, view: View, memory: Memory) -> tuple[float, float]:
-    """Return the envelopes of the rate with what the present block has brought so far.
+def need_of_long(o: int, view: View, memory: Memory) -> float:
+    """Return records/s that a deployment must carry for `LONG_WINDOW` to be there."""
+    most = max(memory.floats[o, LONG_PEAK], rate_to_carry(o, view, memory))
+    return most * (1 + LONG_HEADROOM)
 
-    A backlog counts as rate that has to be carried besides.
+
+@compiled
+def chance_of(o: int, view: View, rate: float) -> float:
+    """Return by which part chance moves the number of records of an interval: two deviations.
+
+    Of 100 records a fifth; a deployment that the next interval may outgrow saves nothing.
+
+    Args:
+        o: Row of the operator.
+        view: Where it is.
+        rate: Records/s.
     """
-    floats = memory.floats[o]
-    rate = max(rate_to_carry(o, view, memory), floats[BLOCK_PEAK])
-    height = max(np.log(max(rate, 1e-9)), floats[FLOOR])
-    height -= memory.values[o, SEASON + block_of_plan(o, memory)]
-    return max(floats[PEAK_LONG], height), max(floats[PEAK_SHORT], height)
-
-
-@compiled
-def price_of_move(o: int, view: View, memory: Memory, here: int, point: int) -> float:
-    """Return what going to a point costs now; `here` is the present one, -1 where it is none."""
-    if here == point:
-        return 0.0
-    restart = price_of_restart(o, view, memory)
-    if view.rules[o, STEP] == 1:
-        return restart * distance(o, view, view.counts[o], point_counts(o, view, memory)[point])
-    if here >= 0 and memory.ints[o, GROUP + here] == memory.ints[o, GROUP + point]:
-        # A resize is free, but not worth doing for nothing.
-        return RESIZE * view.traits[o, WEIGHT_RECONFIGURATION]
-    return restart
+    records = rate * view.seen[o, INTERVAL]
+    return CHANCE / np.sqrt(records) if records > 0 else 0.0
 
 
 @compiled_apart
-def value_off_menu(o: int, view: View, memory: Memory, peak: float, short: float) -> float:
-    """Return Q of a present deployment that is no point.
+def choose_short_window(o: int, view: View, memory: Memory, carries: float) -> int:
+    """Return the candidate that `SHORT_WINDOW` goes to, -1 to stay.
 
-    It is left for a point after the block at the latest; or it is as good as the point that carries
-    nearly as much, but dearer by what it costs more until the next plan. Where moves are by one
-    replica only the former holds, or a mix on the way between two types would be put off for ever.
+    Args:
+        o: Row of the operator.
+        view: Where it is.
+        memory: The planner's.
+        carries: Records/s that the present deployment carries.
     """
-    values = memory.values[o]
-    capacity = memory.floats[o, OFF_MENU]
-    price = price_of(o, view, view.counts[o])
-    season = values[SEASON + block_of_plan(o, memory)]
-    excess = 1.0
-    if capacity > 0:
-        excess = probability_of_excess(o, memory, np.log(capacity) - season, peak, short)
-    near, afterwards = -1, np.inf
-    for point in range(memory.ints[o, FRONT_USED]):
-        left = price_of_move(o, view, memory, -1, point)
-        afterwards = min(afterwards, left + value_afterwards(o, memory, point, peak, short))
-        if values[POINT_CAPACITY + point] <= capacity * (1 + 1e-9):
-            near = point
-    if near >= 0 and view.rules[o, STEP] == 0:
-        dearer = max(price - values[POINT_PRICE + near], 0.0)
-        more = KEPT * price_of_block(o, view, memory, dearer)
-        afterwards = min(afterwards, value_afterwards(o, memory, near, peak, short) + more)
-    now = price_of_block(o, view, memory, price) + price_of_excess(o, view, memory) * excess
-    return now + afterwards
+    need = need_of_brief(o, view, memory) * strain_of(o, view, memory, carries)
+    if carries < need:
+        row = _find_cheapest(o, view, memory, need * (1 + MARGIN), SAVING)
+        if row < 0:
+            row = _find_cheapest(o, view, memory, need, SAVING)
+        return row if row >= 0 else _find_largest(o, view, memory)
+    rates = memory.floats[o, RATES : RATES + BRIEF_WINDOW]
+    least, most = np.inf, rate_to_carry(o, view, memory)
+    for place in range(BRIEF_WINDOW):
+        least, most = min(least, rates[place]), max(most, rates[place])
+    late = view.seen[o, RESPONSE_TIME] > view.seen[o, BUDGET] or is_behind(view.seen[o])
+    rises = view.seen[o, RATE] > least * (1 + HEADROOM)
+    if late or rises or memory.ints[o, SEEN_INTERVALS] < BRIEF_WINDOW:
+        return -1
+    need = most * (1 + HEADROOM) * (1 + max(MARGIN, chance_of(o, view, most)))
+    return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, need, SAVING), SAVING)
+
+
+@compiled_apart
+def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
+    """Return the candidate that `LONG_WINDOW` goes to, -1 to stay.
+
+    Arguments are those of `choose_short_window`.
+    """
+    need = need_of_long(o, view, memory)
+    if carries >= need:
+        room = need * (1 + chance_of(o, view, need))
+        return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, room, 0.0), 0.0)
+    row = _find_cheapest(o, view, memory, need, 0.0)
+    return row if row >= 0 else _find_largest(o, view, memory)
 
 
 @compiled
-def find_largest(o: int, view: View, memory: Memory) -> int:
-    """Return the point that carries most of those that fit the pools, -1 where none does."""
-    front = point_counts(o, view, memory)
-    best, most = -1, 0.0
-    for point in range(memory.ints[o, FRONT_USED]):
-        capacity = memory.values[o, POINT_CAPACITY + point]
-        if capacity > most and fits_pools(o, view, front[point]):
-            best, most = point, capacity
-    return best
+def _price_to_beat(o: int, view: View, memory: Memory, row: int, saving: float) -> float:
+    """Return a candidate's price, raised where a restart leads there, so that it must save."""
+    price = memory.values[o, CANDIDATE_PRICE + row]
+    if same_per_pool(view, o, view.counts[o], candidate_counts(o, view, memory)[row]):
+        return price
+    return price / (1 - saving)
 
 
-@compiled
-def choose_point(o: int, view: View, memory: Memory, here: int) -> int:
-    """Return the point to be at, -1 to stay off the menu.
-
-    A point that would not even carry what there is to carry now is never gone to; where none does,
-    the one that carries most is.
-    """
-    peak, short = find_envelopes(o, view, memory)
-    front = point_counts(o, view, memory)
-    need = rate_to_carry(o, view, memory)
-    largest = find_largest(o, view, memory)
-    if largest >= 0 and memory.values[o, POINT_CAPACITY + largest] < need:
-        return here if here < 0 and memory.floats[o, OFF_MENU] >= need else largest
-    best = here
-    if here >= 0:
-        least = value_of(o, view, memory, here, peak, short)
-    else:
-        least = value_off_menu(o, view, memory, peak, short)
-    carried = memory.values[o, POINT_CAPACITY + here] if here >= 0 else memory.floats[o, OFF_MENU]
-    if carried < need:
-        least += price_of_staying_exceeded(o, view, memory) - price_of_excess(o, view, memory)
-    if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
-        least = np.inf
-    for point in range(memory.ints[o, FRONT_USED]):
-        short_of_need = memory.values[o, POINT_CAPACITY + point] < need
-        if point == here or short_of_need or not fits_pools(o, view, front[point]):
+@compiled_apart
+def _find_cheapest(o: int, view: View, memory: Memory, rate: float, saving: float) -> int:
+    """Return the candidate of the least score that carries a rate, -1 where none does."""
+    values, candidates = memory.values[o], candidate_counts(o, view, memory)
+    best, least = -1, np.inf
+    for row in range(memory.ints[o, CANDIDATES_USED]):
+        if values[CANDIDATE_CAPACITY + row] < rate or values[CANDIDATE_PRICE + row] >= least:
             continue
-        value = value_of(o, view, memory, point, peak, short)
-        value += price_of_move(o, view, memory, here, point)
-        if value < least - 1e-12:
-            best, least = point, value
+        score = _price_to_beat(o, view, memory, row, saving)
+        if score < least and fits_pools(o, view, candidates[row]):
+            best, least = row, score
     return best
+
+
+@compiled_apart
+def _find_largest(o: int, view: View, memory: Memory) -> int:
+    """Return the candidate that carries most, -1 where there is none."""
+    candidates = candidate_counts(o, view, memory)
+    best, most = -1, 0.0
+    for row in range(memory.ints[o, CANDIDATES_USED]):
+        capacity = memory.values[o, CANDIDATE_CAPACITY + row]
+        if capacity > most and fits_pools(o, view, candidates[row]):
+            best, most = row, capacity
+    return best
+
+
+@compiled
+def _if_it_saves(o: int, view: View, memory: Memory, row: int, saving: float) -> int:
+    """Return a candidate if its score is below the present price, else -1."""
+    if row < 0 or _price_to_beat(o, view, memory, row, saving) >= price_of(o, view, view.counts[o]):
+        return -1
+    return row
+
+
+FADE = 1 - 1 / (2 * DAY)
+"""Part of the books that is left after a block: two days are remembered."""
+RESTARTS_LOST = 2.0
+"""Restarts by which another book must be cheaper: to change the course and back takes two."""
+PART_LOST = 0.03
+"""Part of the followed book by which it must be cheaper besides: what two good experts differ by
+over two days by chance."""
+UNKNOWN = -1.0
+"""Stands for what a deployment carries, until it is worked out."""
+
+
+@compiled
+def copy_counts(to: Counts, counts: Counts) -> None:
+    """Copy a deployment `(t,)`."""
+    for place in range(counts.size):
+        to[place] = counts[place]
+
+
+@compiled
+def is_equal(one: Counts, other: Counts) -> bool:
+    """Return whether two deployments `(t,)` are the same."""
+    apart = 0
+    for place in range(one.size):
+        apart += abs(one[place] - other[place])
+    return apart == 0
+
+
+@compiled
+def is_planned(o: int, memory: Memory) -> bool:
+    """Return whether the plan is followed, and there is one."""
+    return memory.ints[o, FOLLOWED] == PLAN and memory.ints[o, PLANS] > 0
+
+
+@compiled
+def is_pressed(o: int, view: View, memory: Memory) -> bool:
+    """Return whether what was in force at the last tick has less room than `SHORT_WINDOW` wants."""
+    carries = memory.floats[o, CARRIES + memory.ints[o, FOLLOWED]]
+    return need_of_brief(o, view, memory) > carries
+
+
+@compiled
+def forget_capacities(o: int, memory: Memory) -> None:
+    """Let what the experts' deployments carry be worked out anew: the model has changed."""
+    for expert in range(EXPERTS):
+        memory.floats[o, CARRIES + expert] = UNKNOWN
+
+
+@compiled
+def fade_books(o: int, memory: Memory) -> None:
+    """Let the books fade by a block."""
+    for expert in range(EXPERTS):
+        memory.ints[o, EXCEEDED + expert] = 0
+        memory.floats[o, EXPERT_COST + expert] *= FADE
+
+
+@compiled_apart
+def follow(o: int, view: View, memory: Memory) -> None:
+    """Write the target of the expert that is followed; speeds are the corrected ones."""
+    ints, expert = memory.ints[o], memory.ints[o, FOLLOWED]
+    own = advised_counts(o, view, memory)[expert]
+    if ints[SEEN_INTERVALS] == 0 or not is_equal(own, view.counts[o]):
+        carries = find_capacity(o, view, memory, view.counts[o])
+    else:
+        carries = memory.floats[o, CARRIES + expert]
+    _advise(o, view, memory, expert, carries)
+
+
+@compiled_apart
+def update_expert_costs(o: int, view: View, memory: Memory) -> None:
+    """Charge every expert for the interval that ended, choose one, and let the others move on.
+
+    Args:
+        o: Row of the operator.
+        view: Its speeds are the corrected ones. Counts and target are worked with, and are both the
+            present deployment in the end.
+        memory: The planner's; `OFF_MENU` is of the present deployment.
+    """
+    ints, counts = memory.ints[o], view.counts[o]
+    advised = advised_counts(o, view, memory)
+    if ints[SEEN_INTERVALS] == 0:
+        forget_capacities(o, memory)
+        for expert in range(EXPERTS):
+            copy_counts(advised[expert], counts)
+    note_rate(o, view, memory)
+    _move(o, view, memory, ints[FOLLOWED], counts)
+    for expert in range(EXPERTS):
+        _charge(o, view, memory, expert)
+    _choose_expert(o, view, memory)
+    present, off_menu = advised[EXPERTS], memory.floats[o, OFF_MENU]
+    copy_counts(present, counts)
+    copy_counts(advised[ints[FOLLOWED]], counts)
+    for expert in range(EXPERTS):
+        if expert != ints[FOLLOWED]:
+            copy_counts(counts, advised[expert])
+            carries = memory.floats[o, CARRIES + expert]
+            memory.floats[o, OFF_MENU] = carries
+            _advise(o, view, memory, expert, carries)
+            if view.rules[o, STEP] == 1:
+                step_towards(o, view)
+            _move(o, view, memory, expert, view.target[o])
+    memory.floats[o, OFF_MENU] = off_menu
+    copy_counts(counts, present)
+    copy_counts(view.target[o], present)
+
+
+@compiled
+def _advise(o: int, view: View, memory: Memory, expert: int, carries: float) -> None:
+    """Write where an expert would go from the view's deployment, which carries so much."""
+    target = view.target[o]
+    copy_counts(target, view.counts[o])
+    if expert == PLAN and memory.ints[o, PLANS] > 0:
+        here = find_point(o, view, memory, view.counts[o])
+        point = choose_point(o, view, memory, here)
+        if point != here:
+            copy_counts(target, point_counts(o, view, memory)[point])
+        return
+    if expert == LONG_WINDOW:
+        row = choose_for_long(o, view, memory, carries)
+    else:
+        row = choose_short_window(o, view, memory, carries)
+    if row >= 0:
+        copy_counts(target, candidate_counts(o, view, memory)[row])
+
+
+@compiled_apart
+def _move(o: int, view: View, memory: Memory, expert: int, to: Counts) -> None:
+    """Let an expert be at a deployment, and charge for a restart if it took one."""
+    own = advised_counts(o, view, memory)[expert]
+    if is_equal(own, to):
+        return
+    if not same_per_pool(view, o, own, to):
+        memory.floats[o, EXPERT_COST + expert] += price_of_restart(o, view, memory)
+    copy_counts(own, to)
+    memory.floats[o, CARRIES + expert] = UNKNOWN
+
+
+@compiled_apart
+def _charge(o: int, view: View, memory: Memory, expert: int) -> None:
+    """Enter what an expert's deployment costs in an interval of the rate seen.
+
+    The first excess in a block stands for as many violations as one has brought so far: on paper
+    more replicas are there at once and carry no backlog, in a cluster they come late and do.
+    """
+    floats, ints, traits = memory.floats[o], memory.ints[o], view.traits[o]
+    own = advised_counts(o, view, memory)[expert]
+    if floats[CARRIES + expert] == UNKNOWN:
+        floats[CARRIES + expert] = find_capacity(o, view, memory, own)
+    cost = traits[WEIGHT_RESOURCES] * price_of(o, view, own) / traits[TOP_COST]
+    if view.seen[o, RATE] > floats[CARRIES + expert]:
+        excess = price_of_excess(o, view, memory)
+        if ints[EXCEEDED + expert] == 0:
+            cost += excess
+        elif (ints[EXCEEDED + expert] + 1) * traits[WEIGHT_VIOLATION] > excess:
+            cost += traits[WEIGHT_VIOLATION]
+        ints[EXCEEDED + expert] += 1
+    floats[EXPERT_COST + expert] += cost
+
+
+@compiled
+def _choose_expert(o: int, view: View, memory: Memory) -> None:
+    """Leave the expert that is followed, if another's book is cheaper by enough."""
+    floats, ints = memory.floats[o], memory.ints[o]
+    followed = ints[FOLLOWED]
+    best = followed
+    for expert in range(EXPERTS):
+        exists = expert != PLAN or ints[PLANS] > 0
+        if exists and floats[EXPERT_COST + expert] < floats[EXPERT_COST + best]:
+            best = expert
+    book = floats[EXPERT_COST + followed]
+    enough = RESTARTS_LOST * price_of_restart(o, view, memory) + PART_LOST * book
+    if book - floats[EXPERT_COST + best] > enough:
+        ints[FOLLOWED] = best
+        floats[CARRIES + best] = floats[CARRIES + followed]
 
 
 LIKELY = 0.1
