@@ -48,10 +48,11 @@ def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     begun = begin()
     forget_rows(benchmark.name)
     figures = benchmark.run()
+    module = sys.modules[benchmark.run.__module__]
     result = complete(
-        benchmark.name,
+        getattr(module, "result_name", lambda: benchmark.name)(),
         begun,
-        sys.modules[benchmark.run.__module__],
+        module,
         figures,
         read_rows(benchmark.name),
         read_outcomes(benchmark.name),

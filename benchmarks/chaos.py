@@ -98,6 +98,15 @@ LONGEST = 40 * 60.0
 EVIDENCE = RESULTS / "chaos"
 
 
+def result_name() -> str:
+    """Return under which name the result is kept: each seed has its own."""
+    return f"chaos-{_seed()}"
+
+
+def _seed() -> int:
+    return int(os.environ.get("CHAOS_SEED", "1"))
+
+
 def run() -> list[Figure]:
     """Run as many faults as are asked for.
 
@@ -105,9 +114,7 @@ def run() -> list[Figure]:
         BenchmarkError: A kind that is asked for is unknown.
     """
     kinds, impossible = _choose_kinds()
-    drawn = draw_faults(
-        kinds, int(os.environ.get("CHAOS_FAULTS", "30")), int(os.environ.get("CHAOS_SEED", "1"))
-    )
+    drawn = draw_faults(kinds, int(os.environ.get("CHAOS_FAULTS", "30")), _seed())
     shutil.rmtree(EVIDENCE, ignore_errors=True)
     EVIDENCE.mkdir(parents=True)
     return [*asyncio.run(_run(drawn)), *impossible]

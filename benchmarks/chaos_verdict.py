@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.raw_results import Result, Table
 from benchmarks.trips_cluster import Arrival, Ledger, longest_gap
 
 
@@ -201,3 +203,61 @@ def _recoveries(outcomes: Sequence[Outcome], pauses: Mapping[str, float]) -> lis
             Figure(figure=f"{words}: longest pause of output", value=pauses[kind], unit="s")
         )
     return figures
+
+
+_RECOVERY = re.compile(r"(.*): time to recover, longest of (\d+)")
+_OF_KIND = re.compile(r": (time to recover|longest pause of output)")
+
+
+def compare_seeds(results: Sequence[Result]) -> Table:
+    """Return the figures of whole runs, a column for each seed."""
+    names = dict.fromkeys(
+        each.figure
+        for result in results
+        for each in result.figures
+        if not _OF_KIND.search(each.figure)
+    )
+    goals = {each.figure: each.goal for result in results for each in result.figures}
+    return Table(
+        columns=("", *(_seed_of(result) for result in results), "goal"),
+        cells=tuple(
+            (name, *(_say(_value(result, name)) for result in results), goals[name] or "")
+            for name in names
+        ),
+    )
+
+
+def compare_recoveries(results: Sequence[Result]) -> Table:
+    """Return the longest time to recover from each kind of fault, a column for each seed."""
+    kinds: dict[str, dict[str, str]] = {}
+    pauses: dict[str, float] = {}
+    for result in results:
+        for each in result.figures:
+            if found := _RECOVERY.fullmatch(each.figure):
+                kind, number = found.groups()
+                took = f"{_say(each.value)} s of {number}"
+                kinds.setdefault(kind, {})[_seed_of(result)] = took
+                pause = _value(result, f"{kind}: longest pause of output")
+                pauses[kind] = max(pauses.get(kind, 0.0), pause or 0.0)
+    seeds = [_seed_of(result) for result in results]
+    return Table(
+        columns=("fault: recovered after, at most", *seeds, "longest pause of output"),
+        cells=tuple(
+            (kind, *(kinds[kind].get(seed, "not drawn") for seed in seeds), f"{pauses[kind]:.1f} s")
+            for kind in sorted(kinds)
+        ),
+    )
+
+
+def _seed_of(result: Result) -> str:
+    return f"seed {result.benchmark.rpartition('-')[2]}"
+
+
+def _value(result: Result, name: str) -> float | None:
+    return next((each.value for each in result.figures if each.figure == name), None)
+
+
+def _say(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:.3g}"

@@ -28,6 +28,7 @@ from benchmarks import (
     reproduce_mdp18,
     reproduce_tables,
 )
+from benchmarks.chaos_verdict import compare_recoveries, compare_seeds
 from benchmarks.departures import Departure
 from benchmarks.pictures import FOLDER as PICTURES
 from benchmarks.quotes import QUOTES, quote
@@ -159,6 +160,12 @@ def render_pages(results: Path = FOLDER) -> dict[Path, str]:
             result=show,
             has_result=lambda name: (results / f"{name}.json").exists(),
             pictures=list_pictures,
+            chaos_seeds=lambda *seeds: render_table(
+                compare_seeds([read_result(f"chaos-{seed}", results) for seed in seeds])
+            ),
+            chaos_recoveries=lambda *seeds: render_table(
+                compare_recoveries([read_result(f"chaos-{seed}", results) for seed in seeds])
+            ),
         )
         for name in ("reproduction.md", "figures.md")
     }

@@ -17,6 +17,10 @@ class UnknownPolicyError(WeirPolicyError):
     """No policy is registered under this name."""
 
 
+class PolicyNotLoadedError(WeirPolicyError):
+    """A package declares a policy, and it cannot be imported or is none."""
+
+
 class ParameterError(WeirPolicyError):
     """A policy's parameter is unknown or out of its range."""
 

@@ -1,18 +1,22 @@
-"""Policies by name. To add one: one file under `operator_manager/`, one line in `POLICIES`.
+"""Policies by name: Weir's own, and those of other installed packages.
 
-One that decides for a whole application (`Joint`) is under `application_manager/` instead.
+To add one to Weir: one file under `operator_manager/`, one line in `POLICIES`. One that decides for
+a whole application (`Joint`) is under `application_manager/` instead. A package of its own declares
+an entry point of the group `weir.policies` that is a `Registered` (`examples/policy`).
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weir_policies.errors import MissingExtraError, UnknownPolicyError
+from weir_policies.errors import MissingExtraError, PolicyNotLoadedError, UnknownPolicyError
 from weir_policies.policy import Neighbourhood, OperatorPolicy
 
 if TYPE_CHECKING:
@@ -30,6 +34,14 @@ class Registered:
     build: Callable[[np.random.Generator, Values], OperatorPolicy]
     """Makes one from a generator, which those that draw nothing leave alone, and parameters."""
     neighbourhood: Neighbourhood
+    """Which targets it proposes: one replica away, or any."""
+    learns_by_trying: bool = False
+    """Whether it explores, or takes what it does not know yet for free of violations. Then it is
+    trained in a simulator before it decides for a real job."""
+
+
+ENTRY_POINTS = "weir.policies"
+"""Group of the entry points by which other packages declare policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,9 @@ class Compiled:
     """Builds a policy from an algorithm, whose module is imported when it is asked for."""
 
     module: str
-    """Below `operator_manager`; its function `define(values, name=...)` returns the algorithm."""
+    """Below `package`; its function `define(values, name=...)` returns the algorithm."""
     name: str
+    package: str = "weir_policies.operator_manager"
 
     def define(self, values: Values) -> Algorithm:
         """Return the algorithm with these parameters.
@@ -46,7 +59,7 @@ class Compiled:
         Raises:
             ParameterError: A parameter is unknown, no number, or out of its range.
         """
-        module = importlib.import_module(f"weir_policies.operator_manager.{self.module}")
+        module = importlib.import_module(f"{self.package}.{self.module}")
         algorithm: Algorithm = module.define(values, name=self.name)
         return algorithm
 
@@ -118,14 +131,18 @@ class Joint:
         return self.seat(rng, values, 1)[0]
 
 
-def _compile(module: str, *names: str, neighbourhood: Neighbourhood) -> dict[str, Registered]:
+def _compile(
+    module: str, *names: str, neighbourhood: Neighbourhood, learns_by_trying: bool = False
+) -> dict[str, Registered]:
     """Return the lines of the policies that one module defines."""
-    return {name: Registered(Compiled(module, name), neighbourhood) for name in names}
+    return {
+        name: Registered(Compiled(module, name), neighbourhood, learns_by_trying) for name in names
+    }
 
 
 def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
     """Return the lines of the policies with a network that one module defines."""
-    return {name: Registered(Deep(module, name), Neighbourhood.ONE) for name in names}
+    return {name: Registered(Deep(module, name), Neighbourhood.ONE, True) for name in names}
 
 
 POLICIES: Mapping[str, Registered] = {
@@ -142,9 +159,17 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
     **_compile("cpu_band", "cpu-band", neighbourhood=Neighbourhood.ANY),
     **_compile("flink_autoscaler", "flink-autoscaler", neighbourhood=Neighbourhood.ANY),
-    **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE),
-    **_compile("q_learning_linear", "ql-fa", neighbourhood=Neighbourhood.ONE),
-    **_compile("heinze", "heinze-cheapest", "heinze-fastest", neighbourhood=Neighbourhood.ONE),
+    **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
+    **_compile(
+        "q_learning_linear", "ql-fa", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
+    ),
+    **_compile(
+        "heinze",
+        "heinze-cheapest",
+        "heinze-fastest",
+        neighbourhood=Neighbourhood.ONE,
+        learns_by_trying=True,
+    ),
     **_compile(
         "lohrmann",
         "lohrmann-cheapest",
@@ -154,29 +179,31 @@ POLICIES: Mapping[str, Registered] = {
     ),
     **_compile("drs", "drs-cheapest", "drs-fastest", "drs-first", neighbourhood=Neighbourhood.ANY),
     **_compile("value_iteration", "value-iteration", neighbourhood=Neighbourhood.ONE),
-    **_compile("model_based", "model-based", neighbourhood=Neighbourhood.ONE),
-    **_compile("full_backup", "full-backup", neighbourhood=Neighbourhood.ONE),
-    **_compile("mdp", "mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE),
+    **_compile(
+        "model_based", "model-based", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
+    ),
+    **_compile(
+        "full_backup", "full-backup", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
+    ),
+    **_compile("mdp", "mdp", neighbourhood=Neighbourhood.ONE),
+    **_compile("mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
     **_compile("planner.policy", "planner", neighbourhood=Neighbourhood.ANY),
-    **_compile("q_learning_pds", "ql-pds", "ql-pds-plus", neighbourhood=Neighbourhood.ONE),
+    **_compile(
+        "q_learning_pds",
+        "ql-pds",
+        "ql-pds-plus",
+        neighbourhood=Neighbourhood.ONE,
+        learns_by_trying=True,
+    ),
     **_learn_deeply("dqn", "dqn"),
     **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
     "autrascale": Registered(Joint("autrascale.policy", "autrascale"), Neighbourhood.ANY),
 }
 
 
-_LEARN_BY_TRYING = frozenset(
-    {
-        *("ql", "ql-fa", "ql-pds", "ql-pds-plus", "dqn", "dqn-pds", "dqn-pds-plus"),
-        *("heinze-cheapest", "heinze-fastest", "model-based", "full-backup", "mdp-rl"),
-    }
-)
-"""Those that explore, or take what they do not know yet for free of violations."""
-
-
 def names() -> tuple[str, ...]:
-    """Return the names of all policies."""
-    return tuple(POLICIES)
+    """Return the names of all policies: Weir's own, then those of installed packages."""
+    return tuple(dict.fromkeys((*POLICIES, *sorted(_entry_points()))))
 
 
 def build(
@@ -268,8 +295,7 @@ def learns_by_trying(name: str) -> bool:
     Raises:
         UnknownPolicyError: No policy has this name.
     """
-    _find(name)
-    return name in _LEARN_BY_TRYING
+    return _find(name).learns_by_trying
 
 
 def neighbourhood(name: str) -> Neighbourhood:
@@ -281,7 +307,48 @@ def neighbourhood(name: str) -> Neighbourhood:
     return _find(name).neighbourhood
 
 
+def is_deep(name: str) -> bool:
+    """Return whether the policy has a network, and so is simulated for many runs at once.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    return isinstance(_find(name).build, Deep)
+
+
 def _find(name: str) -> Registered:
-    if name not in POLICIES:
-        raise UnknownPolicyError(f"Expected a policy out of {list(POLICIES)}, got {name!r}")
-    return POLICIES[name]
+    if name in POLICIES:
+        return POLICIES[name]
+    if name not in _entry_points():
+        raise UnknownPolicyError(f"Expected a policy out of {list(names())}, got {name!r}")
+    return _load(name)
+
+
+@cache
+def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
+    """Return what other packages declare; a name of Weir's own cannot be taken."""
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {each.name: each for each in found}
+
+
+@cache
+def _load(name: str) -> Registered:
+    """Return the policy that an installed package declares.
+
+    Raises:
+        PolicyNotLoadedError: Its module cannot be imported, or what it declares is no policy.
+    """
+    declared = _entry_points()[name]
+    try:
+        found = declared.load()
+    except Exception as error:  # whatever a package of others does when it is imported
+        raise PolicyNotLoadedError(
+            f"Expected the policy {name} in {declared.value}, got {type(error).__name__}: {error}; "
+            "mend the package that declares it, or uninstall it"
+        ) from error
+    if not isinstance(found, Registered):
+        raise PolicyNotLoadedError(
+            f"Expected {declared.value} to be a weir_policies.registry.Registered, got "
+            f"{type(found).__name__}: correct the entry point {name}"
+        )
+    return found

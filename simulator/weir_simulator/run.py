@@ -100,7 +100,7 @@ def simulate(
     if parameters is None:
         parameters = experiment.policy.parameters if name == experiment.policy.name else {}
     settings = settings_of(experiment, parameters)
-    if isinstance(registry.POLICIES[name].build, registry.Deep):
+    if registry.is_deep(name):
         from weir_simulator.deep import can_batch, simulate_deep  # it imports this module
 
         if can_batch(experiment):

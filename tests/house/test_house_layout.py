@@ -1,4 +1,4 @@
-"""Guards the shape of the house: roots that are no packages, and floors."""
+"""Guards the layout: roots that are no packages, and imports that only go down."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ def test_test_folders_are_no_packages(root):
     assert packages == []
 
 
-def test_test_modules_have_names_of_their_own(own_files):
-    names = [path.name for path in own_files if path.name.startswith("test_")]
-
-    assert sorted(set(names)) == sorted(names)
-
-
 def test_the_standard_library_is_not_hidden_from_the_repository_root(root, run):
     shown = run([sys.executable, "-c", "import operator, json.tool; print(operator.add(2, 2))"])
 
@@ -43,7 +37,7 @@ def test_json_tool_works_from_the_repository_root(root, run, tmp_path):
     assert shown.stdout == '{"a":1}\n', shown.stderr
 
 
-def test_the_floors_and_rooms_keep_apart(run, bin_folder):
+def test_imports_only_go_down(run, bin_folder):
     linted = run([bin_folder / "lint-imports"])
 
     assert linted.returncode == 0, linted.stdout

@@ -147,7 +147,7 @@ class Notices:
         """Tell a fact."""
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
-    def tell_while(self, reason: str, message: str) -> None:
+    def report_while(self, reason: str, message: str) -> None:
         """Tell a lasting fact once; an empty message ends it. Figures in it may move."""
         if not message:
             self._lasting.discard(reason)
@@ -192,4 +192,4 @@ class Failures:
             log.exception("unexpected error", work=reason)
             failure = describe_unexpected(error)
         self._last[reason] = failure
-        self._notices.tell_while(reason, failure)
+        self._notices.report_while(reason, failure)

@@ -230,7 +230,7 @@ class Lifecycle:
             status = self._store.load()
             if resize_refused:
                 replace = tuple(size_changes(await self._runtime.replicas(), target))
-            return await self._walk(
+            return await self._execute(
                 plan(
                     kind=Kind.RESCALE,
                     reason=reason,
@@ -289,7 +289,7 @@ class Lifecycle:
         progress = await self._jobs.progress(status.job_id)
         if progress is None or progress.state not in LIVE_STATES:
             return None
-        return await self._walk(changes.suspend(status, now=self._clock.now()))
+        return await self._execute(changes.suspend(status, now=self._clock.now()))
 
     async def _see_to_it(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
@@ -413,7 +413,7 @@ class Lifecycle:
         journal = await self._redirect(journal)
         self._report("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
         try:
-            await self._walk(journal)
+            await self._execute(journal)
         except JobFailedError as error:
             if journal.kind is not Kind.START:
                 raise
@@ -464,7 +464,7 @@ class Lifecycle:
         if target == status.deployments:
             return  # there is nowhere else to go: the place may come free
         now = self._clock.now()
-        await self._walk(changes.degrade(status, target, pending, reason, now=now))
+        await self._execute(changes.degrade(status, target, pending, reason, now=now))
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
         """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
@@ -496,7 +496,7 @@ class Lifecycle:
         if await self._wait_for_nodes(journal):
             return
         try:
-            await self._walk(journal)
+            await self._execute(journal)
         finally:
             end = self._store.load().rescale
             if end is not None and end.id == journal.id and end.step.is_end:
@@ -629,7 +629,7 @@ class Lifecycle:
         target = await self._room.find_target(self._store.load())
         while True:
             try:
-                await self._walk(make(self._clock.now(), target))
+                await self._execute(make(self._clock.now(), target))
                 return
             except JobFailedError as error:
                 status, before = self._store.load(), target
@@ -638,13 +638,13 @@ class Lifecycle:
                     raise
                 self._report("PoolFull", f"{error}; the next best place is tried")
 
-    async def _walk(self, journal: RescaleJournal) -> RescaleJournal:
+    async def _execute(self, journal: RescaleJournal) -> RescaleJournal:
         if journal != self._store.load().rescale:  # it is not one that is resumed
             journal = journal.model_copy(update={"edition": self._directives().edition})
         self._on_change(journal)
         self._changing = True
         try:
-            end = await self._rescaler.walk(journal, self._is_asked_for)
+            end = await self._rescaler.execute(journal, self._is_asked_for)
         finally:
             self._changing = False
             self._losses.forget()

@@ -233,7 +233,7 @@ class ApplicationController:
             await asyncio.gather(ending, *loops, return_exceptions=True)
             await self._actor.finish()  # a change that was begun is brought to its end
             unsaved = self._memory.save(self._clock.now())
-            self._notices.tell_while("LearnedNotSaved", unsaved)
+            self._notices.report_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
         """See, decide, and begin what was granted.
@@ -287,7 +287,7 @@ class ApplicationController:
 
     def _meet(self, trouble: Trouble) -> None:
         if trouble.loop is Loop.LOOK:
-            self._notices.tell_while("JobDown", trouble.sentence)
+            self._notices.report_while("JobDown", trouble.sentence)
         elif trouble.sentence:
             self._notices.report("TickFailed", trouble.sentence)
         self._on_trouble(trouble)
@@ -332,7 +332,7 @@ class ApplicationController:
         }
         assumed = describe_assumed(sight.app, proposals)
         if assumed:
-            self._notices.tell_while("VarianceAssumed", assumed)
+            self._notices.report_while("VarianceAssumed", assumed)
         safe = (*guards, *guards_while_draining(sight.app, flow))
         ruling, unasked = await self._rule(proposals, seen, flow, status, view, safe)
         if directives.mode is Mode.ADVISE:
@@ -345,7 +345,7 @@ class ApplicationController:
         )
         tick_id = uuid.uuid4().hex[:12]
         unsaved = self._memory.keep(tick_id, now, proposals, ruling)
-        self._notices.tell_while("LearnedNotSaved", unsaved)
+        self._notices.report_while("LearnedNotSaved", unsaved)
         if ruling.granted or ruling.move is not None:
             self._begin(
                 Action(
@@ -377,12 +377,12 @@ class ApplicationController:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
             refusal = refusal or self._refuse_unasked(undone.source, view.now)
             held = f"Change {undone.id} did worse, but: {refusal}" if refusal else ""
-            self._notices.tell_while("TakeBackHeld", held)
+            self._notices.report_while("TakeBackHeld", held)
             if refusal is None:
                 reason = f"It takes change {undone.id} back, which did worse than expected"
                 return self._go_to(undone.source, status, f"Granted: {reason}"), reason
         move = self._am.find_move(view, status)
-        self._notices.tell_while("NodeSlow", "" if move is None else move.reason)
+        self._notices.report_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
             proposals,
             dataflow=flow,
@@ -429,7 +429,7 @@ class ApplicationController:
     def _share(self, flow: Dataflow | None) -> Shares:
         shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
         if flow is not None:
-            self._notices.tell_while("ObjectiveInfeasible", shares.infeasible)
+            self._notices.report_while("ObjectiveInfeasible", shares.infeasible)
         return shares
 
     def _pass_over(self, view: Snapshot, directives: Directives, *, missed: bool) -> None:
@@ -487,7 +487,7 @@ class ApplicationController:
                 "FallbackEnded", "The metrics are healthy; decisions are made again"
             )
         if healthy:
-            self._notices.tell_while("FallbackHeld", "")
+            self._notices.report_while("FallbackHeld", "")
         status = self._store.load()
         idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
         idle = idle and self._lifecycle.fits(status.deployments)
@@ -509,7 +509,7 @@ class ApplicationController:
             refusal = self._refuse_unasked(answer.target, self._clock.now())
         if refusal is not None:
             # Once per outage; it is taken when what holds it back is over.
-            self._notices.tell_while("FallbackHeld", f"{answer.reason}; {refusal}")
+            self._notices.report_while("FallbackHeld", f"{answer.reason}; {refusal}")
             return
         self._blindness.answer()
         self._notices.report("FallbackTaken", answer.reason)

@@ -79,10 +79,10 @@ class Rescaler:
         self._clock = clock
         patience = Patience(clock, limit=settings.submit_deadline)
         self._until, self._retried = patience.until, patience.retried
-        self._resumed = False  # the walk goes on with what an earlier one left
+        self._resumed = False  # it goes on with what an earlier one left
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
 
-    async def walk(
+    async def execute(
         self,
         journal: RescaleJournal,
         is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,

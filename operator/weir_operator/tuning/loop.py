@@ -163,7 +163,7 @@ class TuningLoop:
 
     async def attempt(self) -> None:
         """Fit, and tune if that can be; what fails is told and changes nothing."""
-        self._notices.tell_while("TuningFailed", "")  # told anew, for whoever counts failures
+        self._notices.report_while("TuningFailed", "")  # told anew, for whoever counts failures
         with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
@@ -189,8 +189,8 @@ class TuningLoop:
             return
         self._model = fitted.state
         refused = fitted.state.fitted is False
-        self._notices.tell_while("HistoryUnused", fitted.past_unused)
-        self._notices.tell_while("ModelUnfitted", fitted.state.sentence if refused else "")
+        self._notices.report_while("HistoryUnused", fitted.past_unused)
+        self._notices.report_while("ModelUnfitted", fitted.state.sentence if refused else "")
         if fitted.fit is None:
             return
         training = any(manager.in_training for manager in self._managers.values())
@@ -210,14 +210,14 @@ class TuningLoop:
                 training=training,
             )
         except FitError as error:  # of the job's shape, which no other try changes
-            self._notices.tell_while("CannotTune", str(error))
+            self._notices.report_while("CannotTune", str(error))
             return
         await asyncio.to_thread(write_fitted, self._folder, work)
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
         short = find_shortness(work, most_intervals=fitted.most_intervals)
-        self._notices.tell_while("TuningWaits", short if followed else "")
+        self._notices.report_while("TuningWaits", short if followed else "")
         followed = followed and not short
         if on_trial or not (followed or training):
             return
@@ -260,7 +260,7 @@ class TuningLoop:
         """Put the best in force if it is better by the simulator, with confidence."""
         result = answer.result
         unsure = "" if result.better else result.doubt
-        self._notices.tell_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
+        self._notices.report_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
         if not result.better:
             known = {"certainty": result.certainty, "keeping": result.keeping}
             log.info("nothing surely better", **known, doubt=result.doubt)
@@ -276,7 +276,7 @@ class TuningLoop:
             None,
         )
         again = "" if failed is None else f"Like version {failed.number}, taken back: "
-        self._notices.tell_while("TuningKnownToFail", again + failed.reason if failed else "")
+        self._notices.report_while("TuningKnownToFail", again + failed.reason if failed else "")
         if failed is not None:
             return
         former = self._state.present

@@ -10,11 +10,11 @@ import pytest
 import weir_operator
 from weir_operator.loop.events import NORMAL, WARNINGS, Event
 
-TELLING = ("tell", "_report", "tell_while", "survived")
+TELLING = ("report", "_report", "report_while", "survived")
 
 
 def reasons_in(tree):
-    """Yield the reasons that stand in calls which tell an event."""
+    """Yield the reasons that stand in calls that report an event."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

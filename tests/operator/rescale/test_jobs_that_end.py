@@ -55,7 +55,7 @@ async def change(world, store, target, kind=Kind.RESCALE, **settings):
         clock=world.clock,
     )
     status = store.load()
-    return await engine.walk(
+    return await engine.execute(
         plan(
             kind=kind,
             reason="a test",

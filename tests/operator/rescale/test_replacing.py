@@ -56,7 +56,7 @@ class Bench:
             old_job=status.job_id,
             **more,
         )
-        return await self.engine().walk(journal)
+        return await self.engine().execute(journal)
 
     async def started(self):
         await self.change(TWO, Kind.START)
@@ -162,7 +162,7 @@ async def test_the_node_is_avoided_after_a_restart_of_the_controller_too():
     left = bench.store.load().rescale
     assert left is not None
 
-    end = await bench.engine().walk(left)
+    end = await bench.engine().execute(left)
 
     assert end.step is Step.DONE
     assert nodes_of(bench) == ["n2", "n2"]

@@ -55,7 +55,7 @@ class Bench:
             old_job=status.job_id,
             restore_path=status.restore_path,
         )
-        return await self.engine().walk(journal)
+        return await self.engine().execute(journal)
 
     async def started(self):
         await self.change(ONE, Kind.START)
@@ -250,7 +250,7 @@ async def test_a_controller_that_dies_after_any_write_is_resumed_without_loss(di
     bench.store.die_after = None
     journal = bench.store.load().rescale
     assert journal is not None
-    end = journal if journal.step.is_end else await bench.engine().walk(journal)
+    end = journal if journal.step.is_end else await bench.engine().execute(journal)
 
     # A rescale writes six times, one that turns back eleven: later deaths meet nobody.
     assert died == (died_after <= (11 if broken else 6))
@@ -272,7 +272,7 @@ async def test_a_savepoint_that_a_person_gave_is_never_deleted():
         old_job=None,
         restore_path="file:/theirs/savepoint-1",
     )
-    await bench.engine().walk(given)
+    await bench.engine().execute(given)
 
     for target in (TWO, ONE, TWO):
         bench.world.process(10)

@@ -42,7 +42,7 @@ class Bench:
             target=target,
             old_job=status.job_id,
         )
-        return await engine.walk(journal)
+        return await engine.execute(journal)
 
     async def started(self):
         await self.change(Kind.START, ONE)

@@ -55,7 +55,7 @@ class Bench:
             restore_path=None,
             revision=revision,
         )
-        return await self.engine().walk(journal)
+        return await self.engine().execute(journal)
 
     async def started(self):
         await self.change(Kind.START, OLD)
@@ -151,7 +151,7 @@ async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was
         bench.store.die_after = None
         journal = bench.store.load().rescale
         assert journal is not None
-        await bench.engine().walk(journal)
+        await bench.engine().execute(journal)
 
     assert bench.runs_with == (OLD if broken else NEW).arguments
     assert bench.revisions() == {(OLD if broken else NEW).id}

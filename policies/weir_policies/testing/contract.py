@@ -1,0 +1,261 @@
+"""What every operator policy promises, as tests: for the tests of a package that brings its own.
+
+    from weir_policies.testing.contract import PolicyContract
+
+    class TestSingle(PolicyContract):
+        name = "single"
+
+Run by pytest, it checks the policy that is registered, or declared by an installed package, under
+this name: no clock, randomness only from the given generator, missing data means "do nothing" with
+a reason, equal inputs give equal decisions, no target out of bounds, and a state that survives a
+round trip. Needs pytest and hypothesis.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_policies import registry
+from weir_policies.errors import ParameterError
+from weir_policies.model.deployments import within_reach
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorPolicy, Sharing
+from weir_policies.testing import a_model, a_transition, an_observation
+
+_CLOCKS = [name for name in dir(time) if name.removesuffix("_ns") in {
+    "time", "monotonic", "perf_counter", "process_time", "thread_time"
+}]  # fmt: skip
+_GLOBAL_DRAWS = ["random", "rand", "randn", "randint", "normal", "uniform", "choice", "default_rng"]
+
+_MISSING: dict[str, dict[str, Any]] = {
+    "rate": {"rate": math.nan},
+    "utilisation": {"utilisation": (0.5, math.nan)},
+    "everything": {
+        **dict.fromkeys(("rate", "processed", "response_time", "backlog", "budget"), math.nan),
+        "utilisation": (math.nan, math.nan),
+    },
+}
+
+
+def learn_a_day(policy: OperatorPolicy, seed: int = 3) -> list[Decision]:
+    """Teach a policy a day whose rate rises and falls; return what it decided on the way."""
+    rng = np.random.default_rng(seed)
+    deployment = Deployment((0, 2, 0))
+    observation = an_observation(deployment=deployment)
+    decisions: list[Decision] = []
+    for step in range(40):
+        decision = policy.decide(observation)
+        decisions.append(decision)
+        rate = float(150 + 140 * np.sin(step / 6) + rng.normal(0, 5))
+        following = an_observation(
+            deployment=decision.target, rate=rate, time=60.0 * step, backlog=float(step % 7)
+        )
+        policy.learn(a_transition(observation, following))
+        observation = following
+    return decisions
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    """Draw an observation: any rate and deployment, of some node types in two pools."""
+    count = draw(st.integers(1, 4))
+    limits = draw(st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=2, max_size=2))
+    node_types = tuple(
+        NodeType(
+            name=f"type-{place}",
+            pool=f"pool-{place % 2}",
+            speedup=draw(st.floats(0.2, 4)),
+            price=draw(st.floats(0.01, 1)),
+            pool_limit=limits[place % 2],
+        )
+        for place in range(count)
+    )
+    max_replicas = draw(st.integers(1, 8))
+    model = a_model(
+        node_types=node_types,
+        max_replicas=max_replicas,
+        sharing=draw(st.sampled_from(Sharing)),
+        keyed=draw(st.booleans()),
+    )
+    counts = [0] * count
+    for place in draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=max_replicas)):
+        pool = place % 2
+        held = sum(counts[pool::2])
+        if (limit := limits[pool]) is None or held < limit:
+            counts[place] += 1
+    deployment = Deployment(tuple(counts))
+    share = st.floats(0, 1)
+    return an_observation(
+        model=model,
+        deployment=deployment,
+        rate=draw(st.floats(0, 3000)),
+        processed=draw(st.floats(0, 3000)),
+        backlog=draw(st.floats(0, 1e6)),
+        budget=draw(st.floats(0.001, 1)),
+        utilisation=tuple(draw(share) for _ in range(deployment.size)),
+    )
+
+
+def _learn_three_intervals(policy: OperatorPolicy) -> list[Decision]:
+    rates = (100.0, 900.0, 10.0)
+    seen = [an_observation(rate=rate) for rate in rates]
+    decisions = []
+    for observation, following in zip(seen, [*seen[1:], seen[0]], strict=True):
+        decisions.append(policy.decide(observation))
+        policy.learn(a_transition(observation, following))
+    return decisions
+
+
+class PolicyContract:
+    """The promise of one policy; a subclass names it."""
+
+    name: str
+
+    def build(self) -> OperatorPolicy:
+        """Return a new policy of that name."""
+        return registry.build(self.name, rng=np.random.default_rng(7))
+
+    def test_it_is_an_operator_policy(self) -> None:
+        """It has all methods of an operator policy."""
+        policy = self.build()
+        assert isinstance(policy, OperatorPolicy)
+
+    @pytest.mark.parametrize("gone", _MISSING.values(), ids=_MISSING.keys())
+    def test_missing_data_means_do_nothing_and_says_why(self, gone: dict[str, Any]) -> None:
+        """It stays where data is missing."""
+        policy = self.build()
+        learn_a_day(policy)
+        deployment = Deployment((0, 2, 0))
+        seen: dict[str, Any] = {"deployment": deployment, "rate": 900.0, **gone}
+        unknown = an_observation(**seen)
+
+        decision = policy.decide(unknown)
+
+        assert decision.target == deployment
+        assert decision.urgency == 0
+        assert "not known" in decision.reason
+
+    def test_it_reads_no_clock_and_draws_only_from_its_generator(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It asks nothing of the world outside."""
+        policy = self.build()
+
+        def refuse(*_args: object, **_kwargs: object) -> None:
+            raise AssertionError("a policy asked the world outside")
+
+        before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
+        for clock in _CLOCKS:
+            monkeypatch.setattr(time, clock, refuse)
+        for draw in _GLOBAL_DRAWS:
+            monkeypatch.setattr(np.random, draw, refuse)
+        monkeypatch.setattr(random, "random", refuse)
+
+        decisions = _learn_three_intervals(policy)
+
+        monkeypatch.undo()
+        assert len(decisions) == 3
+        assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002
+
+    def test_deciding_changes_nothing_and_equal_inputs_give_equal_decisions(self) -> None:
+        """To decide leaves no trace."""
+        policy = self.build()
+        learn_a_day(policy)
+        state = json.dumps(policy.state_dict())
+        observation = an_observation(rate=700.0)
+
+        first, again = policy.decide(observation), policy.decide(observation)
+
+        assert first == again
+        assert json.dumps(policy.state_dict()) == state
+
+    def test_the_same_seed_and_day_give_the_same_decisions(self) -> None:
+        """Chance comes from the seed alone."""
+        assert learn_a_day(self.build()) == learn_a_day(self.build())
+
+    def test_learned_state_survives_a_round_trip_bit_for_bit(self) -> None:
+        """What it has learned can be stored and restored."""
+        taught, restored = self.build(), self.build()
+        learn_a_day(taught)
+        stored = json.dumps(taught.state_dict(), allow_nan=False)
+
+        restored.load_state_dict(json.loads(stored))
+
+        assert json.dumps(restored.state_dict(), allow_nan=False) == stored
+        assert learn_a_day(restored, seed=4) == learn_a_day(taught, seed=4)
+
+    def test_stored_state_is_no_window_into_the_policy(self) -> None:
+        """Stored state does not change later."""
+        policy = self.build()
+        learn_a_day(policy)
+        stored = policy.state_dict()
+        before = json.dumps(stored)
+
+        learn_a_day(policy, seed=9)
+
+        assert json.dumps(stored) == before
+
+    @given(observation=observations(), previous=observations())
+    def test_no_target_leaves_the_bounds_or_the_neighbourhood(
+        self, observation: Observation, previous: Observation
+    ) -> None:
+        """Limits of replicas and pools hold."""
+        policy = self.build()
+        model, here = observation.model, observation.deployment
+        for _ in range(3):
+            policy.learn(a_transition(replace(previous, deployment=here, model=model), observation))
+
+        decision = policy.decide(observation)
+
+        assert 1 <= decision.target.size <= model.max_replicas
+        held = decision.target.per_pool(model.node_types)
+        for node_type in model.node_types:
+            if node_type.pool_limit is not None:
+                assert held.get(node_type.pool, 0) <= node_type.pool_limit
+        if registry.neighbourhood(self.name) is Neighbourhood.ONE:
+            assert decision.target in within_reach(here, k_max=model.max_replicas)
+
+    @given(observation=observations())
+    def test_a_decision_carries_its_candidates_and_what_it_expects(
+        self, observation: Observation
+    ) -> None:
+        """A decision can be explained."""
+        decision = self.build().decide(observation)
+
+        chosen, *rejected = decision.candidates
+        assert chosen.deployment == decision.target
+        assert chosen.expectation == decision.expectation
+        assert all(other.deployment != decision.target for other in rejected)
+        assert all(chosen.score <= other.score for other in rejected)
+        assert [other.score for other in rejected] == sorted(other.score for other in rejected)
+        assert len(decision.candidates) <= 12
+        assert all(
+            candidate.verdict and "None" not in candidate.verdict
+            for candidate in decision.candidates
+        )
+        assert decision.reason
+        assert 0 <= decision.urgency <= 1
+        assert (decision.urgency == 0) == (decision.target == observation.deployment)
+        assert decision.expectation.cost_per_hour == pytest.approx(
+            sum(
+                count * node_type.price
+                for count, node_type in zip(
+                    decision.target.counts, observation.model.node_types, strict=True
+                )
+            )
+        )
+
+    def test_a_parameter_that_does_not_exist_is_refused_by_name(self) -> None:
+        """A misspelt parameter is an error."""
+        with pytest.raises(ParameterError, match=f"parameter of {self.name} out of .*'haste' = 3"):
+            registry.build(self.name, rng=np.random.default_rng(7), parameters={"haste": 3})

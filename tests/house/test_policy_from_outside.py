@@ -1,0 +1,69 @@
+"""A policy that another package declares is found by its name, and keeps the promise."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def installed(root, run, tmp_path_factory):
+    """Return a folder in which the example package is installed."""
+    folder = tmp_path_factory.mktemp("site")
+    done = run([
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--no-deps", "--target", folder, root / "examples/policy",
+    ])  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_example_package_passes_its_own_tests(installed, run, root, tmp_path):
+    suite = run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path,
+         root / "examples/policy"],
+        PYTHONPATH=str(installed),
+    )  # fmt: skip
+
+    assert suite.returncode == 0, suite.stdout
+    assert "passed" in suite.stdout
+
+
+def test_the_command_knows_it(installed, run, root, bin_folder, tmp_path):
+    trace = tmp_path / "trace.txt"
+    trace.write_text("200\n" * 50)
+    simulated = run(
+        [bin_folder / "weir", "simulate", root / "examples/experiments/taxi-a3.yaml",
+         "--policy", "target-utilisation", "--trace", trace, "--json"],
+        PYTHONPATH=str(installed),
+    )  # fmt: skip
+
+    assert simulated.returncode == 0, simulated.stderr
+    assert json.loads(simulated.stdout)["policy"] == "target-utilisation"
+
+
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        ("no_such_module:POLICY", "mend the package that declares it, or uninstall it"),
+        ("json:dumps", "to be a weir_policies.registry.Registered, got function"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_refused_with_a_sentence(run, tmp_path, declared, sentence):
+    described = tmp_path / "broken-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text(f"[weir.policies]\nbroken = {declared}\n")
+    asked = (
+        "import numpy\n"
+        "from weir_policies import registry\n"
+        "registry.build('broken', rng=numpy.random.default_rng(1))\n"
+    )
+
+    built = run([sys.executable, "-c", asked], PYTHONPATH=str(tmp_path))
+
+    assert built.returncode == 1
+    assert "PolicyNotLoadedError" in built.stderr
+    assert sentence in built.stderr
