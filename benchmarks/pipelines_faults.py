@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weir_pipelines import metrics
-from weir_pipelines.quality import Fault
+from weir_pipelines.faults import Fault
 
 Label = Mapping[str, str | int]
 """A row of the table `series`."""

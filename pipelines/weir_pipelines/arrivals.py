@@ -27,7 +27,7 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 
-from weir_pipelines.quality import Fault
+from weir_pipelines.faults import Fault
 from weir_pipelines.samples import (
     Bools,
     Groups,

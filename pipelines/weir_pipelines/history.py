@@ -32,8 +32,8 @@ import pyarrow as pa
 from pyarrow.compute import ScalarAggregateOptions
 
 from weir_pipelines.errors import InputError
+from weir_pipelines.faults import IMPOSSIBLE, Fault
 from weir_pipelines.ingest import begin_of
-from weir_pipelines.quality import IMPOSSIBLE, Fault
 from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, WORK, Table
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
 from weir_pipelines.store import Partition, Tables, arrow_schema, read_columns

@@ -1,56 +1,12 @@
-"""What is wrong with a day: faults of its minutes, gaps, and rates that no job can produce.
-
-What can be wrong with a minute or a day, by name.
-
-A fault says that something was seen and dealt with; how much of the minute is left is told by the
-completeness beside it.
-"""
+"""What is wrong with a day: faults of its minutes, gaps, and rates that no job can produce."""
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from weir_pipelines.faults import FROM_NOTHING, INCOMPLETE, UNSEEN, WITH_NOTHING
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
-
-
-class Fault(StrEnum):
-    """What was wrong."""
-
-    BLOCKED = "blocked"
-    """A source was back-pressured and reports no backlog: what arrived is more than what it took,
-    by how much nobody knows."""
-    BACKLOG = "backlog"
-    """A source was back-pressured; what arrived was taken from its backlog."""
-    CLOCK = "clock"
-    """The clock of the samples and the task's own do not agree: one of them was set."""
-    DUPLICATE = "duplicate"
-    """A sample was there twice."""
-    GAP = "gap"
-    """Samples are missing."""
-    LATE = "late"
-    """A sample was received long after it was scraped; it was used at its place."""
-    NOT_A_NUMBER = "notANumber"
-    """A sample was NaN, infinite, or a negative count."""
-    RESET = "reset"
-    """A counter fell without a restart that its labels would tell."""
-    RESTART = "restart"
-    """The job, or a task of it, was started anew."""
-
-
-INCOMPLETE = "incomplete"
-"""Minutes of a day that samples cover in part; this and the next are problems of a day."""
-UNSEEN = "unseen"
-"""Minutes of which there is no sample at all."""
-FROM_NOTHING = "recordsFromNothing"
-"""Records came out and none went in."""
-WITH_NOTHING = "busyWithNothing"
-"""It was busy and took in nothing."""
-IMPOSSIBLE = frozenset({FROM_NOTHING, WITH_NOTHING})
-"""What no job can do: whatever says so is wrong."""
-
 
 BUSY = 0.5
 """Utilisation from which on an operator cannot be without records."""

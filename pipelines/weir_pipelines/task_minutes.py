@@ -14,7 +14,7 @@ from datetime import date
 import numpy as np
 
 from weir_pipelines import metrics
-from weir_pipelines.quality import Fault
+from weir_pipelines.faults import Fault
 from weir_pipelines.samples import Bools, Groups, Labels, day_number, divide, share
 from weir_pipelines.series_minutes import Roles, SeriesMinutes
 from weir_pipelines.settings import DAY_MINUTES, MINUTE_MS, ArrivalSettings

@@ -9,8 +9,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from weir_pipelines.faults import Fault
 from weir_pipelines.history import read_fitting_samples
-from weir_pipelines.quality import Fault
 from weir_pipelines.schemas import ARRIVALS, WORK
 from weir_pipelines.store import Partition, Store
 from weir_pipelines.testing import write_rows

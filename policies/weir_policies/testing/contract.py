@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weir_policies import registry
@@ -116,6 +116,10 @@ def _learn_three_intervals(policy: OperatorPolicy) -> list[Decision]:
     return decisions
 
 
+_FOR_EACH = settings(suppress_health_check=[HealthCheck.differing_executors])
+"""The same test is run by each subclass: that is the point of it."""
+
+
 class PolicyContract:
     """The promise of one policy; a subclass names it."""
 
@@ -205,6 +209,7 @@ class PolicyContract:
 
         assert json.dumps(stored) == before
 
+    @_FOR_EACH
     @given(observation=observations(), previous=observations())
     def test_no_target_leaves_the_bounds_or_the_neighbourhood(
         self, observation: Observation, previous: Observation
@@ -225,6 +230,7 @@ class PolicyContract:
         if registry.neighbourhood(self.name) is Neighbourhood.ONE:
             assert decision.target in within_reach(here, k_max=model.max_replicas)
 
+    @_FOR_EACH
     @given(observation=observations())
     def test_a_decision_carries_its_candidates_and_what_it_expects(
         self, observation: Observation
