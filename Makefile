@@ -94,13 +94,13 @@ bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x 
 	$(BIN)/python -m benchmarks $(NAME)
 
 .PHONY: crds
-crds: $(READY) ## Write crds/ anew from the pydantic models, the chart's copy and the reference
+crds: $(READY) ## Write crds/ again from the pydantic models, the chart's copy and the reference
 	$(BIN)/weir crd
 	$(BIN)/python scripts/chart.py
 	$(BIN)/python scripts/references.py
 
 .PHONY: references
-references: $(READY) ## Write anew the reference pages of the StreamApp and the command, and the pictures
+references: $(READY) ## Write the reference pages of the StreamApp and the command, and the pictures
 	$(BIN)/python scripts/references.py
 
 .PHONY: pages
@@ -108,11 +108,11 @@ pages: $(READY_DEV) ## Write the pages of figures from the results of the benchm
 	$(BIN)/python -m benchmarks.page
 
 .PHONY: chart
-chart: $(READY) ## Write anew what the chart takes from crds/ and from its values
+chart: $(READY) ## Write what the chart takes from crds/ and from its values
 	$(BIN)/python scripts/chart.py
 
 .PHONY: dashboards
-dashboards: $(READY_DEV) ## Write anew the Grafana dashboards of the chart
+dashboards: $(READY_DEV) ## Write the Grafana dashboards of the chart
 	$(BIN)/python -m dashboards
 
 .PHONY: clean

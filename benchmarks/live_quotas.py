@@ -4,7 +4,7 @@ The quota of a replica is its node type's speed times `CORE`, and holds for the 
 operator. The rest of the JVM (heartbeats, metrics, compiling) is left alone: it would not shrink
 with the core that is scaled down here so that a job of many cores fits on a small machine.
 
-Weir's local runtime knows nothing of this. It tells a replica's speed by a file, anew after every
+Weir's local runtime knows nothing of this. It tells a replica's speed by a file, again after every
 resize, which is where the quota is read from. The job must do the same work at every speed
 (`--work limited`), or the speed would count twice.
 
@@ -29,7 +29,7 @@ CORE = 0.2
 LEAST = 1_000
 """Microseconds of CPU per period: the kernel takes no smaller quota."""
 SHORTEST, LONGEST = 5_000, 10_000
-"""Microseconds of a period, at whose end a quota begins anew. What is left of one when a record
+"""Microseconds of a period, at whose end a quota starts over. What is left of one when a record
 comes is served at full speed, so a period is as short as its quota allows, down to where the
 kernel's own ticks are longer; where it would be longer than a record, a speed is refused."""
 LOOK = 0.1

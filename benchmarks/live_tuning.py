@@ -100,7 +100,7 @@ def tune_on(rates: Trace, *, app: StreamApp, state: Path) -> None:
 def rehearse(days: Experiment, *, slots: int, state: Path, file: str) -> None:
     """Write what was measured so far, with policies that went through the days in the simulator.
 
-    They begin anew there: what is kept of the real job is in the simulator, which was fitted to it,
+    They start over there: what is kept of the real job is in the simulator, which was fitted to it,
     and in the beliefs. Their clock is the simulator's, so nothing that depends on the hour counts.
 
     Args:

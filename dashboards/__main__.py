@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     stale = [path for path in {**wanted, **there} if wanted.get(path) != there.get(path)]
     for path in stale:
         if "--check" in arguments:
-            print(f"{path.name} is stale: write it anew with make dashboards")
+            print(f"{path.name} is stale: write it again with make dashboards")
         elif path in wanted:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(wanted[path], encoding="utf-8")

@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
     ]
     for path in stale:
         if "--check" in arguments:
-            print(f"{path.relative_to(ROOT)} is stale: write it anew with make chart")
+            print(f"{path.relative_to(ROOT)} is stale: write it again with make chart")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(written_files()[path], encoding="utf-8")

@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> int:
     }
     for path, text in stale.items():
         if "--check" in arguments:
-            print(f"{path.relative_to(ROOT)} is stale: write it anew with make references")
+            print(f"{path.relative_to(ROOT)} is stale: write it again with make references")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -22,5 +22,7 @@ def crd(
     if not check:
         typer.echo(write_crd(out))
     elif not is_current(out):
-        typer.echo(f"{out / FILE_NAME} is stale: write it anew with weir crd --out {out}", err=True)
+        typer.echo(
+            f"{out / FILE_NAME} is stale: write it again with weir crd --out {out}", err=True
+        )
         raise typer.Exit(1)

@@ -22,7 +22,7 @@ final class Committed {
         return sink(directory, trip -> Long.toString(trip.id));
     }
 
-    /** Returns a sink whose files are begun anew at every checkpoint. */
+    /** Returns a sink whose files is started again at every checkpoint. */
     static <T> FileSink<T> sink(String directory, Line<T> line) {
         return FileSink.<T>forRowFormat(
                         Path.fromLocalFile(new File(directory)),

@@ -30,7 +30,7 @@ class Fault(StrEnum):
     RESET = "reset"
     """A counter fell without a restart that its labels would tell."""
     RESTART = "restart"
-    """The job, or a task of it, was started anew."""
+    """The job, or a task of it, was started again."""
 
 
 INCOMPLETE = "incomplete"

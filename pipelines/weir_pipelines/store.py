@@ -81,7 +81,7 @@ def refuse_damaged(file: Path, table: Table, day: date, rows: pa.Table) -> None:
         if values.null_count:
             raise InputError(
                 f"{file}: expected a value in each row of column {column.name}, got "
-                f"{values.null_count} without; write the table anew"
+                f"{values.null_count} without; write the table again"
             )
         if column.name == "minute":
             _refuse_other_days(file, day, values.to_numpy())
@@ -92,7 +92,7 @@ def refuse_damaged(file: Path, table: Table, day: date, rows: pa.Table) -> None:
             if wrong.size:
                 raise InputError(
                     f"{file}: expected {expected} in each row of column {column.name}, got "
-                    f"{wrong[0]:g}; write the table anew"
+                    f"{wrong[0]:g}; write the table again"
                 )
 
 
@@ -104,7 +104,7 @@ def _refuse_other_days(
     if wrong.size:
         raise InputError(
             f"{file}: expected beginnings of minutes of {day} in column minute, Unix seconds, got "
-            f"{wrong[0]}; move the file to its own day, or write the table anew"
+            f"{wrong[0]}; move the file to its own day, or write the table again"
         )
 
 
@@ -323,13 +323,13 @@ def check_file(file: Path, table: Table) -> None:
         if index < 0:
             raise InputError(
                 f"{file}: expected column {column.name} of {table.name} version {table.version}, "
-                "got none; write the table anew"
+                "got none; write the table again"
             )
         kind = present.field(index).type
         if not _same(kind, _ARROW[column.type]):
             raise InputError(
                 f"{file}: expected column {column.name} to be {column.type}, got {kind}; "
-                "write the table anew"
+                "write the table again"
             )
 
 

@@ -121,7 +121,7 @@ class TaskLifetimes:
     is_source: Bools
     """Whether it gave and was never given any records, shape `(t,)`."""
     is_restart: Bools
-    """Whether it begins anew or ends for another in a minute, shape `(t, minutes)`."""
+    """Whether it starts over or ends for another in a minute, shape `(t, minutes)`."""
 
 
 def know_lives(tasks: TaskMinutes, day: date) -> TaskLifetimes:

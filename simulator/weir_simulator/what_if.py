@@ -183,7 +183,7 @@ def _require(experiment: Experiment, pool: str) -> None:
 
 
 def _rebuild(experiment: Experiment, updates: Mapping[str, object], what: str) -> Experiment:
-    """Return the changed experiment, judged anew as a whole."""
+    """Return the changed experiment, judged again as a whole."""
     try:
         return Experiment.model_validate(experiment.model_copy(update=updates).model_dump())
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Parts of a long benchmark: kept whole, found again, and run anew when asked for otherwise."""
+"""Parts of a long benchmark: kept whole, found again, and run again when asked for otherwise."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def test_a_file_that_somebody_edited_is_stale(tmp_path, monkeypatch, capsys):
 
     assert code == 1
     assert told.splitlines() == [
-        "fleet.json is stale: write it anew with make dashboards",
-        "forgotten.json is stale: write it anew with make dashboards",
+        "fleet.json is stale: write it again with make dashboards",
+        "forgotten.json is stale: write it again with make dashboards",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in FILES]
     assert main(["--check"]) == 0

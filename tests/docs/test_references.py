@@ -40,7 +40,7 @@ def test_a_stale_page_is_named_with_its_remedy(references, tmp_path, monkeypatch
     code = references.main(["--check"])
 
     assert code == 1
-    assert capsys.readouterr().out == "streamapp.md is stale: write it anew with make references\n"
+    assert capsys.readouterr().out == "streamapp.md is stale: write it again with make references\n"
     assert page.read_text() == "of yesterday"
 
 

@@ -46,8 +46,8 @@ def test_a_changed_crd_and_a_changed_value_make_them_stale(script, tmp_path):
 
     assert checked.returncode == 1
     assert checked.stdout.splitlines() == [
-        "helm/weir/files/crds/weir.dev_streamapps.yaml is stale: write it anew with make chart",
-        "helm/weir/README.md is stale: write it anew with make chart",
+        "helm/weir/files/crds/weir.dev_streamapps.yaml is stale: write it again with make chart",
+        "helm/weir/README.md is stale: write it again with make chart",
     ]
     assert written.returncode == checked_again.returncode == 0
     assert '| `"text"` |' in (tmp_path / "helm/weir/README.md").read_text()

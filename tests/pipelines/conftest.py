@@ -18,7 +18,7 @@ def spark(tmp_path_factory):
         options={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            # Tiny frames: compiling a query, and planning anew between its stages, cost more than
+            # Tiny frames: compiling a query, and planning again between its stages, cost more than
             # they save.
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",

@@ -76,7 +76,7 @@ def maybe(rng, value, *, unknown=0.2):
     return None if rng.random() < unknown else float(value)
 
 
-def reckon(arrivals, work):
+def count(arrivals, work):
     """Return each interval's time, whether it is disturbed, its response time and operators."""
     found, before = [], False
     for begin in sorted({begin_of(row) for row in arrivals}):
@@ -135,7 +135,7 @@ def reckon_response_time(rows):
 
 
 def as_reckoned(interval):
-    """Return an interval's sample as `reckon` has it."""
+    """Return an interval's sample as `count` has it."""
     operators = {}
     for name, sample in interval.operators.items():
         rates = (sample.arrived, sample.taken, sample.given)
@@ -176,7 +176,7 @@ def test_the_columns_say_what_rows_one_at_a_time_do(tmp_path, seed):
 
     samples = read_fitting_samples(store, [DAY], NODE_TYPES, interval=INTERVAL).samples
 
-    expected = list(flatten(reckon(arrivals, work)))
+    expected = list(flatten(count(arrivals, work)))
     got = list(flatten([as_reckoned(each) for each in samples.intervals]))
     assert len(got) == len(expected)
     for one, other in zip(got, expected, strict=True):

@@ -2,7 +2,7 @@
 
 It runs the same loops as every StreamApp, in the mode Advise, over seams that only read. The loops
 are made for the operators that the job has; when its owner brings out a job with others, they end
-and are made anew. What was learned is kept by name, so an operator that is still there goes on
+and are made again. What was learned is kept by name, so an operator that is still there goes on
 from it.
 """
 
@@ -56,7 +56,7 @@ async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalTerms:
-    """How the loops of the job reckon, for the faces that show what they did."""
+    """How the loops of the job count, for the faces that show what they did."""
 
     app: StreamApp
     """As it would be written for the job: with its vertices as operators."""

@@ -126,7 +126,7 @@ class ExternalJobs(FlinkJobs):
         """Look at the job.
 
         Raises:
-            JobChangedError: The loops must be made anew.
+            JobChangedError: The loops must be made again.
             TemporaryError: It cannot be seen now, or does not run.
             PermanentError: It cannot be told which job is meant.
         """

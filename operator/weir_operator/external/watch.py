@@ -15,7 +15,7 @@ from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import StreamApp
 
 WHOLE_LOOK_EVERY = 20
-"""Looks after which everything is looked at anew, whether or not Flink tells of a change:
+"""Looks after which everything is looked at again, whether or not Flink tells of a change:
 TaskManagers that come without work are paid for too."""
 
 
@@ -63,7 +63,7 @@ class JobWatch:
             }
             hosts = await flink.hosts()
         except TemporaryError:
-            await self._let_go()  # its service may have been made anew, with another address
+            await self._let_go()  # its service may have been made again, with another address
             raise
         pools = self._app.spec.node_pools
         if {each.id for each in hosts} != self._places.keys():

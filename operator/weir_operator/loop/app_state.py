@@ -76,7 +76,7 @@ class LearnedStore:
         write_atomically(self._path, json.dumps({**self._key, "operators": states}))
 
     def restore(self, managers: Mapping[str, OperatorManager]) -> None:
-        """Give every manager what it had learned; one whose state does not fit begins anew.
+        """Give every manager what it had learned; one whose state does not fit starts over.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
@@ -110,7 +110,7 @@ class LearnedStore:
         return states
 
     def _put_aside(self) -> str:
-        """Give the file another name, because the next tick writes it anew; return its path."""
+        """Give the file another name, because the next tick writes it again; return its path."""
         aside = self._path.with_suffix(".unreadable")
         if self._path.exists():  # a second operator's state that does not fit is in the same file
             self._path.replace(aside)
@@ -181,7 +181,7 @@ class AppState:
         return self._unsaved
 
     async def forget(self, nonce: int) -> None:
-        """Begin anew: nothing learned or measured, no failed deployment, no full pool, no bill."""
+        """Start over: nothing learned or measured, no failed deployment, no full pool, no bill."""
         for manager in self._managers.values():
             manager.forget()
         self._unrestored = ""

@@ -5,7 +5,7 @@ When a change that came to nothing is tried again: after pauses that grow, each 
 Changes are told apart by what they are to achieve, not by their ids. So a node that is drained
 does not wait because an upgrade found no room a moment ago, and a second node not for the first.
 
-What failed is kept in the status: another life or another controller does not begin to count anew,
+What failed is kept in the status: another life or another controller does not start to count again,
 or a manifest whose deployment never comes to run would stop the job at each of its starts. Another
 spec does: whoever mended it need not wait.
 """

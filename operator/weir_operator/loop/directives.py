@@ -1,6 +1,6 @@
 """What people ask of the loops while they run: mode, state, pauses, blocked periods, a reset.
 
-The loops read directives anew at every tick through a callable, so that an annotation takes hold
+The loops read directives again at every tick through a callable, so that an annotation takes hold
 without a restart of anything. Pure: whoever watches the manifest translates it here.
 
 What the loops of one StreamApp need of its manifest, as plain values.

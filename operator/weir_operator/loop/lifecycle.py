@@ -401,7 +401,7 @@ class Lifecycle:
         """Take a change that was left half-done to its end, before anything else is looked at.
 
         By a controller that died, or by this one when the disk did not take the journal. A first
-        start that comes to nothing, because its processes are gone, is begun anew by `bring_up`.
+        start that comes to nothing, because its processes are gone, is started again by `bring_up`.
         """
         journal = self._store.load().rescale
         if journal is None or journal.step.is_end:

@@ -252,7 +252,7 @@ class ApplicationController:
             await self._memory.forget(self._reset_nonce)
             if self._tuning is not None:
                 self._tuning.forget(self._reset_nonce)
-            self._notices.report("LearnedForgotten", "spec.resetNonce is new: learning begins anew")
+            self._notices.report("LearnedForgotten", "spec.resetNonce is new: learning starts over")
         try:
             view = await self._gatherer.gather(start, now, set_by=start - last)
         except TemporaryError:

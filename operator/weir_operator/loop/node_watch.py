@@ -5,7 +5,7 @@ the same pool, of the same size. A restart is too dear for a guess, so a node as
 replica only after `IN_A_ROW` intervals of one run in which it was slow each time, by service times
 that are known well enough. What an operator's records are like can make its replicas unequal, too;
 therefore an operator that left a node leaves no other one for a while, which a controller that
-begins anew does not know.
+starts over does not know.
 """
 
 from __future__ import annotations

@@ -324,7 +324,7 @@ class OperatorManager:
         self._lesson = None
 
     def forget(self) -> None:
-        """Begin anew: neither the belief nor what the policy learned is kept."""
+        """Start over: neither the belief nor what the policy learned is kept."""
         self._belief = OperatorBelief()
         self._believed = None
         self._policy.load_state_dict(self._untaught)

@@ -626,7 +626,7 @@ class TolerantRecords:
             aside = self._path.name + ASIDE
             self._report(
                 "RecordsDamaged",
-                f"The decision records were damaged and begin anew; what was there is in {aside}",
+                f"The decision records were damaged and start over; what was there is in {aside}",
             )
         if failure and not before:
             self._report("RecordsNotKept", f"Decisions go on and are not recorded: {failure}")

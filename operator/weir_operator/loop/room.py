@@ -214,7 +214,7 @@ class RoomFinder:
         return [(each.operator, each.pool) for each in status.full if each.holds(now)]
 
     def forget_waiting(self) -> None:
-        """Begin to count anew: all have their place."""
+        """Start to count again: all have their place."""
         self._pending_since = None
 
     async def note_waiting(self, pending: tuple[Replica, ...]) -> str:

@@ -213,7 +213,7 @@ class ShadowDeployment:
         self._deployments = self._tokens = None
 
     def forget(self) -> None:
-        """Begin anew altogether."""
+        """Start over completely."""
         self.release_replicas()
         self._days = {}
 
@@ -230,7 +230,7 @@ class ShadowDeployment:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned; another version begins anew."""
+        """Restore what `state_dict` returned; another version starts over."""
         if state.get("version") != VERSION:
             return
         self._deployments = state["deployments"]
@@ -359,7 +359,7 @@ class Advisor:
         self._hypothesis.release_replicas()
 
     def forget(self, reset_nonce: int) -> None:
-        """Begin anew altogether.
+        """Start over completely.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
@@ -386,4 +386,4 @@ class Advisor:
             if {name: state[name] for name in self._key} == self._key:
                 self._hypothesis.load_state_dict(state)
         except (OSError, ValueError, KeyError, TypeError, StateError) as error:
-            log.warning("forecast cannot be read, it begins anew", failure=str(error))
+            log.warning("forecast cannot be read, it starts over", failure=str(error))

@@ -1,7 +1,7 @@
 """What a tuning gives the Operator Managers, and its budgets brought to what holds now. Pure.
 
 A tuning knows the objective and the operators as they were when it began. Since then the ratio of
-the bounded quantile to the mean has been measured anew, and so has what each operator needs at
+the bounded quantile to the mean has been measured again, and so has what each operator needs at
 least. So tuned budgets are a wish: where they are too much for the bound they are drawn towards the
 least times by one common factor, and where they ask for less than the least, nothing is made of
 them and the Application Manager shares the bound by itself.

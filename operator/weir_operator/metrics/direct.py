@@ -4,7 +4,7 @@ Every `period` it begins one scrape of each target and waits for none: a target 
 no other and is not asked again before its time limit. A failed scrape is a sample too (`up` = 0),
 as in Prometheus, and samples are stamped with the moment the scrape began, as there.
 
-It keeps what it saw in memory only; after a restart of the controller the window fills anew.
+It keeps what it saw in memory only; after a restart of the controller the window fills again.
 
 Pages are made by processes of the job, which is somebody else's. So a page is read up to a limit,
 large ones are parsed in a thread, a StreamApp has so many series and no more, and one whose pages

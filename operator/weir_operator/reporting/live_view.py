@@ -1,4 +1,4 @@
-"""A run as it goes on, in the terminal: drawn anew after every record, never in between.
+"""A run as it goes on, in the terminal: drawn again after every record, never in between.
 
 `render` turns a run into a picture and knows nothing of terminals but the room it is given: wide
 enough, and each operator's decision stands in its row; narrower, below the table. `LiveView` shows

@@ -133,7 +133,7 @@ class Rescaler:
 
     async def drop(self, journal: RescaleJournal) -> None:
         """End a change of which nothing has run yet; what it knows of the state is kept."""
-        await self._finish(journal.at(Step.FAILED, self._clock.now(), failure="It is begun anew"))
+        await self._finish(journal.at(Step.FAILED, self._clock.now(), failure="It is begun again"))
 
     async def refuse(
         self, journal: RescaleJournal, failure: str, *, step: Step = Step.FAILED
@@ -257,7 +257,7 @@ class Rescaler:
     async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
         """Whether no savepoint is even tried.
 
-        A job without a checkpoint would begin anew; and what stops for long, or goes on as another
+        A job without a checkpoint would start over; and what stops for long, or goes on as another
         revision, is worth a savepoint.
         """
         if self._settings.via != "Checkpoint" or journal.kind is not Kind.RESCALE:

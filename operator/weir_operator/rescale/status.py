@@ -158,7 +158,7 @@ def add_failed(
     Args:
         known: Those of before.
         deployment: The one that failed.
-        first: Seconds for which it is not tried again; twice as many each time that it fails anew.
+        first: Seconds for which it is not tried again; twice as many each time that it fails again.
         reason: Why it failed.
         now: Unix time.
         longest: The most seconds.

@@ -3,7 +3,7 @@
 The simulator that was fitted to a job, as an experiment file that people can tune and price.
 
 It is written at every good fit, so that `weir tune` and `weir frontier` work on what runs, without
-being told of it. Nothing here reads it: the slow loop fits anew each time.
+being told of it. Nothing here reads it: the slow loop fits again each time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_fitted(folder: Path, work: TuningWork) -> None:
     write_experiment(
         experiment.model_copy(update={"trace": TraceSource(file=trace)}),
         path,
-        remarks=("Fitted to what was measured; written anew at every fit.",),
+        remarks=("Fitted to what was measured; written again at every fit.",),
     )
 
 
@@ -155,7 +155,7 @@ class Fitter:
         return drifts[0]
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self._detector = None
 
     async def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:

@@ -96,7 +96,7 @@ class HistoryReader:
     ) -> AsyncIterator[History]:
         """Yield what is kept of an application; the next history is read once this one is let go.
 
-        A history takes up to 100 MB, and a controller that begins anew fits all its jobs at about
+        A history takes up to 100 MB, and a controller that starts over fits all its jobs at about
         the same time.
 
         Raises:

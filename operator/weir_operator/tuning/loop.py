@@ -73,7 +73,7 @@ class TuningSettings:
     prices: Mapping[str, float] = field(default_factory=dict)
     """Currency per replica and hour, by node type."""
     key: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What a tuning depends on; another one begins anew."""
+    """What a tuning depends on; another one starts over."""
     phase: float = 0.0
     """In [0, 1), unlike other StreamApps': so many times longer the first fit is waited for, lest
     all that one controller looks after are fitted at once."""
@@ -133,7 +133,7 @@ class TuningLoop:
         self._sharing.tuned = self._state.tuned
 
     def forget(self, reset_nonce: int) -> None:
-        """Begin anew: nothing tuned, nothing fitted.
+        """Start over: nothing tuned, nothing fitted.
 
         Args:
             reset_nonce: The manifest's from now on; the next start asks for it.
@@ -163,7 +163,7 @@ class TuningLoop:
 
     async def attempt(self) -> None:
         """Fit, and tune if that can be; what fails is told and changes nothing."""
-        self._notices.report_while("TuningFailed", "")  # told anew, for whoever counts failures
+        self._notices.report_while("TuningFailed", "")  # reported again, so that failures count
         with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
@@ -224,7 +224,7 @@ class TuningLoop:
         answer = await self._ask(work)
         asked = self._directives()  # minutes have passed
         if self._has_changed(since):
-            why = "the job has drifted, or was to be learned anew, since it was begun"
+            why = "the job has drifted, or was to be learned again, since it was begun"
         elif asked.suspended or asked.mode is Mode.OFF or not (asked.mode is Mode.AUTO or training):
             why = "the job is not tuned any more"
         else:
@@ -321,7 +321,7 @@ class TuningLoop:
             return
         self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
         self._state = self._state.model_copy(update={"fit_since": drift.since})
-        self._notices.report("ModelDrifted", f"{drift.sentence}; it is fitted anew")
+        self._notices.report("ModelDrifted", f"{drift.sentence}; it is fitted again")
         self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
 
     def _judge(self, tick: Tick, sample: IntervalSample) -> None:

@@ -11,7 +11,7 @@ class Tuner(Protocol):
     """Makes one tuning at a time for one StreamApp, and never in the caller's thread.
 
     A call that is cancelled ends the work. Nothing of it can be wrong after a crash: whoever calls
-    again with equal work under the same name goes on with what was left, or begins anew.
+    again with equal work under the same name goes on with what was left, or starts over.
     """
 
     @property

@@ -214,5 +214,5 @@ def read_tunings(path: Path) -> TuningState | None:
             return None
         return TuningState.model_validate_json(text)
     except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
-        log.warning("tunings cannot be read, they begin anew", failure=str(error)[:200])
+        log.warning("tunings cannot be read, they start over", failure=str(error)[:200])
         return None

@@ -64,7 +64,7 @@ class DeepPolicy:
     """Decides for one operator with a deep algorithm.
 
     The memory is made for the shape of the first model that it meets. Where the number of node
-    types or of replicas changes later, what was learned fits no more and is begun anew.
+    types or of replicas changes later, what was learned fits no more and is started again.
     """
 
     def __init__(self, algorithm: DeepAlgorithm, rng: np.random.Generator) -> None:

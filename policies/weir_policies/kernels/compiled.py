@@ -2,7 +2,7 @@
 
 A kernel is compiled when it is first called, for the types it is called with, and kept on disk. It
 is handed to a loop as a first-class function, by an argument whose declared type is a
-`FunctionType`: a kernel passed as a plain argument would compile the loop anew in every process.
+`FunctionType`: a kernel passed as a plain argument would compile the loop again in every process.
 """
 
 from __future__ import annotations

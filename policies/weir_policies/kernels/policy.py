@@ -121,7 +121,7 @@ class KernelPolicy:
     """Decides for one operator with the kernels of an algorithm.
 
     The memory is made for the shape of the first model that it meets. Where the number of node
-    types or of replicas changes later, what was learned fits no more and is begun anew.
+    types or of replicas changes later, what was learned fits no more and is started again.
     """
 
     def __init__(self, algorithm: Algorithm, rng: np.random.Generator) -> None:

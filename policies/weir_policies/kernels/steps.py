@@ -160,7 +160,7 @@ def step_towards(o: int, view: View) -> None:
 def price_after(o: int, view: View, counts: Counts, place: int, change: int) -> float:
     """Return what a deployment costs with `change` replicas more at `place`, currency per hour.
 
-    Summed anew in one order, so that equal deployments cost exactly the same however reached.
+    Summed again in one order, so that equal deployments cost exactly the same however reached.
     """
     price = 0.0
     for other in range(counts.size):

@@ -9,7 +9,7 @@ There is no second network for the targets. The other outputs of s are left as t
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.2, algorithm 2. `published: 1`
 takes the minimum over all actions, valid or not, as the program behind the published tables did.
-Departure from the paper: a network whose weights diverged begins anew.
+Departure from the paper: a network whose weights diverged starts over.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ It never explores. `dqn-pds-plus` estimates w_violation where the believed model
 the budget at the middle of the level; `dqn-pds` estimates 0.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4.3.1.
-Departure from it: a network whose weights diverged begins anew.
+Departure from it: a network whose weights diverged starts over.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def remember_rate(o: int, rate: float, memory: Memory) -> None:
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
-    """Remember the rate; work out anew what is covered where the model changed."""
+    """Remember the rate; work out again what is covered where the model changed."""
     if memory.ints[o, SEEN_RATES] == 0:
         remember_rate(o, view.before[o, RATE], memory)
     remember_rate(o, view.seen[o, RATE], memory)

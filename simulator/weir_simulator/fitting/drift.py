@@ -50,7 +50,7 @@ class ServiceDrift:
     factor: float
     """What it is now over what was fitted."""
     since: float
-    """Unix seconds from which on it is so; what ended later can be fitted anew."""
+    """Unix seconds from which on it is so; what ended later can be fitted again."""
     intervals: int
     """Measured since then."""
 
@@ -75,7 +75,7 @@ class SelectivityDrift:
     fitted: float
     """What it was."""
     since: float
-    """Unix seconds from which on it is so; what ended later can be fitted anew."""
+    """Unix seconds from which on it is so; what ended later can be fitted again."""
     intervals: int
     """Measured since then."""
 

@@ -1,4 +1,4 @@
-"""An experiment that is there already, fitted anew to the history of its job.
+"""An experiment that is there already, fitted again to the history of its job.
 
 What history tells replaces what the file says: how fast, how irregular, how far, and when the
 records arrive. What it cannot tell stays: the objective, the policy, how long a change takes, what
@@ -26,7 +26,7 @@ def structure_of(experiment: Experiment) -> Structure:
     """Return the job of an experiment as it is known before anything is measured.
 
     Its network times are left out: those of a fitted experiment hold what was spent elsewhere,
-    which is measured anew. So are the node types that an operator may not run on.
+    which is measured again. So are the node types that an operator may not run on.
     """
     return Structure(
         operators=tuple(

@@ -43,7 +43,7 @@ from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
 
 LEAST_SCATTER = 0.005
-"""Relative standard deviation between intervals that is always reckoned with: no machine is
+"""Relative standard deviation between intervals that is always counted with: no machine is
 steadier, and a weight without bound would drown what the other operators tell."""
 TYPICAL_SCATTER = 0.05
 """The same where nothing ran for two intervals, so that it is unknown."""

@@ -265,5 +265,5 @@ def _read(path: Path, kind: type[Document]) -> Document:
         where = ".".join(str(step) for step in first["loc"]) or "the file"
         raise TuningError(
             f"Expected {name} of a tuning in {path}, got a mistake in {where} ({first['msg']}); "
-            "write it anew"
+            "write it again"
         ) from error

@@ -3,7 +3,7 @@
 An order names files of rates, whose content may change under their names. So the study keeps a
 digest of each trace, and is not gone on with where one holds other rates.
 
-A tuning that is called again on the folder asks its search anew, takes the outcomes that are there,
+A tuning that is called again on the folder asks its search again, takes the outcomes there are,
 and goes on with the first that is missing.
 """
 

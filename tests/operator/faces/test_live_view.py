@@ -1,6 +1,6 @@
 """The live view, against pictures under `golden/`.
 
-`WEIR_REWRITE_GOLDEN=1 pytest tests/operator/faces/test_live_view.py` writes them anew; look at the
+`WEIR_REWRITE_GOLDEN=1 pytest tests/operator/faces/test_live_view.py` writes them again; look at the
 difference before you commit it.
 """
 

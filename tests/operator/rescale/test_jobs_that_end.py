@@ -1,4 +1,4 @@
-"""Bounded jobs that come to their own end while a change is under way: nothing begins anew."""
+"""Bounded jobs that come to their own end while a change is under way: nothing starts over."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ALL = dict(fields(SCHEMA, ""))
 def test_the_written_definition_is_fresh():
     written = REPOSITORY / "crds" / FILE_NAME
 
-    assert written.read_text() == crd_yaml(), "stale: write it anew with `weir crd`"
+    assert written.read_text() == crd_yaml(), "stale: write it again with `weir crd`"
 
 
 def test_writing_it_twice_gives_the_same_file(tmp_path):

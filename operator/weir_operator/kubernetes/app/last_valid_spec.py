@@ -1,7 +1,7 @@
 """The last spec of a StreamApp that was right, kept beside what its loops have learned.
 
 A spec that the API server takes and the controller refuses must not part a job from its keeper,
-however often the controller starts anew meanwhile: the job goes on, and ends, by the spec before.
+however often the controller starts over meanwhile: the job goes on, and ends, by the spec before.
 """
 
 from __future__ import annotations

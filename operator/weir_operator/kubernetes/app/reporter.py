@@ -177,7 +177,7 @@ def _essence(status: StreamAppStatus) -> Mapping[str, Any]:
 
 
 def _read(status: Mapping[str, JsonValue]) -> StreamAppStatus:
-    """Return what was written before; what cannot be read is written anew."""
+    """Return what was written before; what cannot be read is written again."""
     own = {name: value for name, value in status.items() if name not in _OWN}
     try:
         return StreamAppStatus.model_validate_json(json.dumps(own), by_alias=True, by_name=False)
@@ -271,7 +271,7 @@ class StatusReporter:
         )
 
     def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
-        """Take over by what the loops reckon, where that does not follow from the spec alone."""
+        """Take over by what the loops count, where that does not follow from the spec alone."""
         self._note(replace(self.facts, settings=settings, prices=prices))
 
     def set_ready(self, status: Truth, reason: str, message: str) -> None:

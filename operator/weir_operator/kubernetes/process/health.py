@@ -2,7 +2,7 @@
 
 Alive means reconciling: the passes come, and the watch shows what is written. That HTTP answers
 proves neither, so the same judgement also ends the process from within: a controller that sees
-nothing is worse than one that starts anew.
+nothing is worse than one that starts over.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Limits:
     oldest_pass: float = 180.0
     """Passes come every 30 s."""
     watch_silence: float = 180.0
-    """A watch that fell silent is begun anew after 70 s."""
+    """A watch that fell silent is started again after 70 s."""
 
 
 def find_fault(pulse: Pulse, limits: Limits) -> str:
@@ -136,7 +136,7 @@ async def watch_over(
         await clock.sleep(every)
         fault = find_fault(pulse(), limits)
         if fault:
-            raise DeadControllerError(f"{fault}; the process ends, to be started anew")
+            raise DeadControllerError(f"{fault}; the process ends, to be started again")
 
 
 def _answer(fault: str) -> web.Response:

@@ -3,7 +3,7 @@
     serve health -> wait for the Lease -> kopf, passes, canary, watchdog -> let go -> give it back
 
 A standby serves health and waits. A controller that has lost the Lease, whose watchdog found it
-dead, or whose kopf ended, ends: state is in the statuses, so starting anew is the one way to go on
+dead, or whose kopf ended, ends: state is in the statuses, so starting over is the one way to go on
 that is always right (see `running`). A signal lets changes under way come to their end for a
 moment, leaves the jobs running and gives the Lease back.
 

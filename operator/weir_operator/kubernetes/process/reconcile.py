@@ -110,7 +110,7 @@ class Reconciler:
             steered = self._apps[key] = AppTask(resource, self._context)
         if not steered.is_running:
             if move is Move.TELL:
-                log.error("a task had ended and is begun anew", app=str(key))
+                log.error("a task had ended and is started again", app=str(key))
             steered.start()
         self._context.telemetry.apps.set(len(self._apps))
         return move

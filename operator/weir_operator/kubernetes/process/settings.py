@@ -19,7 +19,7 @@ class PrometheusAccess:
 
     url: str
     token_file: Path | None = None
-    """Holds the bearer token; read anew before each request, because it is renewed."""
+    """Holds the bearer token; read again before each request, because it is renewed."""
     ca_file: Path | None = None
     """The CA bundle to check the server's certificate against; `None` takes the system's."""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -160,7 +160,7 @@ class EventPoster:
                     await self._api.patch(f"{events}/{note.told.event}", counted)
                     return
                 except NotFoundError:
-                    pass  # the API server forgets events after an hour: it is told anew
+                    pass  # the API server forgets events after an hour: it is reported again
             await self._api.create(events, self._body(note, last))
         except WeirError as error:
             log.warning("event not written", reason=note.reason, failure=str(error))

@@ -7,7 +7,7 @@ then lists need not list again while the mark is the same. Who has just changed 
 any case: the watch may tell of it a little later.
 
 A watch that its server ends in good time goes on where it was. One that is lost, or whose past the
-server has forgotten (410), leaves no mark as it was: everyone looks anew, and at every look while
+server has forgotten (410), leaves no mark as it was: everyone looks again, and at every look while
 there is no watch. One that died unseen deceives for `LASTS` and `GRACE` at most.
 """
 

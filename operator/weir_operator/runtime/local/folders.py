@@ -245,7 +245,7 @@ class AppFolder:
             shutil.rmtree(folder.path, ignore_errors=True)
 
     def forget_jars(self) -> None:
-        """Delete what was uploaded to an earlier JobManager: a new one gets the jar anew."""
+        """Delete what was uploaded to an earlier JobManager: a new one gets the jar again."""
         shutil.rmtree(self.jars, ignore_errors=True)
         with storing(self.jars):
             self.jars.mkdir()

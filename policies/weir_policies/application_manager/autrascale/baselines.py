@@ -8,7 +8,7 @@ DRS as AuTraScale+ compares itself with it: replicas one by one where they gain 
     while the sum of the M/M/k sojourn times, weighted by lambda_i / lambda, exceeds the bound:
         one replica more where the weighted sojourn time falls most
 
-Then run it, measure mu anew, and repeat until the measured latency keeps the bound. Which mu is
+Then run it, measure mu again, and repeat until the measured latency keeps the bound. Which mu is
 used is the experiment: *observed* is v / k, waiting included; *true* is Eq. 2.
 
 Source: Fu et al., "DRS: Auto-scaling for real-time stream analytics", IEEE/ACM TON 2017; compared

@@ -26,7 +26,7 @@ class BotorchProcess:
 
     model: BatchedMultiOutputGPyTorchModel
     parameters: Floats
-    """Empty: each fit begins anew."""
+    """Empty: each fit starts over."""
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of outputs at points, `(m, d)`."""

@@ -3,14 +3,14 @@
 Where a few weights and budgets of many keep the limits, the surrogates of the whole cube are vague
 almost everywhere, and looking everywhere spends trials on what is merely unknown. The box doubles
 after some improvements in a row and halves after more failures in a row. Where nothing better was
-found at its least either, it begins anew as large as the cube.
+found at its least either, it starts over as large as the cube.
 
 Source: Eriksson, Poloczek: Scalable Constrained Bayesian Optimization, AISTATS 2021, section 3.
 Departures:
 1. Its edges are equal, not in proportion to length scales.
 2. What is proposed within it is the point of greatest constrained expected improvement, not the
    best of a posterior's sample.
-3. It begins anew around the best trial, and with all trials known, instead of elsewhere with none:
+3. It starts over around the best trial, and with all trials known, instead of elsewhere with none:
    a tuning has no time for that.
 """
 
@@ -21,7 +21,7 @@ from weir_policies.application_manager.search.protocol import Limits, Outcome, r
 FIRST_EDGE = 0.4
 """Of a cube with edges of 1; where it begins, and what successes bring it to from either side."""
 WHOLE_EDGE = 1.0
-"""Where it begins anew: nearly everywhere."""
+"""Where it starts over: nearly everywhere."""
 NARROW_EDGE = 0.1
 """At and below, the search may be stuck beside something better."""
 LEAST_EDGE = 0.05

@@ -330,7 +330,7 @@ def _has_sizes(o: int, view: View) -> bool:
 
 @compiled_apart
 def build_menu(o: int, view: View, memory: Memory) -> None:
-    """Choose the front anew, from the view's speedups as they stand.
+    """Choose the front again, from the view's speedups as they stand.
 
     Uses the operator's row of `target` to work in and leaves the present deployment there.
     """

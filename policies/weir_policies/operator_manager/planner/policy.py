@@ -394,7 +394,7 @@ def is_pressed(o: int, view: View, memory: Memory) -> bool:
 
 @compiled
 def forget_capacities(o: int, memory: Memory) -> None:
-    """Let what the experts' deployments carry be worked out anew: the model has changed."""
+    """Let what the experts' deployments carry be worked out again: the model has changed."""
     for expert in range(EXPERTS):
         memory.floats[o, CARRIES + expert] = UNKNOWN
 
@@ -633,7 +633,7 @@ INTERVALS_PER_BLOCK = 10
 FIRST_PLAN = 2
 """Blocks to see before planning."""
 DRIFTED = 0.02
-"""Relative change of the model from which the menu is made anew with the next plan."""
+"""Relative change of the model from which the menu is made again with the next plan."""
 JUMPED = 0.2
 """The same, at once."""
 OUTAGE = 0.3

@@ -28,7 +28,7 @@ STEPS = 80
 AHEAD = 72
 """Blocks that a plan looks ahead, after which it leans on the plan of a day before."""
 KEPT = 36
-"""Blocks after which a plan is made anew."""
+"""Blocks after which a plan is made again."""
 DAY = 144
 """Parts of the day that have a usual rate of their own."""
 WEEK = 7 * DAY

@@ -48,7 +48,7 @@ class RecordedFlink:
         self.asked: list[str] = []
 
     def bring_out(self, changes: Mapping[str, str]) -> None:
-        """Answer with other words from now on, as of a job that was brought out anew."""
+        """Answer with other words from now on, as of a job that was brought out again."""
         self.replacing = {**changes, '"last-modification":': '"last-modification":1'}
 
     async def answer(self, request: web.Request) -> web.Response:
