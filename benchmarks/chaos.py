@@ -20,6 +20,8 @@ goes.
 
 Cordons nodes, and cuts the API server off for everybody on this cluster for a minute: have it for
 yourself.
+
+Which faults befall the job, and in what order: drawn by a seed, alone from it. Pure.
 """
 
 from __future__ import annotations
@@ -28,29 +30,16 @@ import asyncio
 import json
 import math
 import os
+import random
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
-from benchmarks import (
-    chaos_clock,
-    chaos_faults,
-    chaos_inputs,
-    chaos_pairs,
-    chaos_surroundings,
-)
-from benchmarks.chaos_drawing import Drawn, draw_faults
+from benchmarks import chaos_clock, chaos_faults
 from benchmarks.chaos_faults import CLOCK, LIMIT, Fault
-from benchmarks.chaos_looks import (
-    count_restarts,
-    find_excess,
-    find_missing,
-    look_back,
-    watch_jobs,
-)
 from benchmarks.chaos_verdict import (
     Outcome,
     count_own_restarts,
@@ -58,7 +47,18 @@ from benchmarks.chaos_verdict import (
     longest_pauses,
     read_committed,
 )
-from benchmarks.chaos_world import NAME, ChaosWorld, is_gone, manifest, open_world
+from benchmarks.chaos_world import (
+    NAME,
+    ChaosWorld,
+    count_restarts,
+    find_excess,
+    find_missing,
+    is_gone,
+    look_back,
+    manifest,
+    open_world,
+    watch_jobs,
+)
 from benchmarks.figures import Figure
 from benchmarks.registry import BenchmarkError
 from benchmarks.rows import RESULTS
@@ -67,30 +67,62 @@ from weir_operator.clock import wait_until
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import collection
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """A fault that is to come."""
+
+    kind: str
+    """Name of its class in `chaos_faults`."""
+    seed: str
+    """Of its own choices, such as which pod it strikes."""
+
+    def generator(self) -> random.Random:
+        """Return the generator of its choices, at its beginning."""
+        return random.Random(self.seed)
+
+
+def draw_faults(kinds: Sequence[str], count: int, seed: int) -> tuple[Drawn, ...]:
+    """Return `count` faults in the order in which they come.
+
+    Every kind comes as often as every other, but for one time: a run of 30 must not leave out what
+    is rare. The order is random within each round, so every kind meets others before it.
+    """
+    generator = random.Random(seed)
+    drawn: list[str] = []
+    while len(drawn) < count:
+        round_of_kinds = list(kinds)
+        generator.shuffle(round_of_kinds)
+        drawn += round_of_kinds
+    return tuple(
+        Drawn(kind=kind, seed=f"{seed}/{index}/{kind}") for index, kind in enumerate(drawn[:count])
+    )
+
+
 ABOUT = "records lost, doubled, and time to recover under faults on a real cluster (needs one)"
 DURATION = "15 min"
 
 FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed": chaos_faults.ControllerKilled,
     "controller_killed_mid_change": chaos_faults.ControllerKilledMidChange,
-    "controller_and_job_manager_killed": chaos_pairs.ControllerAndJobManagerKilled,
+    "controller_and_job_manager_killed": chaos_faults.ControllerAndJobManagerKilled,
     "job_manager_killed": chaos_faults.JobManagerKilled,
     "job_result_left": chaos_faults.JobResultLeft,
     "job_manager_killed_without_weir": chaos_faults.JobManagerKilledWithoutWeir,
     "task_managers_killed": chaos_faults.TaskManagersKilled,
     "lease_lost_mid_change": chaos_faults.LeaseLostMidChange,
-    "node_cordoned": chaos_surroundings.NodeCordoned,
-    "node_drained": chaos_surroundings.NodeDrained,
-    "api_server_away": chaos_surroundings.ApiServerAway,
-    "prometheus_away": chaos_surroundings.PrometheusAway,
-    "network_cut": chaos_surroundings.NetworkCut,
-    "storage_full": chaos_surroundings.StorageFull,
-    "handed_over": chaos_pairs.HandedOver,
-    "metrics_bomb": chaos_inputs.MetricsBomb,
-    "stray_pod": chaos_inputs.StrayPod,
-    "diary_damaged": chaos_inputs.DiaryDamaged,
-    "controller_volume_full": chaos_inputs.ControllerVolumeFull,
-    "clock_stepped": chaos_inputs.ClockStepped,
+    "node_cordoned": chaos_faults.NodeCordoned,
+    "node_drained": chaos_faults.NodeDrained,
+    "api_server_away": chaos_faults.ApiServerAway,
+    "prometheus_away": chaos_faults.PrometheusAway,
+    "network_cut": chaos_faults.NetworkCut,
+    "storage_full": chaos_faults.StorageFull,
+    "handed_over": chaos_faults.HandedOver,
+    "metrics_bomb": chaos_faults.MetricsBomb,
+    "stray_pod": chaos_faults.StrayPod,
+    "diary_damaged": chaos_faults.DiaryDamaged,
+    "controller_volume_full": chaos_faults.ControllerVolumeFull,
+    "clock_stepped": chaos_faults.ClockStepped,
 }
 START_LIMIT = 600.0
 LONGEST = 40 * 60.0

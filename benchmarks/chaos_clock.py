@@ -16,9 +16,14 @@ import subprocess
 from pathlib import Path
 
 LIBRARY = "clock.so"
+
+
 OFFSET = "offset"
+
+
 VARIABLE = "CHAOS_CLOCK_OFFSET"
 """Environment variable that names the file with the offset."""
+
 
 _SOURCE = r"""
 #define _GNU_SOURCE

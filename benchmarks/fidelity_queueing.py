@@ -24,8 +24,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from benchmarks.trips_measuring import MEASURED, Counts, measure_steady
+from benchmarks.trips_cluster import (
+    BUILD,
+    MEASURED,
+    Counts,
+    Trips,
+    TripsCluster,
+    deployments,
+    measure_steady,
+)
 from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.wiring.assembly import operator_managers

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from benchmarks.cluster_job import ClusterJob, Wanted
-from benchmarks.cluster_place import Place, open_place
+from benchmarks.cluster_job import ClusterJob, Place, Wanted, open_place
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.trips_cluster import Arrival, longest_gap, read_arrivals
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step

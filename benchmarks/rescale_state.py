@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster_job import HEAVY, ClusterJob, Wanted
-from benchmarks.cluster_place import Place, open_place
+from benchmarks.cluster_job import HEAVY, ClusterJob, Place, Wanted, open_place
 from benchmarks.figures import Figure, at_most
 from benchmarks.trips_cluster import Arrival, longest_gap, read_arrivals
 from weir_operator.clock import wait_until

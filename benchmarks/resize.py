@@ -20,9 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.cluster_filler import fill_node
-from benchmarks.cluster_job import HEAVY, ClusterJob, Wanted
-from benchmarks.cluster_place import Place, open_place
+from benchmarks.cluster_job import HEAVY, ClusterJob, Place, Wanted, fill_node, open_place
 from benchmarks.figures import Figure, at_most
 from benchmarks.resize_demo import compare_nights
 from benchmarks.trips_cluster import Arrival, longest_gap, read_arrivals

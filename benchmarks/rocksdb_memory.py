@@ -6,6 +6,8 @@ of it (its own metrics and Flink's log), and the kernel how much the process tak
 
 Of a slot's managed memory Flink gives RocksDB a cache, and lets write buffers take two fifths of
 that cache. Too little for one write buffer is a warning in the log, which is an error here.
+
+What the logs of TaskManagers say of the memory that RocksDB was given.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import shutil
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,12 +26,35 @@ import psutil
 import yaml
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.rocksdb_log import read_caches
 from benchmarks.rows import RESULTS
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import REPOSITORY, build_example
 from weir_operator.runtime.local.folders import AppFolder, TaskManagerFolder
 from weir_operator.runtime.local.processes import metrics_url, reporting_port
+
+_CACHE = re.compile(r"Obtained shared RocksDB cache of size (\d+) bytes")
+_POOR = re.compile(r"RocksDBStateBackend performance will be poor.*")
+
+
+def read_caches(state: Path) -> dict[str, set[int]]:
+    """Return the bytes of each slot's cache, which write buffers are a part of, by operator.
+
+    Args:
+        state: The folder that `weir local --state` was given; one StreamApp ran there.
+
+    Raises:
+        ValueError: RocksDB says that it was given too little for its write buffers.
+    """
+    found: dict[str, set[int]] = {}
+    for log in sorted(state.glob("*/tm/tm-*/log/flink.log*")):
+        text = log.read_text(encoding="utf-8")
+        if poor := _POOR.search(text):
+            raise ValueError(f"Expected write buffers for RocksDB, got: {poor[0]} ({log})")
+        if sizes := _CACHE.findall(text):
+            operator = log.parts[-3].removeprefix("tm-").rsplit("-", 2)[0]
+            found.setdefault(operator, set()).update(map(int, sizes))
+    return found
+
 
 ABOUT = "memory of hot items' TaskManagers: asked for, given, and what RocksDB makes of it"
 DURATION = "3 min"

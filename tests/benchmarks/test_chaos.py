@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from benchmarks import chaos
-from benchmarks.chaos import FAULTS
+from benchmarks.chaos import FAULTS, draw_faults
 from benchmarks.chaos_bomb import metrics_page, rest_answer
 from benchmarks.chaos_clock import environment, find_obstacle, make_clock
-from benchmarks.chaos_drawing import draw_faults
-from benchmarks.chaos_looks import find_excess
 from benchmarks.chaos_verdict import (
     Committed,
     Outcome,
@@ -27,6 +25,7 @@ from benchmarks.chaos_verdict import (
     longest_pauses,
     read_committed,
 )
+from benchmarks.chaos_world import find_excess
 from benchmarks.registry import BenchmarkError
 from benchmarks.trips_cluster import Arrival, Ledger
 
@@ -201,7 +200,7 @@ def test_a_clock_is_stepped_for_one_process_while_it_runs_and_its_other_clocks_a
     make_clock(folder)
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from benchmarks.chaos_clock import step_clock\n"
+        "from benchmarks.chaos_faults import step_clock\n"
         "for offset in (0, -3600, 7200):\n"
         "    step_clock(Path(sys.argv[1]), offset); print(time.time(), time.monotonic())\n"
     )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import rescale_state
-from benchmarks.cluster_place import Place
+from benchmarks.cluster_job import Place
 from benchmarks.rescale_cluster import PodWatch
 from weir_operator.kubernetes.api.client import KubernetesApi
 

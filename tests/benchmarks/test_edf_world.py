@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.edf_managers import RESOURCES, QLearningManagers, use_thresholds
-from benchmarks.edf_world import MOST, OPERATORS, Seen, respond, run_world, work_off
+from benchmarks.edf import (
+    MOST,
+    OPERATORS,
+    RESOURCES,
+    QLearningManagers,
+    Seen,
+    respond,
+    run_world,
+    use_thresholds,
+    work_off,
+)
 from weir_policies.application_manager.edf import step_of
 
 CALM = np.full(200, 150.0)

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from benchmarks.fit import ARGUMENTS, FITTED, GIVEN, JUDGED, describe, predict_points
-from benchmarks.fit_drift import draw_day, find_alarm
+from benchmarks.fit import (
+    ARGUMENTS,
+    FITTED,
+    GIVEN,
+    JUDGED,
+    describe,
+    draw_day,
+    find_alarm,
+    predict_points,
+)
 from benchmarks.trips_cluster import Trips, deployments
 from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate

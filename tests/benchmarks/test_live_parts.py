@@ -9,12 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.live import run
+from benchmarks.live import (
+    LEARNED,
+    MEMORY_PRICE,
+    Outcome,
+    figures_of,
+    interval_of,
+    is_tuned,
+    price,
+    rehearse,
+    run,
+    tune_on,
+)
 from benchmarks.live_apps import APPS, KNOWN_LINES, LARGE_SPEED, LINES, Arm, describe, make_trace
 from benchmarks.live_quotas import CORE, LEAST, QuotaError, limit_of
-from benchmarks.live_runs import MEMORY_PRICE, Outcome, is_tuned, price
-from benchmarks.live_tuning import LEARNED, rehearse, tune_on
-from benchmarks.live_verdict import figures_of, interval_of
 from benchmarks.registry import BenchmarkError
 from weir_operator.loop.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest

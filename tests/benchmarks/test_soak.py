@@ -7,9 +7,18 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.soak import look, manifest
+from benchmarks.soak import (
+    MIB,
+    QUANTITIES,
+    Sample,
+    figures_of,
+    growth,
+    look,
+    manifest,
+    say_ends,
+    thirds,
+)
 from benchmarks.soak_controller import ToAndFro
-from benchmarks.soak_verdict import MIB, QUANTITIES, Sample, figures_of, growth, say_ends, thirds
 from weir_operator.streamapp.loading import parse_manifest
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import an_observation
