@@ -48,7 +48,7 @@ from weir_operator.flink.jars import REPOSITORY
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body, NotFoundError
 from weir_operator.kubernetes.api.objects import collection
-from weir_operator.loop.records import RECORDS
+from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.kubernetes.configuration import REST_PORT
 
 CONTROLLER_IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")

@@ -34,7 +34,7 @@ from weir_operator.kubernetes.api.client import Body, KubernetesApi
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.kubernetes.nodes import NodeNotices

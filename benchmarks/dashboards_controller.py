@@ -14,7 +14,7 @@ from pathlib import Path
 from weir_operator.external.metrics import PrometheusFor
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe
@@ -23,7 +23,7 @@ from weir_operator.kubernetes.process.running import run_controller
 from weir_operator.kubernetes.process.settings import ControllerSettings
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import Runtime

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.figures import Figure, at_most
 from weir_operator.loop.operator_manager import Interval, OperatorManager
-from weir_operator.loop.records import (
+from weir_operator.loop.decision_records import (
     MOST_BYTES,
     MOST_INTERVALS,
     DecisionRecord,

@@ -38,7 +38,7 @@ from benchmarks.chaos_verdict import read_committed
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.rows import RESULTS
 from benchmarks.trips_cluster import REPOSITORY, read_arrivals, read_proof
-from weir_operator.loop.records import RECORDS
+from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.local.folders import AppFolder
 
 MIB = 2**20

@@ -28,13 +28,13 @@ from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import layout_of
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.loop.recording import read_ledger
+from weir_operator.loop.run_recorder import read_ledger
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.flink_jobs import FlinkJobs
-from weir_operator.rescale.job import JobSpec, RescaleSettings
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime

@@ -32,7 +32,7 @@ def explain(
     kept or taken back.
     """
     from weir_operator.errors import PermanentError
-    from weir_operator.loop.records import RECORDS, RecordStore
+    from weir_operator.loop.decision_records import RECORDS, RecordStore
     from weir_operator.reporting.explanation import explain_at, to_plain
     from weir_operator.tuning.store import TUNINGS, read_tunings
     from weir_operator.wiring.loops import state_directory

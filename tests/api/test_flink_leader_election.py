@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.client import Kube, session_for
-from tests.operator.cluster.adopted.conftest import JOB, StockFlink
+from tests.operator.external.conftest import JOB, StockFlink
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.configuration import high_availability
 from weir_operator.flink.jars import build_jar, find_java, flink_home
@@ -22,7 +22,7 @@ from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink]
 
-STOCK_JOB = Path(__file__).parents[1] / "operator/cluster/adopted/StockJob.java"
+STOCK_JOB = Path(__file__).parents[1] / "operator/external/StockJob.java"
 
 
 @pytest.fixture

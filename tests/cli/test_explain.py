@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weir_cli import main
-from weir_operator.loop.records import DecisionRecord, RecordStore
+from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
 from weir_operator.tuning.testing import a_prediction

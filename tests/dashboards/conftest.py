@@ -15,7 +15,7 @@ from tests.api.controller.conftest import (  # noqa: F401
     compiled,
 )
 from tests.dashboards.prometheus_server import NoPrometheusError, running_prometheus
-from tests.operator.controller.conftest import ONE, POOLS, TOPOLOGY, steady_loads
+from tests.operator.loop.conftest import ONE, POOLS, TOPOLOGY, steady_loads
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.source import Window

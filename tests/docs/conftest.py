@@ -22,7 +22,7 @@ from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
 from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, build_example, build_jar
-from weir_operator.loop.records import DecisionRecord, RecordStore
+from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.tuning.fitting import find_fitted
 from weir_pipelines.store import Partition
 from weir_pipelines.testing import KnownJob, KnownOperator, write_day

@@ -37,7 +37,7 @@ from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import Loop, OnTrouble, Trouble
-from weir_operator.loop.records import Records
+from weir_operator.loop.decision_records import Records
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp

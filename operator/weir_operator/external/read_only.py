@@ -15,8 +15,8 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.topology import Topology
-from weir_operator.rescale.flink_jobs import FlinkJobs
-from weir_operator.rescale.jobs import Progress, Snapshot
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.protocol import Progress, Snapshot
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision

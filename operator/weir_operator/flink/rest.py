@@ -38,7 +38,7 @@ from weir_operator.flink.transport import (
     NotKnownToFlinkError,
     RefusedByFlinkError,
 )
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""

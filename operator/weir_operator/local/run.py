@@ -23,15 +23,15 @@ from weir_operator.loop.cost import prices
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
-from weir_operator.loop.recording import Recorder
-from weir_operator.loop.records import RECORDS, TolerantRecords
+from weir_operator.loop.run_recorder import Recorder
+from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import keep_targets
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime

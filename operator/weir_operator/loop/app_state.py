@@ -20,7 +20,7 @@ from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal, Ruling
-from weir_operator.loop.records import DecisionRecord, Records
+from weir_operator.loop.decision_records import DecisionRecord, Records
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.files import read_if_present, write_atomically

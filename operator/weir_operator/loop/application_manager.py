@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
-from weir_operator.loop.changes import find_failed
+from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Direction, Guard, refuse_change, refuse_target
-from weir_operator.loop.node_watch import NodeWatch
+from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Move, Proposal, Ruling
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate

@@ -32,7 +32,7 @@ from weir_operator.metrics.values import (
     ServiceFrom,
     SinkMeasurement,
 )
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime

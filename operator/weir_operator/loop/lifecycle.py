@@ -19,16 +19,16 @@ from pathlib import PurePosixPath
 
 from weir_operator.clock import Clock
 from weir_operator.errors import JobFailedError, ResizeRefusedError
-from weir_operator.loop import changes
-from weir_operator.loop.changes import PATIENT, URGENT, Retries
+from weir_operator.loop import planned_changes
+from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.room import RoomFinder
+from weir_operator.loop.placement import RoomFinder
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.job import RescaleSettings
-from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs, Progress
+from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
-from weir_operator.rescale.live_jobs import match_status
+from weir_operator.rescale.running_jobs import match_status
 from weir_operator.rescale.replicas import (
     deployments_of,
     excess_replicas,
@@ -260,7 +260,7 @@ class Lifecycle:
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
             now = self._clock.now()
-            self._on_change(changes.resized(status, target, change_id, began=began, now=now))
+            self._on_change(planned_changes.resized(status, target, change_id, began=began, now=now))
             return ""
 
     async def suspend(self) -> RescaleJournal | None:
@@ -289,7 +289,7 @@ class Lifecycle:
         progress = await self._jobs.progress(status.job_id)
         if progress is None or progress.state not in LIVE_STATES:
             return None
-        return await self._execute(changes.suspend(status, now=self._clock.now()))
+        return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
 
     async def _see_to_it(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
@@ -341,7 +341,7 @@ class Lifecycle:
         """Start a job that does not run."""
         wanted, nonce = self._wanted(status), self._restore_nonce
         await self._walk_to_a_place(
-            lambda now, target: changes.start(
+            lambda now, target: planned_changes.start(
                 status, target, restore, wanted, now=now, restore_nonce=nonce
             )
         )
@@ -464,17 +464,17 @@ class Lifecycle:
         if target == status.deployments:
             return  # there is nowhere else to go: the place may come free
         now = self._clock.now()
-        await self._execute(changes.degrade(status, target, pending, reason, now=now))
+        await self._execute(planned_changes.degrade(status, target, pending, reason, now=now))
 
     async def _improve(self, alive: tuple[Replica, ...]) -> None:
         """Make a job that runs what is asked, or take its replicas from where they cannot stay."""
         status = self._store.load()
         wanted, now = self._wanted(status), self._clock.now()
         target = self._room.fit(status.deployments)
-        leave = changes.replace_terminating(
+        leave = planned_changes.replace_terminating(
             status, alive, self._room.find_way_out(status, alive), now=now
         )
-        journal = changes.improve(status, alive, wanted, target, now=now) or leave
+        journal = planned_changes.improve(status, alive, wanted, target, now=now) or leave
         if journal is not None and not self._retries.allows(journal):
             # What waits for another try must not hold up replicas that are about to be lost.
             journal = leave
@@ -485,7 +485,7 @@ class Lifecycle:
             # revisions were kept.
             await self._store.save(status.model_copy(update={"revision": wanted}))
         sizes = size_changes(alive, status.deployments)
-        wrong = changes.replace_sizes(status, sizes, "", now=now)
+        wrong = planned_changes.replace_sizes(status, sizes, "", now=now)
         if journal is None and sizes and self._retries.allows(wrong):
             journal = await self._give_back_sizes(status, sizes)
         if journal is None:
@@ -531,7 +531,7 @@ class Lifecycle:
         if wanted.fingerprint == before.fingerprint:
             return journal
         now = self._clock.now()
-        other = changes.upgrade(status, wanted, self._room.fit(status.deployments), now=now)
+        other = planned_changes.upgrade(status, wanted, self._room.fit(status.deployments), now=now)
         redirected = journal.at(
             Step.STOP if journal.step is Step.STOP else Step.REMOVE,  # which ends pods of the other
             now,
@@ -555,7 +555,7 @@ class Lifecycle:
         failure = f"{misfit}; add one, or correct the pool in spec.nodePools"
         end = await self._rescaler.refuse(journal, failure, step=Step.ABANDONED)
         self._on_change(end)
-        for reason, message in changes.say_end(end):
+        for reason, message in planned_changes.say_end(end):
             self._report(reason, message)
         await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
         return True
@@ -568,7 +568,7 @@ class Lifecycle:
         try:
             await self._runtime.resize(sizes)
         except ResizeRefusedError as error:
-            return changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
+            return planned_changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
         self._report("ReplicaResized", f"Gave back their sizes in place: {names}")
         return None
 
@@ -605,7 +605,7 @@ class Lifecycle:
         try:
             restore = await self._restore_point(job)
         except StateMissingError as error:
-            held = changes.recover(status, status.deployments, None, wanted, cause,
+            held = planned_changes.recover(status, status.deployments, None, wanted, cause,
                                  now=self._clock.now())  # fmt: skip
             self._on_change(await self._rescaler.refuse(held, str(error)))
             self._report("StateMissing", str(error))
@@ -613,7 +613,7 @@ class Lifecycle:
         left = await self._rescaler.retained(job)
         self._report("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
         await self._walk_to_a_place(
-            lambda now, target: changes.recover(
+            lambda now, target: planned_changes.recover(
                 status, target, restore, wanted, cause, now=now, superseded=left
             )
         )
@@ -651,7 +651,7 @@ class Lifecycle:
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not come to run")
-        for reason, message in changes.say_end(end):
+        for reason, message in planned_changes.say_end(end):
             self._report(reason, message)
         return end
 

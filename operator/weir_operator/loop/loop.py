@@ -30,7 +30,7 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
-from weir_operator.loop.changes import find_failed
+from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response

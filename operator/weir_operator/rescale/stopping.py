@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weir_operator.errors import PermanentError
-from weir_operator.rescale.jobs import FINISHED, LIVE_STATES, Jobs
+from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Runtime
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.rescale.jobs import LIVE_STATES, Progress, SavepointState, Snapshot
+from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Replica, ReplicaSpec

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from weir_operator.loop.recording import gap_of
-from weir_operator.loop.records import (
+from weir_operator.loop.run_recorder import gap_of
+from weir_operator.loop.decision_records import (
     INTERVALS_KEPT,
     MOST_INTERVALS,
     MOST_MEASURED,

@@ -21,14 +21,14 @@ from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController, OnTrouble
 from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.records import RECORDS, Records
+from weir_operator.loop.decision_records import RECORDS, Records
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.flink_jobs import FlinkJobs
-from weir_operator.rescale.job import JobSpec
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime

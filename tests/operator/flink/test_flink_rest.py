@@ -20,7 +20,7 @@ from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
 from weir_operator.kubernetes.api.leader import LeaseLostError
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 
 RECORDED = Path(__file__).parent / "recorded"

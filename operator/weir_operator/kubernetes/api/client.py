@@ -34,7 +34,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from tenacity.wait import wait_random_exponential
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 
 Body: TypeAlias = dict[str, Any]
 """An object of the API server, as plain JSON values."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 
 from weir_operator.errors import TemporaryError
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.kubernetes.api.objects import Body
 

@@ -13,7 +13,7 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.external.metrics import PrometheusFor
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.leader import Fence
 from weir_operator.kubernetes.api.objects import ClusterReader, ObjectApi, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
@@ -23,7 +23,7 @@ from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.history import HistoryReader

@@ -28,7 +28,7 @@ from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.store import StatusDoor
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.loop.directives import directives_of
-from weir_operator.rescale.jobs import LIVE_STATES
+from weir_operator.rescale.protocol import LIVE_STATES
 from weir_operator.rescale.stopping import find_restore_point, find_retained
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.managers import Policy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from weir_operator.errors import TemporaryError
 from weir_operator.external.metrics import PrometheusFor
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe, probe_from_here
 from weir_operator.kubernetes.process.settings import PrometheusAccess
@@ -15,7 +15,7 @@ from weir_operator.metrics.names import APP_LABEL
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.flink_jobs import FlinkJobs
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 

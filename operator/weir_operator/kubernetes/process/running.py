@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from weir_operator.clock import SystemClock
-from weir_operator.guard import Guard
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import ClosableApi, Resource

@@ -1,0 +1,202 @@
+"""The engine's questions, asked of Flink's REST interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weir_operator.errors import TemporaryError
+from weir_operator.flink.answers import Job
+from weir_operator.flink.job_graph import JobGraph
+from weir_operator.flink.programs import read_graph
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.topology import Topology, discover, misplaced, waiting
+from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.fence import Guard
+from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
+from weir_operator.runtime.protocol import Runtime
+from weir_operator.runtime.registration import registered
+
+_BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
+"""States of a task that has run, or may already have emitted."""
+
+
+class FlinkJobs:
+    """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
+
+    def __init__(self, runtime: Runtime, guard: Guard | None = None) -> None:
+        """Take over where the jobs run, and who is asked before one is changed."""
+        self._runtime = runtime
+        self._guard = guard
+        self._rest: FlinkRest | None = None
+        self._url = ""
+        self._jar: str | None = None
+
+    async def rest(self) -> FlinkRest:
+        """Return a client of the JobManager that the runtime has now."""
+        url = self._runtime.rest_url
+        if self._rest is None or url != self._url:
+            await self.close()
+            self._rest, self._url = FlinkRest(url, guard=self._guard), url
+        return self._rest
+
+    async def close(self) -> None:
+        """Release the connections."""
+        if self._rest is not None:
+            await self._rest.close()
+        self._rest = None
+
+    async def progress(self, job_id: str) -> Progress | None:
+        """Return how far the job has come, `None` where Flink does not know it."""
+        job = await (await self.rest()).job(job_id)
+        if job is None:
+            return None
+        return Progress(state=job.state.value, running=job.runs, ran=_has_begun(job))
+
+    async def live(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have not ended."""
+        jobs = await (await self.rest()).jobs()
+        return tuple(job.id for job in jobs if not job.state.is_over)
+
+    async def stop(self, job_id: str, trigger: str) -> None:
+        """Ask for a stop with savepoint under this trigger id."""
+        await (await self.rest()).stop_with_savepoint(job_id, trigger_id=trigger)
+
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
+        """Return what became of the savepoint."""
+        found = await (await self.rest()).savepoint_status(job_id, trigger)
+        return None if found is None else SavepointState(path=found.path, failure=found.failure)
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for cancellation."""
+        await (await self.rest()).cancel(job_id)
+
+    async def prepare(self) -> None:
+        """Make sure that the JobManager has the job's jar."""
+        self._jar = await self._runtime.provide_jar()
+
+    async def read_graph(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+        operators: tuple[str, ...],
+        whole_job: str | None,
+    ) -> JobGraph:
+        """Return what the program would build, submitted so; nothing is submitted.
+
+        Raises:
+            PermanentError: It builds no job.
+        """
+        if self._jar is None:
+            await self.prepare()
+        return await read_graph(
+            await self.rest(),
+            self._jar or "",
+            entry_class=entry_class,
+            arguments=arguments,
+            parallelism=parallelism,
+            configuration=configuration,
+            operators=operators,
+            whole_job=whole_job,
+        )
+
+    async def submit(
+        self,
+        job_id: str,
+        *,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        entry_class: str | None,
+        restore_path: str | None,
+        configuration: Mapping[str, str],
+    ) -> None:
+        """Submit the job under this id, pinned operators with the managed memory that there is.
+
+        Raises:
+            TemporaryError: An operator has no TaskManager that is registered.
+        """
+        if self._jar is None:
+            await self.prepare()
+        if configuration:
+            configuration = {**configuration, **await self._managed_memory()}
+        await (await self.rest()).run_jar(
+            self._jar or "",
+            job_id=job_id,
+            entry_class=entry_class,
+            arguments=arguments,
+            parallelism=parallelism,
+            savepoint_path=restore_path,
+            configuration=configuration,
+        )
+
+    async def _managed_memory(self) -> dict[str, str]:
+        """Return the keys that say how much managed memory a slot of each operator may ask for.
+
+        It is what the TaskManagers that are there offer, the least of them: Flink passes over a
+        TaskManager that has less than is asked for, in silence, and the job would wait for ever.
+        """
+        operators = await self._operators()
+        offered: dict[str, list[int]] = {operator: [] for operator in operators.values()}
+        for each in await (await self.rest()).task_managers():
+            if each.id in operators:
+                offered[operators[each.id]].append(each.managed_memory)
+        absent = sorted(operator for operator, found in offered.items() if not found)
+        if absent:
+            raise TemporaryError(f"No TaskManager of {', '.join(absent)} is registered")
+        return {f"weir.managed-memory.{name}": f"{min(found)}m" for name, found in offered.items()}
+
+    async def failure(self, job_id: str) -> str:
+        """Return why the job failed, or what it waits for."""
+        rest = await self.rest()
+        try:
+            cause = await rest.root_exception(job_id)
+        except NotKnownToFlinkError:
+            return "Flink does not know it any more"
+        return cause or await waiting(rest, job_id) or "its tasks did not all start in time"
+
+    async def newest(self, job_id: str) -> Snapshot | None:
+        """Return the newest snapshot of the job that Flink knows of."""
+        found = await (await self.rest()).checkpoints(job_id)
+        if found is None:
+            return None
+        if found.newest is not None and found.newest.path is not None:
+            return Snapshot(path=found.newest.path, stopped=found.newest.stopped)
+        if found.restored is not None:
+            return Snapshot(path=found.restored, seen_complete=False)
+        return None
+
+    async def retained(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's checkpoints that Flink will not delete itself."""
+        found = await (await self.rest()).checkpoints(job_id)
+        return () if found is None else found.retained
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint or checkpoint."""
+        await (await self.rest()).dispose_savepoint(path)
+
+    async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which TaskManagers are not registered with their operator's resource."""
+        operators = {each: op for each, op in (await self._operators()).items() if each in ids}
+        known = await registered(await self.rest(), operators)
+        return tuple(each for each in ids if each not in known)
+
+    async def misplaced(self, job_id: str) -> str | None:
+        """Return a sentence where tasks do not run on their operator's TaskManagers."""
+        return await misplaced(await self.rest(), job_id, await self._operators())
+
+    async def topology(self, job_id: str) -> Topology:
+        """Return the job as a graph of operators.
+
+        Raises:
+            TemporaryError: Tasks have no TaskManager yet.
+        """
+        return await discover(await self.rest(), job_id, await self._operators())
+
+    async def _operators(self) -> dict[str, str]:
+        return {replica.id: replica.operator for replica in await self._runtime.replicas()}
+
+
+def _has_begun(job: Job) -> bool:
+    return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)

@@ -1,0 +1,169 @@
+"""What the engine asks of Flink, in the engine's words.
+
+Knowing what a job builds before its TaskManagers are started, whose memory follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.job_graph import JobGraph
+from weir_operator.rescale.settings import JobSpec
+from weir_operator.rescale.journal import RescaleJournal
+
+LIVE_STATES = frozenset(
+    {
+        *("INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING"),
+        *("CANCELLING", "RECONCILING", "SUSPENDED"),
+    }
+)
+"""States of a job that has not ended: its tasks may still emit, or do so again by themselves."""
+FINISHED = "FINISHED"
+"""State of a job that came to its own end, or was stopped with a savepoint."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a submitted job has come."""
+
+    state: str
+    running: bool
+    """Every task runs."""
+    ran: bool
+    """At least one task runs or ran: records may have left it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavepointState:
+    """What became of a savepoint that was asked for; both `None` while it is under way."""
+
+    path: str | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A savepoint or checkpoint that a job can go on from."""
+
+    path: str
+    stopped: bool = False
+    """It is the savepoint of a stop: the job ended with it."""
+    seen_complete: bool = True
+    """The JobManager saw it complete, so that the storage has nothing newer. False for what a new
+    JobManager restored the job from: a savepoint that the old one completed may be newer."""
+
+
+class Jobs(Protocol):
+    """What the engine asks of Flink. Unknown jobs and triggers are `None`, never an error."""
+
+    async def progress(self, job_id: str) -> Progress | None:
+        """Return how far the job has come."""
+
+    async def live(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have not ended."""
+        ...
+
+    async def stop(self, job_id: str, trigger: str) -> None:
+        """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
+
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
+        """Return what became of it; path and failure are both `None` while it is under way."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for cancellation; a job that has ended is left alone."""
+
+    async def prepare(self) -> None:
+        """Make the job's jar known to the JobManager."""
+
+    async def read_graph(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+        operators: tuple[str, ...],
+        whole_job: str | None,
+    ) -> JobGraph:
+        """Return what the program would build, submitted so; nothing is submitted.
+
+        Raises:
+            PermanentError: It builds no job.
+        """
+        ...
+
+    async def submit(
+        self,
+        job_id: str,
+        *,
+        arguments: tuple[str, ...],
+        parallelism: int | None,
+        entry_class: str | None,
+        restore_path: str | None,
+        configuration: Mapping[str, str],
+    ) -> None:
+        """Submit the job under this id.
+
+        Raises:
+            TemporaryError: An operator has no TaskManager that is registered.
+        """
+
+    async def failure(self, job_id: str) -> str:
+        """Return why the job failed or does not come to run, one sentence."""
+        ...
+
+    async def newest(self, job_id: str) -> Snapshot | None:
+        """Return the newest snapshot of the job that Flink knows of, `None` where it knows none."""
+
+    async def retained(self, job_id: str) -> tuple[str, ...]:
+        """Return the job's checkpoints that Flink will not delete itself, oldest first."""
+        ...
+
+    async def dispose(self, path: str) -> None:
+        """Delete a savepoint or checkpoint."""
+
+    async def unregistered(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of these TaskManagers are not registered."""
+        ...
+
+    async def misplaced(self, job_id: str) -> str | None:
+        """Return a sentence where tasks do not run on their operator's TaskManagers."""
+
+
+log = structlog.get_logger()
+
+
+async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> RescaleJournal:
+    """Return the change with the graph of the revision that it leads to.
+
+    A graph that cannot be read stops nothing: every operator is then taken to use managed memory,
+    and a program that cannot run says so when it is submitted.
+
+    Args:
+        journal: Before TaskManagers are started; the JobManager is that of the revision, with its
+            jar.
+        jobs: Who asks Flink.
+        spec: How the job is submitted at the revision.
+    """
+    revision = journal.revision
+    # On one machine memory is not scarce enough to be worth a second run of the program.
+    if revision is None or revision.graph is not None or journal.is_back or not revision.places:
+        return journal
+    try:
+        graph = await jobs.read_graph(
+            entry_class=spec.entry_class,
+            arguments=spec.program_arguments(journal.wanted),
+            parallelism=spec.default_parallelism(journal.wanted),
+            configuration=spec.configuration(journal.wanted),
+            operators=tuple(spec.parallelism_arguments),
+            whole_job=spec.whole_job,
+        )
+    except (TemporaryError, PermanentError) as error:
+        log.warning("graph not read", change=journal.id, failure=str(error))
+        return journal
+    return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})

@@ -1,0 +1,123 @@
+"""One StreamApp's advice from its first look to its end: away, back, changed, and told once."""
+
+import asyncio
+
+import pytest
+
+from weir_operator.external.advice import Advice
+from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.decision_records import RecordStore
+from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
+from weir_operator.streamapp.models import Mode
+from weir_operator.streamapp.testing import a_stream_app
+
+
+class TurnTaking(FakeClock):
+    """A clock under which others have their turn while somebody sleeps."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
+
+
+class Advised:
+    """An adopted StreamApp that runs until the test has heard what it waits for."""
+
+    def __init__(self, cluster, folder):
+        self.events: list[Event] = []
+        self.found: list[ExternalTerms] = []
+        self.advice: list[Advice | None] = []
+        self.directives = Directives(mode=Mode.ADVISE)
+        self.heard = asyncio.Event()
+        self.stop = asyncio.Event()
+        self.records = RecordStore(folder / "records.sqlite")
+        app = a_stream_app(
+            mode="Advise",
+            flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}, "maxParallelism": 128},
+        )
+        self.app = ExternalApp(
+            app,
+            ExternalDependencies(
+                api=cluster,
+                store=MemoryStatusStore(),
+                records=self.records,
+                folder=folder,
+                prometheus=None,
+                clock=TurnTaking(),
+                on_found=self.take(self.found),
+                on_tick=lambda tick: None,
+                on_advice=self.take(self.advice),
+                directives=lambda: self.directives,
+                on_event=self.take(self.events),
+            ),
+        )
+
+    def take(self, into):
+        def append(news):
+            into.append(news)
+            self.heard.set()
+
+        return append
+
+    async def until(self, happened):
+        async with asyncio.timeout(30):
+            while not happened():
+                self.heard.clear()
+                await self.heard.wait()
+
+    @property
+    def reasons(self):
+        return [event.reason for event in self.events]
+
+    async def __aenter__(self):
+        self.running = asyncio.create_task(self.app.run(self.stop))
+        return self
+
+    async def __aexit__(self, *error):
+        self.stop.set()
+        await self.running
+        self.records.close()
+
+
+@pytest.fixture
+def cluster(flink):
+    return FakeCluster(flink_deployment_objects(port=flink.port))
+
+
+async def test_a_job_that_is_not_there_is_told_of_once_and_waited_for(cluster, tmp_path):
+    objects, cluster.objects = cluster.objects, {}
+
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: "JobNotSeen" in advised.reasons)
+        looks = len(cluster.asked)
+        while len(cluster.asked) < looks + 5:
+            await asyncio.sleep(0)
+        cluster.objects = objects
+        await advised.until(lambda: advised.found)
+
+    assert advised.reasons.count("JobNotSeen") == 1
+
+
+async def test_a_job_with_other_vertices_gets_loops_of_its_own(cluster, flink, tmp_path):
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: advised.found)
+        flink.bring_out({"Score (slow)": "Score (fast)"})
+        await advised.until(lambda: len(advised.found) == 2)
+
+    operators = [[each.name for each in terms.app.spec.operators] for terms in advised.found]
+    assert operators[0][1] == "score-slow"
+    assert operators[1][1] == "score-fast"
+    assert advised.reasons.count("JobChanged") == 1
+
+
+async def test_a_reset_takes_back_what_was_advised(cluster, tmp_path):
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: advised.found)
+        advised.directives = Directives(mode=Mode.ADVISE, reset_nonce=1)
+        await advised.until(lambda: advised.advice)
+
+    assert advised.advice == [None]
+    assert "LearnedForgotten" in advised.reasons

@@ -1,0 +1,93 @@
+"""A lifecycle over a miniature world, for the tests of what happens to a job."""
+
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.models import State
+from weir_policies.model.node_types import NodeType
+from weir_policies.testing import a_model
+
+SUSPENDED = Directives(state=State.SUSPENDED)
+
+
+def a_revision(*arguments):
+    names = {"match": "--weir.parallelism.match"}
+    return Revision(arguments=arguments, parallelism_arguments=names)
+
+
+def asking_for(*arguments):
+    return Directives(revision=a_revision(*arguments))
+
+
+TYPES = (
+    NodeType(name="small/250m", pool="small", speedup=0.25, price=0.01),
+    NodeType(name="small/500m", pool="small", speedup=0.5, price=0.02),
+    NodeType(name="large/1", pool="large", speedup=1.6, price=0.05),
+)
+ONE = {"match": {"small/250m": 1}}
+TWO = {"match": {"small/250m": 2}}
+
+
+class Stage:
+    """A lifecycle over a miniature world, and what it told."""
+
+    def __init__(self, settings=None, node_types=TYPES):
+        self.settings = settings or RescaleSettings()
+        self.node_types = node_types
+        self.clock = FakeClock()
+        self.world = FakeWorld(self.clock)
+        self.store = MemoryStatusStore()
+        self.events = []
+        self.changes = []
+        self.directives = Directives()
+
+    def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
+        jobs = JobsOf(self.world)
+        rescaler = Rescaler(
+            runtime=self.world,
+            jobs=jobs,
+            spec=JobSpec(
+                entry_class=None,
+                arguments=(),
+                parallelism_arguments={"match": "--weir.parallelism.match"},
+                max_parallelism=720,
+            ),
+            store=self.store,
+            settings=self.settings,
+            clock=self.clock,
+        )
+        return Lifecycle(
+            runtime=self.world,
+            jobs=jobs,
+            rescaler=rescaler,
+            store=self.store,
+            initial=initial,
+            initial_savepoint=initial_savepoint,
+            restore_nonce=restore_nonce,
+            clock=self.clock,
+            on_event=self.events.append,
+            on_change=self.changes.append,
+            directives=lambda: self.directives,
+            models={
+                "match": a_model(
+                    name="match", node_types=self.node_types, max_replicas=max_replicas
+                )
+            },
+        )
+
+    async def running(self):
+        lifecycle = self.lifecycle()
+        await lifecycle.bring_up()
+        self.world.process(50)
+        return lifecycle
+
+    @property
+    def reasons(self):
+        return [event.reason for event in self.events]
+
+    def exact(self):
+        self.world.process(10)
+        return self.world.lost_and_doubled() == (0, 0)

@@ -1,0 +1,230 @@
+"""Faults together, at every point of every change: a transactional sink doubles no record.
+
+Every change is walked once to count its points: each write of the status, and each call that
+changed something in Flink or started or ended a TaskManager. Then it is walked again for each
+point, with a fault right after it: in Flink, in the controller, or in both at once.
+"""
+
+import pytest
+import structlog
+
+from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, asking_for
+from weir_operator.errors import WeirError
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.lifecycle import Health
+from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.testing import ControllerDied
+
+LONG = 4000.0
+"""Seconds for which nobody looks: longer than every deadline."""
+
+
+def nothing(world):
+    """Flink is well; only the controller dies."""
+
+
+def forgets_triggers(world):
+    world.forget_triggers()
+
+
+def job_manager_lost(world):
+    world.lose_job_manager(recovers=False)
+
+
+def job_manager_recovers(world):
+    world.lose_job_manager(recovers=True)
+
+
+def job_manager_keeps_results(world):
+    world.lose_job_manager(recovers=True, keeps_results=True)
+
+
+def answers_garbage(world):
+    world.garbage_calls = 2
+
+
+def does_not_answer(world):
+    world.refuse_calls = 40
+
+
+def storage_away(world):
+    world.storage_away = True
+    world.lose_job_manager(recovers=False)
+
+
+def late_then_forgotten(world):
+    """The savepoint under way takes its time, and nobody is told of its end."""
+    world.clock.time += LONG
+    world.process(3)
+    world.forget_triggers()
+
+
+def runs_on_and_is_lost(world):
+    """Nobody looks while the job runs and commits; then no JobManager knows it."""
+    world.process(5)
+    world.checkpoint()
+    world.lose_job_manager(recovers=False)
+
+
+FAULTS = [
+    nothing,
+    forgets_triggers,
+    job_manager_lost,
+    job_manager_recovers,
+    job_manager_keeps_results,
+    answers_garbage,
+    does_not_answer,
+    storage_away,
+    late_then_forgotten,
+    runs_on_and_is_lost,
+]
+
+
+async def rescale(stage, lifecycle):
+    await lifecycle.change(TWO, "more")
+
+
+async def upgrade(stage, lifecycle):
+    stage.directives = asking_for("--new")
+    await lifecycle.heal()
+
+
+async def suspend(stage, lifecycle):
+    stage.directives = SUSPENDED
+    await lifecycle.heal()
+
+
+async def recover(stage, lifecycle):
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+    await lifecycle.heal()
+
+
+async def roll_back(stage, lifecycle):
+    stage.world.broken_totals = {2}
+    await lifecycle.change(TWO, "more")
+
+
+CHANGES = [rescale, upgrade, suspend, recover, roll_back]
+
+
+class Point:
+    """Calls a fault right after the nth write or deed."""
+
+    def __init__(self, at, fault=None):
+        self.count = 0
+        self.at = at
+        self.fault = fault
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self.at and self.fault is not None:
+            self.fault()
+
+
+class Played:
+    """One change with one fault, and what came of it."""
+
+    def __init__(self, change, *, via, savepoint_takes, end_takes):
+        self.stage = Stage(RescaleSettings(via=via))
+        self.change = change
+        self.savepoint_takes = savepoint_takes
+        self.end_takes = end_takes
+        self.health = None
+
+    async def begin(self):
+        stage = self.stage
+        if self.change is upgrade:
+            stage.directives = asking_for("--old")
+        lifecycle = await stage.running()
+        stage.world.checkpoint()
+        await lifecycle.heal()
+        stage.world.process(20)
+        stage.world.savepoint_takes = self.savepoint_takes
+        stage.world.end_takes = self.end_takes
+        return lifecycle
+
+    async def play(self, point):
+        """Walk the change up to the fault; a controller that lives goes on with it."""
+        lifecycle = await self.begin()
+        self.stage.world.on_deed = self.stage.store.on_save = point
+        try:
+            await self.change(self.stage, lifecycle)
+        except ControllerDied:
+            pass
+        except WeirError:
+            pass  # told to people; the next look mends it
+        self.stage.world.on_deed = self.stage.store.on_save = lambda: None
+
+    async def mend(self):
+        """Look again and again, as the controller does; resume what was suspended."""
+        stage = self.stage
+        for _ in range(80):
+            stage.world.process(1)
+            stage.clock.time += 60.0
+            stage.world.storage_away = False
+            try:
+                self.health = await stage.lifecycle().heal()
+            except WeirError:
+                continue
+            if stage.directives.suspended and self.health is Health.SUSPENDED:
+                stage.directives = Directives()
+                continue
+            if self.health is Health.RUNS and stage.world.running():
+                break
+        stage.world.process(10)
+        stage.world.checkpoint()
+
+    def check(self, where):
+        stage = self.stage
+        said = [f"{event.reason}: {event.message}" for event in stage.events]
+        assert stage.world.committed_wrong() == (0, 0), (where, said)
+        assert len(stage.world.running()) == 1, (where, self.health, said)
+        assert not stage.store.load().finished, (where, said)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Log nothing: some 10,000 changes are walked, and rendering their steps takes most of it."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+async def count_points(change, **timing):
+    played, point = Played(change, **timing), Point(None)
+    await played.play(point)
+    return point.count
+
+
+@pytest.mark.parametrize("controller", ["dies", "lives"])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    ("via", "savepoint_takes", "end_takes"),
+    [
+        ("Auto", 0.0, 5.0),
+        ("Auto", 100.0, 0.0),
+        ("Savepoint", LONG - 1, 0.0),
+        ("Checkpoint", 0.0, 0.0),
+    ],
+)
+async def test_no_fault_at_any_point_loses_or_doubles_a_record_or_leaves_the_job_down(
+    change, fault, controller, via, savepoint_takes, end_takes
+):
+    timing = {"via": via, "savepoint_takes": savepoint_takes, "end_takes": end_takes}
+    points = await count_points(change, **timing)
+    assert points >= 2
+
+    for at in range(1, points + 1):
+        played = Played(change, **timing)
+        world = played.stage.world
+
+        def strike(world=world):
+            fault(world)
+            if controller == "dies":
+                raise ControllerDied
+
+        await played.play(Point(at, strike))
+        await played.mend()
+
+        played.check(f"point {at} of {points}")

@@ -1,0 +1,121 @@
+"""Replicas that are about to go are replaced before they are lost, as soon as there is room."""
+
+import itertools
+
+import pytest
+
+from tests.operator.loop.job_stage import ONE, TWO, TYPES, Stage, asking_for
+from weir_operator.rescale.journal import Kind
+from weir_operator.rescale.replicas import deployments_of
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_a_replica_about_to_go_is_replaced_before_it_is_lost(stage):
+    lifecycle = await stage.running()
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
+
+    await lifecycle.heal()
+
+    assert terminating not in stage.world.alive
+    assert deployments_of(stage.world.alive.values()) == ONE
+    [end] = [each for each in stage.changes if each.kind is Kind.RESCALE and each.step.is_end]
+    assert end.reason == f"Replicas leave before they are lost: {terminating} (its node is drained)"
+    assert stage.exact()
+
+
+@pytest.fixture
+def stage_of_one_pool():
+    return Stage(node_types=tuple(each for each in TYPES if each.pool == "small"))
+
+
+async def drain_without_room(stage):
+    """Doom the one replica of a job that runs, where its pool has no room for another."""
+    lifecycle = await stage.running()
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
+    stage.world.full_pools = {"small": 1}
+    await lifecycle.heal()
+    return lifecycle, terminating
+
+
+async def test_a_replacement_without_a_place_is_tried_again_soon(stage_of_one_pool):
+    stage = stage_of_one_pool
+    lifecycle, terminating = await drain_without_room(stage)
+
+    await lifecycle.heal()
+
+    assert stage.reasons.count("ChangeAbandoned") == 1
+
+    stage.world.full_pools = {}
+    stage.clock.time += 5
+    await lifecycle.heal()
+
+    assert terminating not in stage.world.alive
+
+
+async def seconds_until_tried(stage, lifecycle):
+    """Look every second until a change was abandoned once more; return how long nobody tried."""
+    before = stage.reasons.count("ChangeAbandoned")
+    for second in itertools.count(1):
+        stage.clock.time += 1
+        await lifecycle.heal()
+        if stage.reasons.count("ChangeAbandoned") > before:
+            return second
+
+
+async def test_a_replacement_that_finds_no_place_for_long_is_tried_every_minute(stage_of_one_pool):
+    stage = stage_of_one_pool
+    lifecycle, _ = await drain_without_room(stage)
+
+    pauses = [await seconds_until_tried(stage, lifecycle) for _ in range(7)]
+
+    assert pauses == [5, 10, 20, 40, 60, 60, 60]
+
+
+async def test_a_second_node_that_is_drained_does_not_wait_for_the_first(stage):
+    lifecycle = stage.lifecycle(initial=TWO)
+    await lifecycle.bring_up()
+    first, second = stage.world.alive
+    stage.world.terminating = {first: "its node is drained"}
+    stage.world.full_pools = {"small": 2}
+    await lifecycle.heal()
+
+    stage.world.full_pools = {}
+    stage.world.terminating |= {second: "its node is drained"}
+    await lifecycle.heal()
+
+    assert not {first, second} & set(stage.world.alive)
+
+
+async def test_a_drain_does_not_wait_for_an_upgrade_that_came_to_nothing(stage):
+    stage.directives = asking_for("--old")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("--new")
+    stage.world.savepoints_hang = True
+    await lifecycle.heal()
+    abandoned = stage.reasons.count("ChangeAbandoned")
+
+    stage.world.savepoints_hang = False
+    [terminating] = stage.world.alive
+    stage.world.terminating = {terminating: "its node is drained"}
+    await lifecycle.heal()
+
+    assert abandoned == 1
+    assert terminating not in stage.world.alive
+    assert stage.changes[-1].kind is Kind.RESCALE
+
+
+async def test_a_replica_whose_pool_stays_full_leaves_for_another_pool(stage):
+    lifecycle, terminating = await drain_without_room(stage)
+
+    await lifecycle.heal()
+
+    assert terminating not in stage.world.alive
+    [operator] = deployments_of(stage.world.alive.values()).values()
+    assert {name.split("/")[0] for name in operator} == {"large"}
+    assert stage.exact()

@@ -1,0 +1,209 @@
+"""A job is suspended and goes on; another revision of it is an upgrade by savepoint."""
+
+import pytest
+
+from tests.operator.loop.job_stage import (
+    ONE,
+    SUSPENDED,
+    Stage,
+    a_revision,
+    asking_for,
+)
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.lifecycle import Health
+from weir_operator.rescale.journal import Step
+from weir_operator.rescale.replicas import deployments_of
+from weir_operator.runtime.revision import Revision
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+async def test_a_job_that_is_to_be_suspended_stops_with_a_savepoint_and_frees_its_replicas(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+
+    health = await lifecycle.heal()
+    await lifecycle.heal()
+
+    status = stage.store.load()
+    assert health is Health.SUSPENDED
+    assert status.suspended
+    assert status.deployments == ONE
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+    assert stage.reasons.count("Suspended") == 1
+
+
+async def test_a_controller_that_has_just_begun_finds_the_job_manager_before_it_stops_the_job(
+    stage,
+):
+    await stage.running()
+    stage.world.is_found = False
+
+    end = await stage.lifecycle().suspend()
+
+    assert end.step is Step.DONE
+    assert stage.store.load().suspended
+
+
+async def test_a_suspended_job_that_is_to_run_goes_on_from_its_savepoint(stage):
+    lifecycle = await stage.running()
+    stage.directives = SUSPENDED
+    await lifecycle.heal()
+    stage.directives = Directives()
+
+    await lifecycle.heal()
+
+    assert not stage.store.load().suspended
+    assert deployments_of(stage.world.alive.values()) == ONE
+    assert stage.exact()
+
+
+async def test_a_controller_that_starts_leaves_a_suspended_job_suspended(stage):
+    await stage.running()
+    stage.directives = SUSPENDED
+    await stage.lifecycle().bring_up()
+
+    await stage.lifecycle().bring_up()
+
+    assert stage.world.running() == []
+    assert stage.world.alive == {}
+
+
+async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(stage):
+    stage.directives = SUSPENDED
+    lifecycle = stage.lifecycle()
+    await lifecycle.bring_up()
+
+    assert stage.store.load().job_id is None
+
+    stage.directives = Directives()
+    await lifecycle.heal()
+
+    assert len(stage.world.running()) == 1
+
+
+async def test_a_job_that_had_ended_is_suspended_at_its_newest_checkpoint(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.checkpoint()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = SUSPENDED
+
+    await lifecycle.heal()
+
+    assert stage.store.load().suspended
+    assert stage.store.load().restore_path == f"file:/checkpoints/{job}/chk-1"
+
+
+async def test_another_revision_is_an_upgrade_by_savepoint(stage):
+    stage.directives = asking_for("--window", "5m")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("--window", "9m")
+
+    await lifecycle.heal()
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:2] == ("--window", "9m")
+    assert stage.reasons.count("UpgradeDone") == 1
+    assert stage.exact()
+
+
+async def test_a_revision_that_failed_is_not_tried_again_until_another_one_comes(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("2")
+    stage.world.broken_revisions = {a_revision("2").id}
+    await lifecycle.heal()
+    stage.clock.time += 3600
+    await lifecycle.heal()
+    stage.directives = asking_for("3")
+    stage.clock.time += 3600
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.reasons.count("RolledBack") == 1
+    assert stage.world.jobs[job].arguments[:1] == ("3",)
+
+
+async def test_a_job_of_before_revisions_were_kept_is_not_restarted(stage):
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.directives = asking_for("1")
+
+    await lifecycle.heal()
+
+    assert stage.world.running() == [job]
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_a_job_that_is_down_is_recovered_with_the_revision_that_is_asked_for(stage):
+    stage.directives = asking_for("1")
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.jobs[job].state = "FAILED"
+    stage.directives = asking_for("2")
+
+    await lifecycle.heal()
+
+    [job] = stage.world.running()
+    assert stage.world.jobs[job].arguments[:1] == ("2",)
+    assert stage.store.load().revision == stage.directives.revision
+
+
+async def test_an_operator_that_an_upgrade_adds_starts_at_its_initial_deployment(stage):
+    stage.directives = asking_for("1")
+    await stage.running()
+    names = {"match": "--weir.parallelism.match", "count": "--weir.parallelism.count"}
+    stage.directives = Directives(revision=Revision(parallelism_arguments=names))
+    lifecycle = stage.lifecycle(initial=ONE | {"count": {"large/1": 2}})
+
+    await lifecycle.heal()
+
+    assert stage.store.load().deployments == ONE | {"count": {"large/1": 2}}
+
+
+async def test_an_upgrade_that_no_node_would_take_leaves_the_job_running_and_comes_once_one_does(
+    stage,
+):
+    stage.directives = asking_for("--version", "1")
+    lifecycle = await stage.running()
+    [job] = stage.world.running()
+    stage.world.misfit = "No node has the labels disk=fast, as the JobManager asks for"
+    stage.directives = asking_for("--version", "2")
+
+    health = await lifecycle.heal()
+
+    status = stage.store.load()
+    assert health is Health.RUNS
+    assert stage.world.running() == [job]
+    assert status.rescale.step is Step.ABANDONED
+    assert "No node has the labels disk=fast" in status.rescale.failure
+    assert "correct the pool in spec.nodePools" in stage.events[-1].message
+
+    stage.world.misfit = ""
+    stage.clock.time += 60.0
+    await lifecycle.heal()
+
+    assert stage.store.load().revision == a_revision("--version", "2")
+    assert stage.exact()
+
+
+async def test_a_node_that_is_drained_need_not_wait_for_an_upgrade_that_no_node_would_take(stage):
+    stage.directives = asking_for("--version", "1")
+    lifecycle = await stage.running()
+    stage.world.misfit = "No node has the labels disk=fast"
+    stage.directives = asking_for("--version", "2")
+    await lifecycle.heal()
+    [leaving] = stage.world.alive
+    stage.world.terminating[leaving] = "its node is drained"
+
+    await lifecycle.heal()
+
+    assert leaving not in stage.world.alive
+    assert stage.exact()

@@ -1,0 +1,202 @@
+"""What is wrong with the records costs history, and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tests.operator.loop.test_decision_records import a_record
+from weir_operator.loop.events import Event
+from weir_operator.loop.decision_records import AGAIN, RecordStore, TolerantRecords
+from weir_simulator.fitting.samples import IntervalSample
+
+SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})
+
+
+class Desk:
+    """Records in a folder, what was told of them, and a clock."""
+
+    def __init__(self, folder):
+        self.path = folder / "records.sqlite"
+        self.aside = folder / "records.sqlite.damaged"
+        self.told = []
+        self.time = 0.0
+        self.records = None
+
+    def open(self):
+        self.records = TolerantRecords(
+            self.path, lambda reason, message: self.told.append(reason), monotonic=lambda: self.time
+        )
+        return self.records
+
+    @property
+    def kept(self):
+        store = RecordStore(self.path)
+        try:
+            return [each.id for each in store.decisions(limit=1000)]
+        finally:
+            store.close()
+
+
+@pytest.fixture
+def desk(tmp_path):
+    desk = Desk(tmp_path)
+    yield desk
+    if desk.records is not None:
+        desk.records.close()
+
+
+def use(records):
+    """Do everything that the loops do with records."""
+    records.write([a_record("first")], events=[Event(time=1.0, reason="X", message="x")])
+    records.note(events=[Event(time=2.0, reason="Y", message="y")])
+    records.note_interval(SAMPLE)
+    records.forget_intervals()
+
+
+def test_what_is_written_is_kept_and_nothing_is_told(desk):
+    use(desk.open())
+
+    assert desk.kept == ["first"]
+    assert desk.told == []
+    assert desk.records.failure == ""
+
+
+@pytest.mark.parametrize(
+    "content", [b"no database " * 100, b"\xff" * 5000, b"SQLite format 3\0" * 99]
+)
+def test_a_file_that_is_no_database_is_put_aside_and_another_begun(desk, content):
+    desk.path.write_bytes(content)
+
+    use(desk.open())
+
+    assert desk.kept == ["first"]
+    assert desk.aside.read_bytes() == content
+    assert desk.told == ["RecordsDamaged"]
+    assert desk.records.failure == ""
+
+
+def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(desk):
+    before = RecordStore(desk.path)
+    for number in range(300):
+        before.write([a_record(f"{number}-{name}", time=number) for name in "abc"])
+    before.close()
+    damage(desk.path)
+    records = desk.open()
+
+    for number in range(300):
+        records.write([a_record(f"new{number}", time=1000.0 + number)])
+
+    assert "RecordsDamaged" in desk.told
+    assert desk.aside.exists()
+    assert "new299" in desk.kept
+    assert records.failure == ""
+
+
+def damage(path):
+    """Overwrite all pages but the first, which says what the file is."""
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\x5a" * (len(content) - 4096)
+    path.write_bytes(bytes(content))
+
+
+def test_a_database_of_somebody_else_is_put_aside(desk):
+    other = sqlite3.connect(desk.path)
+    other.execute("CREATE TABLE decisions (something TEXT)")
+    other.commit()
+    other.close()
+
+    use(desk.open())
+
+    assert desk.kept == ["first"]
+    assert desk.told == ["RecordsDamaged"]
+
+
+def test_a_second_damage_takes_the_place_of_the_first(desk):
+    for content in (b"first " * 1000, b"second " * 1000):
+        desk.path.write_bytes(content)
+        desk.open().close()
+
+    assert desk.aside.read_bytes() == b"second " * 1000
+
+
+def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(desk):
+    records = desk.open()
+    records._store._connection.execute("PRAGMA max_page_count = 1")
+    many = [a_record(f"{number}") for number in range(200)]
+
+    records.write(many)
+    records.write(many)
+    failure = records.failure
+    records._store._connection.execute("PRAGMA max_page_count = 100000")
+    records.write([a_record("soon")])
+    told = list(desk.told)
+    desk.time += AGAIN
+    records.write([a_record("late")])
+
+    assert "disk is full" in failure
+    assert told == ["RecordsNotKept"]
+    assert desk.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(desk.kept) == {"soon", "late"}
+    assert records.failure == ""
+
+
+def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(desk):
+    desk.path = desk.path.parent / "state" / "records.sqlite"
+    desk.path.parent.write_text("a file in the place of the folder")
+    records = desk.open()
+
+    use(records)
+    told = list(desk.told)
+    desk.path.parent.unlink()
+    records.write([a_record("early")])
+    desk.time += AGAIN
+    records.write([a_record("late")])
+
+    assert told == ["RecordsNotKept"]
+    assert desk.told == ["RecordsNotKept", "RecordsKept"]
+    assert desk.kept == ["late"]
+
+
+def test_records_of_a_newer_weir_are_left_as_they_are(desk):
+    newer = RecordStore(desk.path)
+    newer.write([a_record("kept")])
+    newer._connection.execute("PRAGMA user_version = 9")
+    newer.close()
+    before = desk.path.read_bytes()
+
+    use(desk.open())
+
+    assert desk.told == ["RecordsNotKept"]
+    assert "use a newer weir" in desk.records.failure
+    assert desk.path.read_bytes() == before
+
+
+def test_what_is_told_may_be_recorded_itself(desk):
+    records = desk.open()
+
+    def tell(reason, message):
+        desk.told.append(reason)
+        records.note(events=[Event(time=1.0, reason=reason, message=message)])
+
+    records._report = tell
+    records._store._connection.execute("PRAGMA max_page_count = 1")
+
+    records.write([a_record(f"{number}") for number in range(200)])
+
+    assert desk.told == ["RecordsNotKept"]
+
+
+def test_a_defect_in_keeping_records_is_none_of_the_loops(desk, monkeypatch):
+    records = desk.open()
+    records.write([a_record("twice")])
+
+    records.write([a_record("twice")])  # an id that is there already
+    failure = records.failure
+    desk.time += AGAIN
+    records.write([a_record("once")])
+
+    assert "IntegrityError" in failure
+    assert desk.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(desk.kept) == {"twice", "once"}
