@@ -1,7 +1,7 @@
 """From tasks to operators: how many records arrived, took their way, and waited, per minute.
 
 Parallel tasks are summed to runs of a job, these to tasks, and tasks to operators. What arrived
-follows from what all operators took, see `demand.py`.
+follows from what all operators took, see `judge_demand`.
 
 Rates of parallel tasks are completed by their number: where one of four was not sampled, what the
 others took stands for three quarters. `completeness` says so.

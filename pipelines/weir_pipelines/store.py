@@ -6,7 +6,7 @@ moved in the folder `.staging`, where nobody reads. Equal rows make equal files,
 again changes nothing. The folder must be one file system that all Spark's processes see.
 
 Footers are held against the declared schema before anything is read, and rows against what they can
-be (`row_checks`), so that a foreign file is refused with its name and its column rather than
+be (`refuse_damaged`), so that a foreign file is refused with its name and its column rather than
 somewhere inside a job.
 
 Refuses rows that no job writes, before a reader comes upon them somewhere inside its sums.

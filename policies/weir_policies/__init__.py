@@ -1,1 +1,1 @@
-"""The minds of Weir: the model and the policies that decide on it. Pure values in and out."""
+"""The policies of Weir: the model and the policies that decide on it. Pure values in and out."""

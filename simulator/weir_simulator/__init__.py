@@ -1,1 +1,1 @@
-"""The world in miniature: arrival traces."""
+"""Simulated jobs: traces, runs, fitting and tuning."""

@@ -3,7 +3,7 @@
 A trace is a one-dimensional array of rates in records/s, finite and not negative, one entry per
 slot of time. How long a slot lasts (one minute in the published traces) is its user's business:
 nothing here depends on it. Functions take a trace and return a new one; files are the business of
-`trace_files`, making traces up that of `trace_synthesis`.
+`read_trace`, making traces up that of `synthesise_trace`.
 
 Arrival traces on disk: plain text, one number per line, one line per slot.
 

@@ -11,7 +11,7 @@ In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023,
    the policies are not asked until then.
 
 What is beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
-unless `Rules` say otherwise. `plain` is the same world, written to be read.
+unless `Rules` say otherwise. `reference` is the same world, written to be read.
 
 What a change takes, and whether the pools have room for it.
 """

@@ -165,7 +165,7 @@ class ApplicationController:
         *,
         settings: LoopSettings,
         directives: Callable[[], Directives],
-        watcher: Gatherer,
+        gatherer: Gatherer,
         lifecycle: Lifecycle,
         managers: Mapping[str, OperatorManager],
         application_manager: ApplicationManager,
@@ -180,7 +180,7 @@ class ApplicationController:
     ) -> None:
         self._settings = settings
         self._directives = directives
-        self._gatherer = watcher
+        self._gatherer = gatherer
         self._lifecycle = lifecycle
         self._managers = managers
         self._am = application_manager
@@ -200,7 +200,7 @@ class ApplicationController:
             on_event=on_event,
             clock=clock,
         )
-        self._blindness = MetricsOutage()
+        self._outage = MetricsOutage()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
 
@@ -482,7 +482,7 @@ class ApplicationController:
     def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
         now = self._clock.monotonic()
-        if self._blindness.note(healthy=healthy, now=now):
+        if self._outage.note(healthy=healthy, now=now):
             self._notices.report(
                 "FallbackEnded", "The metrics are healthy; decisions are made again"
             )
@@ -494,7 +494,7 @@ class ApplicationController:
         if (
             not idle
             or directives.mode is Mode.OFF
-            or not self._blindness.is_due(directives.fallback, now)
+            or not self._outage.is_due(directives.fallback, now)
         ):
             return
         answer = answer_outage(
@@ -511,7 +511,7 @@ class ApplicationController:
             # Once per outage; it is taken when what holds it back is over.
             self._notices.report_while("FallbackHeld", f"{answer.reason}; {refusal}")
             return
-        self._blindness.answer()
+        self._outage.answer()
         self._notices.report("FallbackTaken", answer.reason)
         if moves:
             ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}")

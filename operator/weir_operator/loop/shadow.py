@@ -323,26 +323,26 @@ class Advisor:
     """Follows the advice of one StreamApp in thought."""
 
     def __init__(
-        self, hypothesis: ShadowDeployment, path: Path, *, policy: str, reset_nonce: int
+        self, shadow: ShadowDeployment, path: Path, *, policy: str, reset_nonce: int
     ) -> None:
         """Begin with what the file holds, as far as it is of the same policy and nonce.
 
         Args:
-            hypothesis: With nothing seen.
+            shadow: With nothing seen.
             path: The file.
             policy: Name of the operators' policy; a bill of another one is not gone on with.
             reset_nonce: The manifest's; a bill of before another one is not gone on with either.
         """
-        self._hypothesis = hypothesis
+        self._shadow = shadow
         self._path = path
         self._key: dict[str, str | int] = {"policy": policy, "resetNonce": reset_nonce}
         self._saved_at = 0.0
         self._restore()
-        self._told = self._count_told(hypothesis.bill)
+        self._told = self._count_told(shadow.bill)
 
     def follow(self, seen: Seen, guards: tuple[Guard, ...], notices: Notices) -> Bill:
         """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
-        bill = self._hypothesis.follow(seen, guards)
+        bill = self._shadow.follow(seen, guards)
         if self._count_told(bill) != self._told:
             self._told = self._count_told(bill)
             notices.report("SavingsForecast", bill.sentence)
@@ -356,7 +356,7 @@ class Advisor:
 
     def release_replicas(self) -> None:
         """Leave mode Advise: the next time begins where the job then is."""
-        self._hypothesis.release_replicas()
+        self._shadow.release_replicas()
 
     def forget(self, reset_nonce: int) -> None:
         """Start over completely.
@@ -365,7 +365,7 @@ class Advisor:
             TemporaryError: The disk is full; the old file stands.
         """
         self._key["resetNonce"] = reset_nonce
-        self._hypothesis.forget()
+        self._shadow.forget()
         self._told = 0
         self._save()
 
@@ -374,7 +374,7 @@ class Advisor:
         return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
 
     def _save(self) -> None:
-        state = {**self._key, **self._hypothesis.state_dict()}
+        state = {**self._key, **self._shadow.state_dict()}
         write_atomically(self._path, json.dumps(state))
 
     def _restore(self) -> None:
@@ -384,6 +384,6 @@ class Advisor:
                 return
             state = json.loads(text)
             if {name: state[name] for name in self._key} == self._key:
-                self._hypothesis.load_state_dict(state)
+                self._shadow.load_state_dict(state)
         except (OSError, ValueError, KeyError, TypeError, StateError) as error:
             log.warning("forecast cannot be read, it starts over", failure=str(error))

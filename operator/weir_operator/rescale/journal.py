@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from weir_operator.runtime.revision import Revision
 
 DeploymentMap = dict[str, dict[str, int]]
-"""Replicas per operator and node type, as `runtime.seam.Deployments`, in a form JSON knows."""
+"""Replicas per operator and node type, as `runtime.protocol.Deployments`, in a form JSON knows."""
 
 
 class Kind(StrEnum):

@@ -58,7 +58,7 @@ class FailedChange(_Passing):
     """A change that came to nothing, and until when it is not to be tried again."""
 
     subject: str
-    """What it was to achieve, as `retrying` writes it."""
+    """What it was to achieve, as `loop.planned_changes` writes it."""
     lasts: float = 60.0
 
 

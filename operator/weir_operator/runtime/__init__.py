@@ -1,1 +1,1 @@
-"""Where TaskManagers live: the seam, and local processes behind it."""
+"""Where TaskManagers live: the protocol; local processes and pods behind it."""

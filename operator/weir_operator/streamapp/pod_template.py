@@ -1,7 +1,7 @@
 """The pods' template in a StreamApp: what Weir must be able to read of it.
 
 The rest is judged by Kubernetes when it makes pods, but for what widens their rights, which is
-refused here (`pod_security`). Weir merges its own containers, volumes,
+refused here (`find_widened_rights`). Weir merges its own containers, volumes,
 variables and ports into the user's, and tells items of these lists apart by a key, so each must
 have it. Values are never repeated in a refusal, they may be secret.
 

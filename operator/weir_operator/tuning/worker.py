@@ -1,7 +1,7 @@
 """Does the work of a tuning, in a process of its own: `python -m weir_operator.tuning.worker`.
 
-Reads the work from a file, has it done (`making.py`), and writes the answer: to a file, whole or
-not at all, or framed to standard output (`frames.py`), which is how it leaves a pod. What was
+Reads the work from a file, has it done (`run_tuning`), and writes the answer: to a file, whole or
+not at all, or framed to standard output (`write_frames`), which is how it leaves a pod. What was
 evaluated is kept in the folder, so that the same work goes on where it was left.
 
 Ends with status 3 and a sentence where the work cannot be done. With `--tied` it ends as soon as

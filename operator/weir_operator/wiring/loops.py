@@ -151,7 +151,7 @@ def assemble(
         else {name: each.model for name, each in managers.items() if each.fixed is None},
         settings=assembly.rescale_settings(app),
     )
-    watcher = Gatherer(
+    gatherer = Gatherer(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
         runtime=around.runtime,
@@ -166,7 +166,7 @@ def assemble(
     controller = ApplicationController(
         settings=loops,
         directives=directives,
-        watcher=watcher,
+        gatherer=gatherer,
         lifecycle=lifecycle,
         managers=managers,
         application_manager=manager,

@@ -2,7 +2,7 @@
 
 Managers of operators and of nodes see no more than their own part and change nothing: they ask,
 each with a score. Every period the requests are ranked by score and granted, all of them or as far
-as a `token_bucket` pays; the rest is forgotten, and its managers ask again.
+as a `grant` pays; the rest is forgotten, and its managers ask again.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 sections 4 and 7. Decided where it leaves a choice:

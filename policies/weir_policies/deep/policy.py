@@ -70,7 +70,7 @@ class DeepPolicy:
     def __init__(self, algorithm: DeepAlgorithm, rng: np.random.Generator) -> None:
         self._algorithm = algorithm
         self._rng = rng
-        self._mind: _PolicyState | None = None
+        self._state: _PolicyState | None = None
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -82,31 +82,31 @@ class DeepPolicy:
         unknown = find_unknown(observation, *NEEDED)
         if unknown is not None:
             return hold(observation, unknown)
-        mind = self._recall(observation)
-        fill_present(mind.view, observation)
-        self._algorithm.decide(mind.view, mind.memory)
-        target = Deployment(tuple(int(count) for count in mind.view.target[0]))
-        return self._algorithm.explain(observation, target, mind.view, mind.memory)
+        state = self._recall(observation)
+        fill_present(state.view, observation)
+        self._algorithm.decide(state.view, state.memory)
+        target = Deployment(tuple(int(count) for count in state.view.target[0]))
+        return self._algorithm.explain(observation, target, state.view, state.memory)
 
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
         before, after = transition.observation, transition.next_observation
         if find_unknown(before, *NEEDED) is not None or find_unknown(after, *NEEDED) is not None:
             return
-        mind = self._recall(after)
+        state = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        fill_interval(mind.view, transition)
-        self._algorithm.learn(mind.view, mind.memory)
-        mind.taught = True
-        (self._rng,) = mind.memory.rngs
+        fill_interval(state.view, transition)
+        self._algorithm.learn(state.view, state.memory)
+        state.taught = True
+        (self._rng,) = state.memory.rngs
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return weights, buffer and the generator's state as plain JSON values."""
         state: dict[str, Any] = {"version": VERSION, "generator": self._rng.bit_generator.state}
-        if self._mind is not None and self._mind.taught:
-            state["shape"] = list(self._mind.shape)
-            state["memory"] = pack_memory(self._mind.memory)
+        if self._state is not None and self._state.taught:
+            state["shape"] = list(self._state.shape)
+            state["memory"] = pack_memory(self._state.memory)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -120,7 +120,7 @@ class DeepPolicy:
             raise StateError(f"Expected state of version {VERSION}, got {state.get('version')}")
         self._rng = deepcopy(self._rng)
         self._rng.bit_generator.state = state["generator"]
-        self._mind = None
+        self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
             memory = unpack_memory(
@@ -131,18 +131,18 @@ class DeepPolicy:
                 max_replicas=replicas,
             )
             view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
-            self._mind = _PolicyState(view, memory, taught=True)
+            self._state = _PolicyState(view, memory, taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view and the memory, new ones where the model's shape is new."""
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
-        if self._mind is None or self._mind.shape != shape:
+        if self._state is None or self._state.shape != shape:
             view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
             fill_model(view, 0, model)
             # First weights are drawn from a copy: to decide before anything was learned must leave
             # the generator as it was. The copy takes its place when something is learned.
             memory = self._algorithm.prepare(view, (deepcopy(self._rng),))
-            self._mind = _PolicyState(view, memory, taught=False)
-        fill_model(self._mind.view, 0, model)
-        return self._mind
+            self._state = _PolicyState(view, memory, taught=False)
+        fill_model(self._state.view, 0, model)
+        return self._state

@@ -103,7 +103,7 @@ class _PolicyState:
         self.memory = memory
         if room is not None:
             self.memory, self.allocation = allocate_memory(memory, room)
-            # With whatever ends the mind, the place of its tables is free again.
+            # With whatever ends the state, the place of its tables is free again.
             weakref.finalize(self, self.allocation.leave).atexit = False
 
     def be_ready(self) -> None:
@@ -128,15 +128,15 @@ class KernelPolicy:
         self._algorithm = algorithm
         self._rng = rng
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
-        self._mind: _PolicyState | None = None
+        self._state: _PolicyState | None = None
         self._room: TableStorage | None = None
         self._season: Season | None = None
 
     def keep_in(self, room: TableStorage) -> None:
         """Keep tables in a room from now on."""
         self._room = room
-        if self._mind is not None:
-            self._mind.settle(self._mind.memory, room)
+        if self._state is not None:
+            self._state.settle(self._state.memory, room)
 
     def expect(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.
@@ -144,8 +144,8 @@ class KernelPolicy:
         It is no part of what was learned: whoever knows it says it to each new policy.
         """
         self._season = season
-        if self._mind is not None and not self._mind.taught:
-            self._mind = None
+        if self._state is not None and not self._state.taught:
+            self._state = None
 
     def compile(self) -> None:
         """Compile the kernels now, or load them: the first run on a machine takes a while."""
@@ -162,14 +162,14 @@ class KernelPolicy:
         unknown = find_unknown(observation, *self._algorithm.needed)
         if unknown is not None:
             return hold(observation, unknown)
-        mind = self._recall(observation)
-        view, memory = mind.view, mind.memory
+        state = self._recall(observation)
+        view, memory = state.view, state.memory
         fill_present(view, observation)
         view.draws[0] = self._draws
         self._algorithm.decide(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
         decision = self._algorithm.explain(observation, target, view, memory)
-        mind.rest()
+        state.rest()
         return decision
 
     def train(self, observation: Observation, rates: Floats) -> None:
@@ -181,11 +181,11 @@ class KernelPolicy:
         """
         if self._algorithm.train is None:
             return
-        mind = self._recall(observation)
-        fill_present(mind.view, observation)
-        mind.settle(self._algorithm.train(mind.view, mind.memory, rates), self._room)
-        mind.taught = True
-        mind.rest()
+        state = self._recall(observation)
+        fill_present(state.view, observation)
+        state.settle(self._algorithm.train(state.view, state.memory, rates), self._room)
+        state.taught = True
+        state.rest()
 
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
@@ -193,15 +193,15 @@ class KernelPolicy:
         needed = self._algorithm.needed
         if find_unknown(before, *needed) is not None or find_unknown(after, *needed) is not None:
             return
-        mind = self._recall(after)
+        state = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        mind.be_ready()
-        fill_interval(mind.view, transition)
-        self._algorithm.learn(0, mind.view, mind.memory)
-        mind.settle(grow(mind.memory), self._room)
-        mind.taught = True
-        mind.rest()
+        state.be_ready()
+        fill_interval(state.view, transition)
+        self._algorithm.learn(0, state.view, state.memory)
+        state.settle(grow(state.memory), self._room)
+        state.taught = True
+        state.rest()
         if self._algorithm.draws:
             self._draws = self._rng.random(2)
 
@@ -210,12 +210,12 @@ class KernelPolicy:
         state: dict[str, Any] = {"version": VERSION, "draws": self._draws.tolist()}
         if self._algorithm.draws:
             state["generator"] = self._rng.bit_generator.state
-        if self._mind is not None and self._mind.taught:
-            state["shape"] = list(_shape(self._mind.view))
+        if self._state is not None and self._state.taught:
+            state["shape"] = list(_shape(self._state.view))
             state["memory"] = {
-                name: pack_array(array) for name, array in self._mind.memory._asdict().items()
+                name: pack_array(array) for name, array in self._state.memory._asdict().items()
             }
-            self._mind.rest()
+            self._state.rest()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -231,32 +231,32 @@ class KernelPolicy:
         self._draws = np.array(state["draws"])
         if "generator" in state:
             self._rng.bit_generator.state = state["generator"]
-        self._mind = None
+        self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
             view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
             arrays = {name: unpack_array(array) for name, array in state["memory"].items()}
-            self._mind = self._begin(view, Memory(**arrays), taught=True)
+            self._state = self._begin(view, Memory(**arrays), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view and the memory, new ones where the model's shape is new."""
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
-        if self._mind is None or _shape(self._mind.view) != shape:
+        if self._state is None or _shape(self._state.view) != shape:
             view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
             fill_model(view, 0, model)
             fill_present(view, observation)
             memory = self._algorithm.prepare(view, TICKS_AHEAD)
             if self._season is not None and self._algorithm.expect is not None:
                 self._algorithm.expect(0, memory, self._season)
-            self._mind = self._begin(view, memory, taught=False)
-        fill_model(self._mind.view, 0, model)
-        return self._mind
+            self._state = self._begin(view, memory, taught=False)
+        fill_model(self._state.view, 0, model)
+        return self._state
 
     def _begin(self, view: View, memory: Memory, *, taught: bool) -> _PolicyState:
-        mind = _PolicyState(view, memory, taught=taught)
-        mind.settle(memory, self._room)
-        return mind
+        state = _PolicyState(view, memory, taught=taught)
+        state.settle(memory, self._room)
+        return state
 
 
 def fill_model(view: View, o: int, model: OperatorModel) -> None:

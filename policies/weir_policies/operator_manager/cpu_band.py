@@ -8,7 +8,7 @@ metric is the maximum over all containers, in periods of one minute. Departures:
 1. Busy time stands for CPU time, the caller's interval for the minute; an interval in which the
    deployment changed starts the count again.
 2. The service knows one kind of container. Here the mix stays as it is: replicas of the node types
-   in use are added and removed, see `kernels.mixes`.
+   in use are added and removed, see `kernels.enumeration`.
 3. The parallelism that the job was configured with, below which the service does not go, is the
    parameter `least_replicas`.
 """

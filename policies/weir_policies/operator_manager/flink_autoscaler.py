@@ -15,7 +15,7 @@ interval without a break, and then to the largest of the recommendations meanwhi
 Source: apache/flink-kubernetes-operator, module flink-autoscaler, options `job.autoscaler.*`:
 `ScalingMetricEvaluator`, `JobVertexScaler`, `ScalingExecutor`, `AutoScalerUtils`. Departures:
 1. It changes parallelism and knows no node types: the node types in use are scaled, see
-   `kernels.mixes`, up to `max_replicas` and the limits of their pools.
+   `kernels.enumeration`, up to `max_replicas` and the limits of their pools.
 2. Operators decide alone: each counts its own restarts and its own backlog, where the original
    restarts the window for the whole job and derives a backlog's rate from the sources.
 3. Its second measurement of the true rate, at sources that catch up, is left out, as are its limits

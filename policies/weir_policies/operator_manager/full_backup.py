@@ -16,7 +16,7 @@ that any valid action had in any state visited so far, or to 1 while that is les
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 section 5.2, algorithm 2, equations 3 to 5. There all nodes are alike; replicas count here as ones
-of the node type `node_type`, see `kernels.one_type`.
+of the node type `node_type`, see `kernels.homogeneous`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Source: Russo Russo, ZEUS 2018, equations 1 to 6, algorithm 1. Departures:
    published numbers less well.
 2. The centralised violation is any operator's response time beyond its budget; there it is the
    application's, beyond T_SLA.
-3. Replicas count as ones of the node type `node_type`, see `kernels.one_type`.
+3. Replicas count as ones of the node type `node_type`, see `kernels.homogeneous`.
 """
 
 from __future__ import annotations

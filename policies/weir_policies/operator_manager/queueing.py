@@ -17,11 +17,11 @@ the planned rate, the saving at a larger one.
 
 What is learned are the rates and the backlog of the last intervals; no random number is drawn.
 The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
-`queueing_weighing`, put into words by `queueing_table` and `queueing_reasons`.
+`find_case`, put into words by `tabulate` and `explain`.
 
 The arithmetic of `queueing`: what deployments are judged by, their score, and which one wins.
 
-Deployments are gone through one by one (`kernels.menus`) and judged only as far as they could still
+Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they could still
 win: what is too dear, or has less speed than the load needs on any sharing, is never predicted.
 
 What `queueing` found out of every deployment, in one table to explain a decision from.
@@ -447,7 +447,7 @@ class Weighed:
     plan: Plan
     words: Words
     case: int
-    """Which rule decided, of those in `queueing_weighing`."""
+    """Which rule decided, of those in `find_case`."""
     counts: Counts
     """The deployments, `(d, t)`."""
     chosen: int

@@ -11,7 +11,7 @@ Less than half of `DRIFT` never is one: a new fit would change little.
 
 Real noise is neither. Of outliers, one interval contributes a third of an alarm at most: a pause or
 a noisy neighbour lasts one or two. Intervals that resemble their neighbours carry less, by the
-correlation that the fit has seen. The noise of an edge is known after a day (see `passage`); until
+correlation that the fit has seen. The noise of an edge is known after a day (see `flow`); until
 then, and after a drift of the job, nobody tells a drift of its selectivity from the time of day.
 
 The state follows from the intervals since the fit: after a restart, show them again.

@@ -3,7 +3,7 @@
 A page is one file that needs nothing else: styles, data and Plotly's script stand inside it, and
 nothing is fetched. It follows the reader's light or dark mode and the width of the screen, down to
 a phone's, where tables become cards. What a page says is the caller's business (`report`,
-`trace_page`); how it looks is decided here and in `templates/`.
+`trace`); how it looks is decided here and in `templates/`.
 
 A chart is a Plotly figure in its JSON form, as plain dicts: building them with `graph_objects`
 would import a hundred times as much and refuse the colour names below. Colours are written as CSS

@@ -155,7 +155,7 @@ class Stage:
         self.learned = LearnedStore(
             self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
         )
-        watcher = Gatherer(
+        gatherer = Gatherer(
             settings=settings,
             operators={each.name: each for each in world.operators(self.app)},
             runtime=self.world,
@@ -194,7 +194,7 @@ class Stage:
         return ApplicationController(
             settings=settings,
             directives=lambda: self.directives,
-            watcher=watcher,
+            gatherer=gatherer,
             lifecycle=lifecycle,
             managers=self.managers,
             application_manager=manager,

@@ -31,7 +31,7 @@ class TunerAccess:
     """How tunings are made on the cluster."""
 
     template: Mapping[str, Any]
-    """A Job without a name, see `tuning.job_template`."""
+    """A Job without a name, see `tuning.job`."""
     namespace: str
     """Of the Jobs."""
     deadline: float

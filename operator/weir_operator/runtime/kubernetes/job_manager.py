@@ -3,7 +3,7 @@
 Flink 2.3.0 can leave itself the result of an ended job that no JobManager can start with
 (`pod_states.cannot_take_up`). Then Flink is made to forget all jobs, those that run too: their
 graphs go from its ConfigMap, and the next JobManager keeps results in a folder of its own. The job
-goes on from its newest state, as after any loss (`rescale.restore_point`).
+goes on from its newest state, as after any loss (`rescale.stopping`).
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class FlinkPods:
     controller_namespace: str
     """Where the controller runs, which alone may reach Flink's REST interface."""
     results: str = ""
-    """Folder of the results of ended jobs; empty for Flink's own. See `runtime_job_manager`."""
+    """Folder of the results of ended jobs; empty for Flink's own. See `job_manager`."""
 
     @classmethod
     def of(cls, app: StreamApp, *, uid: str, controller_namespace: str) -> Self:

@@ -3,7 +3,7 @@
 Algorithm 1: run the parallelism, score it, add the sample, refit the model; stop where the latency
 is kept and the score reaches its threshold, else go to the argmax of the expected improvement over
 Omega. Before, the model is trained on the bootstrap set; at a new rate it is lent the model of the
-nearest rate instead (Algorithm 2, see `transfer`), for a number of runs.
+nearest rate instead (Algorithm 2, see `gaussian_process`), for a number of runs.
 
 Source: Zhang et al., IEEE TPDS 2024, sections IV-C and IV-D. Departures:
 1. The throughput must reach the input rate as well, as its section V-C demands.

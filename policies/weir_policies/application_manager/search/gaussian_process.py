@@ -4,7 +4,7 @@ Matern 5/2 kernel with a length scale per coordinate, outputs standardised, an u
 mean, and hyper-parameters of greatest posterior density, found by L-BFGS with analytic gradients.
 It is made for some hundred outputs: every fit inverts their covariance some dozen times. BoTorch's
 is the reference (`botorch_process` has the same promise, a test compares them). This one and
-`improvement` are what any algorithm needs that wants "a Gaussian process and expected improvement".
+`surrogate` are what any algorithm needs that wants "a Gaussian process and expected improvement".
 
 Sources: Rasmussen, Williams: Gaussian Processes for Machine Learning, 2006, chapters 2, 4.2.1 and
 5.4.1. Priors of the length scales: Hvarfner, Hellsten, Nardi: Vanilla Bayesian Optimization

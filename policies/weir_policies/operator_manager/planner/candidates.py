@@ -12,7 +12,7 @@ Only deployments that carry more than all cheaper ones are of interest. The set 
 Node types that the operator may not run on make no difference, as if they were not listed.
 
 Where moves are by one replica, a ladder of several node types cannot be climbed; the menu is then
-replicas of one type, chosen by `planner_chain`.
+replicas of one type, chosen by `plan.choose_chain`.
 
 What experience says of the model: speeds, waiting times, and what a restart and an excess cost.
 

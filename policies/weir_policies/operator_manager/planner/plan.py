@@ -5,8 +5,8 @@ Backward in time, for every state of the rate and every point,
     Q(point) = price of a block + price of an excess * P(rate exceeds the point) + E[V'(point)]
     V(point) = min(Q(point), min over other front of their Q + price of getting there)
 
-where P and the expectation are of the learned dynamics (`planner_rate`), the season taken into
-account (`planner_season`). What lies beyond the horizon is valued as it was a day ago. A decision
+where P and the expectation are of the learned dynamics (`rate`), the season taken into
+account (`rate`). What lies beyond the horizon is valued as it was a day ago. A decision
 compares Q of all front in the present state; the probability of an excess is then exact for the
 present peak, not that of a level.
 

@@ -2,20 +2,20 @@
 
 In every interval it
 
-1. learns: how the rate moves from block to block (`planner_rate`), its usual course over day and
-   week (`planner_season`; where others have watched it before, it begins with that,
-   `planner_prior`), how far the model it was given is off, and what a restart and an excess really
-   cost (`planner_fit`);
-2. plans, every few hours: the expected cost of every efficient deployment (`planner_menu`) in every
-   state of the rate, by dynamic programming (`planner_plan`);
+1. learns: how the rate moves from block to block (`rate`), its usual course over day and
+   week (`rate`; where others have watched it before, it begins with that,
+   `rate`), how far the model it was given is off, and what a restart and an excess really
+   cost (`candidates`);
+2. plans, every few hours: the expected cost of every efficient deployment (`candidates`) in every
+   state of the rate, by dynamic programming (`plan`);
 3. decides: it goes to another deployment where that, the restart included, is expected to cost less
    than to stay.
 
 It follows the plan once that has proved better than two simple rules, of which it follows one until
-then, and again where the plan fails (`planner_books`). It targets any deployment, because Flink
+then, and again where the plan fails (`update_expert_costs`). It targets any deployment, because Flink
 pays one restart whatever the distance; where moves are by one replica, it plans for that
-(`planner_chain`). It never looks at anything but the past, has the same settings
-for every workload, and keeps a bounded memory (`planner_memory`). The policy is Weir's own.
+(`plan`). It never looks at anything but the past, has the same settings
+for every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
 
 Two rules that know nothing of the rate's dynamics, for when the plan does not know much either.
 
@@ -26,7 +26,7 @@ Two rules that know nothing of the rate's dynamics, for when the plan does not k
 Both choose among the planner's candidates, whose capacities are known, so a decision compares
 numbers. The policies that they are like also judge what is beside the menu.
 
-Whom the planner follows: its plan, or one of two simple rules (`planner_rules`).
+Whom the planner follows: its plan, or one of two simple rules (`choose_short_window`).
 
 A plan is as good as what was learned, and in its first hours little was; and there are rates that
 its picture of the dynamics does not fit. So the planner adds up for every expert what its

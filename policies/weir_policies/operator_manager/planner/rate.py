@@ -19,7 +19,7 @@ rate without season gets weights near 0, and the planner forecasts from the rece
 
 The planner's season before its first interval: what was usual while others watched.
 
-The usual rates take the places of what the planner learns itself (`planner_season`), which moves
+The usual rates take the places of what the planner learns itself (`note_block`), which moves
 them on by the same averages: after a week of its own, two thirds of what it holds to be usual at a
 time of day is its own. That the rate will follow them is put as evidence into the regression by
 which the planner weighs its season, as much as `EVIDENCE` of its own: where the rate goes its own
@@ -232,7 +232,7 @@ def take_season(o: int, memory: Memory, season: Season, *, floor: float) -> None
     floats[BEGAN] = -np.inf  # there never was a first day that it had to learn from alone
 
     course = np.tile(usual, WEEK // DAY)
-    # A few weeks do not tell all of what is special of a part of the week: see `planner_season`.
+    # A few weeks do not tell all of what is special of a part of the week: see `note_block`.
     special = (heights - course) * season.weeks / (season.weeks + 1)
     of_day, of_week = course - np.roll(course, LAG), special - np.roll(special, LAG)
     told = np.isfinite(of_day) & np.isfinite(of_week)
