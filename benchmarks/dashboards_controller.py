@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from weir_operator.external.metrics import PrometheusFor
+from weir_operator.fence import Guard
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.trips_cluster import BUILD, REPOSITORY, Trips, TripsCluster, deployments
-from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.journal import Direction, Step
+from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import AppStatus, FileStatusStore
 from weir_operator.runtime.protocol import Deployments
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
-from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.loop.decision_records import (
     MOST_BYTES,
     MOST_INTERVALS,
     DecisionRecord,
     RecordStore,
 )
+from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window

@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.figures import Figure, at_most
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.loop.operator_manager import Interval, OperatorManager
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge

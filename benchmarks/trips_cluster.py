@@ -34,8 +34,8 @@ from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec

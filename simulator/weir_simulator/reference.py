@@ -1,10 +1,8 @@
 """The same world as `world`, written to be read: plain objects, one thing after another.
 
-It runs the policies that live operator managers use, through the protocol that they use, and is some
-thousand times slower than the compiled loop. It says what the compiled loop must do (a test
+It runs the policies that live operator managers use, through the protocol that they use, and is
+some thousand times slower than the compiled loop. It says what the compiled loop must do (a test
 compares them slot by slot), and runs the policies that are not compiled.
-
-One operator of the reference world: its replicas, its queue, and what it would be measured at.
 """
 
 from __future__ import annotations

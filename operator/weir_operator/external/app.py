@@ -34,10 +34,10 @@ from weir_operator.external.view import (
 )
 from weir_operator.external.watch import JobWatch
 from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.loop.decision_records import Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import Loop, OnTrouble, Trouble
-from weir_operator.loop.decision_records import Records
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp

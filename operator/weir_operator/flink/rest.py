@@ -22,6 +22,7 @@ from urllib.parse import quote
 import aiohttp
 
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.fence import Guard
 from weir_operator.flink import answers
 from weir_operator.flink.answers import (
     Checkpoints,
@@ -38,7 +39,6 @@ from weir_operator.flink.transport import (
     NotKnownToFlinkError,
     RefusedByFlinkError,
 )
-from weir_operator.fence import Guard
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""

@@ -20,8 +20,8 @@ import aiohttp
 import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.causes import root_cause
 from weir_operator.fence import Guard
+from weir_operator.flink.causes import root_cause
 from weir_operator.http_bodies import TooLargeError, open_session, read_body, work_on
 
 log = structlog.get_logger()

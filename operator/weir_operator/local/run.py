@@ -20,12 +20,12 @@ from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.loop.cost import prices
+from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
-from weir_operator.loop.run_recorder import Recorder
-from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
+from weir_operator.loop.run_recorder import Recorder
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource

@@ -1,9 +1,8 @@
-"""What the loops keep from tick to tick and over their own end.
+"""What the loops keep from tick to tick, and beyond their own end.
 
-What the managers have learned, kept in a file that outlives the controller.
-
-A file that cannot be read is no reason not to run: what was learned is learned again, and the file
-is kept beside the new one, because nothing that was learned is thrown away unseen.
+What the managers have learned is kept in a file that outlives the controller (`LearnedStore`). A
+file that cannot be read does not keep the loops from running: they learn again, and the file is put
+aside, so that nothing is lost without notice.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Any
 import structlog
 
 from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.loop.decision_records import DecisionRecord, Records
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal, Ruling
-from weir_operator.loop.decision_records import DecisionRecord, Records
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.files import read_if_present, write_atomically

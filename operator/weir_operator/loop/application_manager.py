@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
-from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Direction, Guard, refuse_change, refuse_target
-from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Move, Proposal, Ruling
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
+from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, FailedDeployment
 from weir_policies.application_manager.arbitration import (

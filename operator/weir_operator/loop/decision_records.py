@@ -1,18 +1,12 @@
 """Decision records: what was seen, what was weighed, what was expected, what came of it.
 
 SQLite in a directory that outlives the controller. Written each tick in one transaction; read by
-`weir explain`. Values go in and come out whole: Python's own JSON knows NaN and infinity. What is
-old goes, and what would be too much.
+`weir explain`. Values go in and come out whole: Python's own JSON knows NaN and infinity. Rows of
+texts are packed: field names and candidates repeat from one decision to the next, so that a
+dictionary of them leaves a fifth of the text. What is too old or too much is deleted.
 
-The SQLite file of a StreamApp's records: opened, kept small, and its errors told apart.
-
-Rows of texts are packed: field names and candidates repeat from one decision to the next, so that a
-dictionary of them leaves a fifth of the text.
-
-Decision records as the loops write them: what is wrong with their file costs history alone.
-
-A job must not go without scaling because its records cannot be kept. So a damaged file is put aside
-and another begun; where the disk takes nothing, nothing is kept until it does; and both are told.
+A job must not go without scaling because its records cannot be kept (`TolerantRecords`). A damaged
+file is put aside and another one started; while the disk is full, nothing is kept. Both are reported.
 """
 
 from __future__ import annotations

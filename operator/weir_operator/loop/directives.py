@@ -1,9 +1,8 @@
-"""What people ask of the loops while they run: mode, state, pauses, blocked periods, a reset.
+"""What the loops of one StreamApp need of its manifest, as plain values.
 
-The loops read directives again at every tick through a callable, so that an annotation takes hold
-without a restart of anything. Pure: whoever watches the manifest translates it here.
-
-What the loops of one StreamApp need of its manifest, as plain values.
+`LoopSettings` hold as long as the loops run. Directives (mode, state, pauses, blocked periods, a
+reset) are read at every tick through a callable, so that an annotation takes effect without a
+restart. Pure: what watches the manifest translates it here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""From the metrics source and Flink's plan to what one tick sees of the job.
+"""What one tick knows of the job: samples and Flink's plan become measurements.
 
-Keeps what must be known from tick to tick: who serves what in the present run, since when it runs,
-and what was counted before.
-
-From what was scraped to what the managers decide on: the layout, and the tick's measurements.
+`Gatherer` reads the metrics source and Flink, and remembers what must be known from tick to tick:
+who serves what in the present run, since when it runs, and what was counted before. The functions
+are pure: from samples to the layout of the job, and to the measurements that managers decide on.
 """
 
 from __future__ import annotations

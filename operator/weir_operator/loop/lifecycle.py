@@ -1,13 +1,11 @@
-"""Keeping one job alive: bring it up, look after it, change it, end it.
+"""Keeping one job alive: bring it up, check on it, change it, end it.
 
-Level-based: each look compares what runs with what the status says should run, and moves towards
-it. Nothing here decides a deployment; what people ask (another revision, a standstill) comes by
-the directives. One change at a time: whoever comes while one is under way waits or is told so.
+Level-based: each check compares what runs with what the status says should run, and moves towards
+it. Nothing here decides a deployment; what people ask (another revision, a suspension) comes by the
+directives. One change at a time: another one waits, or is refused with a reason.
 
-Which processes of a job were lost between two looks, though nobody here ended them. Pure.
-
-What brings them back (a ReplicaSet, a kubelet, Flink) does so without Weir, and often before it
-looks: only another id, or another process under the same one, shows that there was a loss.
+Which processes were lost between two checks shows in their ids: what brings them back (a ReplicaSet,
+a kubelet, Flink) does so without Weir, and often before it checks.
 """
 
 from __future__ import annotations
@@ -20,21 +18,21 @@ from pathlib import PurePosixPath
 from weir_operator.clock import Clock
 from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.loop import planned_changes
-from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.loop.placement import RoomFinder
+from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
-from weir_operator.rescale.running_jobs import match_status
+from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress
 from weir_operator.rescale.replicas import (
     deployments_of,
     excess_replicas,
     missing_replicas,
     size_changes,
 )
+from weir_operator.rescale.running_jobs import match_status
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, Checkpointed, StatusStore
 from weir_operator.rescale.stopping import (
     StateMissingError,
@@ -260,7 +258,9 @@ class Lifecycle:
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
             now = self._clock.now()
-            self._on_change(planned_changes.resized(status, target, change_id, began=began, now=now))
+            self._on_change(
+                planned_changes.resized(status, target, change_id, began=began, now=now)
+            )
             return ""
 
     async def suspend(self) -> RescaleJournal | None:

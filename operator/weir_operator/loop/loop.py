@@ -1,16 +1,14 @@
-"""One StreamApp's loops: look after the job, and every interval see, learn, decide, act.
+"""One StreamApp's loops: check on the job, and in every interval measure, learn, decide, act.
 
     gather -> judge the data -> observe -> learn -> propose (OMs) -> arbitrate (AM) -> act
 
-Looking after the job and deciding are two loops, because a lost TaskManager cannot wait for the
-next decision. A change runs beside them: ticks go on measuring, and hold their decisions until it
-has ended. What was decided, and why, is written before it is done.
+Checks and decisions are two loops, because a lost TaskManager cannot wait for the next decision. A
+change runs beside them: ticks go on measuring, and hold their decisions until it has ended. What was
+decided, and why, is written before it is done.
 
-The two endless loops of a StreamApp: looks at its job, and control intervals.
-
-Neither ends because one pass of it failed. What fails is trouble, which lasts until a later pass
-succeeds: a job that is lost must be brought back although nothing can be decided, and decisions go
-on although one look was in vain.
+Neither loop ends because one pass failed. A failure counts as trouble until a later pass succeeds:
+a job that is lost must be brought back although nothing can be decided, and decisions go on although
+one check failed.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
-from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
@@ -39,6 +36,7 @@ from weir_operator.loop.gather import Gatherer, Snapshot, describe_assumed, samp
 from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Proposal, Ruling, add_limiting_factor
 from weir_operator.loop.shadow import Bill, Seen
 from weir_operator.loop.tick import Tick, find_first_wait

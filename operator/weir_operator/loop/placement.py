@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from weir_operator.clock import Clock
 from weir_operator.rescale.closing import add_full
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.replicas import explain_absence
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_policies.model.node_types import NodeType

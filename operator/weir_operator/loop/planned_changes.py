@@ -1,13 +1,12 @@
-"""The changes by which a job is kept alive and as it is asked for: their journals. Pure.
+"""The changes by which a job is kept alive and as it is asked for, and when they are tried again.
 
-When a change that came to nothing is tried again: after pauses that grow, each change by itself.
+The first part is pure: it returns the journals of starts, upgrades, suspensions and replacements.
 
-Changes are told apart by what they are to achieve, not by their ids. So a node that is drained
-does not wait because an upgrade found no room a moment ago, and a second node not for the first.
-
-What failed is kept in the status: another life or another controller does not start to count again,
-or a manifest whose deployment never comes to run would stop the job at each of its starts. Another
-spec does: whoever mended it need not wait.
+What came to nothing is tried again after pauses that grow (`Retries`). Changes are told apart by
+what they are to achieve, not by their ids: a drained node does not wait because an upgrade found no
+room a moment ago, and a second node does not wait for the first. Failures are kept in the status, so
+that another controller continues to count; otherwise a manifest whose deployment never runs would
+stop the job at each start. Another spec starts over: who mended it need not wait.
 """
 
 from __future__ import annotations

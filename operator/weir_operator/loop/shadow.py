@@ -1,14 +1,13 @@
-"""What the job would cost and how it would fare, had it followed the decisions: mode Advise. Pure.
+"""What the job would cost and how it would fare, had it followed the decisions: mode Advise.
 
-A hypothetical deployment begins where the real one is and follows its own decisions: at each tick
-the model predicts how it serves the load that was measured, the policy decides on that, and the
-Application Manager rules with a restart budget of its own. What came of it is added up by days.
+A shadow deployment begins where the real one is and follows its own decisions: at each tick the
+model predicts how it serves the load that was measured, the policy decides on that, and the
+Application Manager rules with a restart budget of its own. The result is added up by days, and kept
+in a file beside what was learned (`Advisor`).
 
 It is a forecast by the model: the gap of a restart is not in it, and a backlog neither. Both sides
-of the bill are of the whole job, its JobManager included. Traffic has a day, so nothing is said of
-what a day would come to before one was followed.
-
-Keeps the forecast of mode Advise in a file beside what was learned, and tells of it.
+of the bill are of the whole job, its JobManager included. Traffic has a day, so no figure per day
+is given before one day was followed.
 """
 
 from __future__ import annotations

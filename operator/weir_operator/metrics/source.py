@@ -1,8 +1,8 @@
 """The seam of the metrics: raw time series in, whatever their source.
 
 A source gives the samples of one StreamApp's Flink processes inside a window, as they were
-scraped; what they mean is `measurement`'s business. The direct source (scrapes the reporters itself)
-and the Prometheus source give the same series, and one contract suite holds for both.
+scraped; what they mean is `measurement`'s business. The direct source (scrapes the reporters
+itself) and the Prometheus source give the same series, and one contract suite holds for both.
 
 Every series of Weir's TaskManagers carries the labels `weir_app`, `weir_operator`, `weir_pool`
 and `tm_id` (set through `metrics.reporter.prom.scope.variables.additional`; Flink mangles values:

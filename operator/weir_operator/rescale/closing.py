@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, FullPool, add_failed
 
 

@@ -25,10 +25,8 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.rescale.closing import close_change
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress, with_graph
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
-from weir_operator.rescale.running_jobs import may_submit
+from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress, with_graph
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
@@ -38,6 +36,8 @@ from weir_operator.rescale.replicas import (
 )
 from weir_operator.rescale.retry import Patience
 from weir_operator.rescale.rollback import StepFailure, WithdrawnError, never_stopped, plan_rollback
+from weir_operator.rescale.running_jobs import may_submit
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore
 from weir_operator.rescale.stopping import (
     StateMissingError,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weir_operator.errors import TemporaryError
+from weir_operator.fence import Guard
 from weir_operator.flink.answers import Job
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.programs import read_graph
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
-from weir_operator.fence import Guard
 from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered

@@ -13,8 +13,8 @@ import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.settings import JobSpec
 
 LIVE_STATES = frozenset(
     {

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.decision_records import (
     INTERVALS_KEPT,
     MOST_INTERVALS,
     MOST_MEASURED,
     RecordStore,
 )
+from weir_operator.loop.run_recorder import gap_of
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.samples import ChangeSample, Samples

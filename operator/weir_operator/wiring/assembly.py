@@ -13,12 +13,12 @@ from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import prices
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
+from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world

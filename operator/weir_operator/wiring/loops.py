@@ -15,21 +15,21 @@ from weir_operator.clock import Clock
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.decision_records import RECORDS, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController, OnTrouble
 from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.decision_records import RECORDS, Records
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp import world

@@ -8,8 +8,8 @@ replica could do. All is measured, nothing predicted, and the answer is reached 
 
 Source: Kalavri et al., "Three steps is all you need: fast, accurate, automatic scaling decisions
 for distributed streaming dataflows", OSDI 2018, section 3. Departures:
-1. DS2 knows no node types. The mix stays as it is, see `kernels.enumeration`; the true rate is the mean
-   over the present mix. What finds no room in a pool goes to other types, in use or not.
+1. DS2 knows no node types. The mix stays as it is, see `kernels.enumeration`; the true rate is the
+   mean over the present mix. What finds no room in a pool goes to other types, in use or not.
 2. `target_utilisation` and `catch_up` are additions of its descendants in practice (Flink's
    autoscaler has both); by default they do nothing.
 """

@@ -21,8 +21,8 @@ The policy is Weir's own; the model behind it is in `model/queueing.py`. What wi
 
 The arithmetic of `queueing`: what deployments are judged by, their score, and which one wins.
 
-Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they could still
-win: what is too dear, or has less speed than the load needs on any sharing, is never predicted.
+Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they could
+still win: what is too dear, or has less speed than the load needs on any sharing, is never predicted.
 
 What `queueing` found out of every deployment, in one table to explain a decision from.
 

@@ -7,9 +7,9 @@ import pytest
 from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.decision_records import RecordStore
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.testing import a_stream_app

@@ -13,12 +13,12 @@ from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController
-from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.metrics.testing import Load, a_window
 from weir_operator.rescale.engine import Rescaler

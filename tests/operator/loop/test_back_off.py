@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 
 from tests.operator.loop.job_stage import ONE, TWO, Stage
-from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.loop.directives import Directives, Pause, directives_of
+from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import Load
 from weir_operator.rescale.closing import close_change
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, FailedDeployment, add_failed
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment

@@ -6,7 +6,6 @@ import sqlite3
 import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.loop.events import Event
 from weir_operator.loop.decision_records import (
     KEPT,
     PRUNE_EVERY,
@@ -16,6 +15,7 @@ from weir_operator.loop.decision_records import (
     pack,
     unpack,
 )
+from weir_operator.loop.events import Event
 from weir_operator.rescale.journal import Kind, plan
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import Candidate, Decision, Expectation, Observation, OperatorModel

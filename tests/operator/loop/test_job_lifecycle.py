@@ -9,9 +9,9 @@ from tests.operator.loop.job_stage import (
 )
 from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.loop.lifecycle import Health
-from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.settings import RescaleSettings
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from tests.operator.loop.am_setting import CURRENT, an_am, rule, wishing
 from weir_operator.loop.directives import Pause
-from weir_operator.loop.slow_nodes import IN_A_ROW, WARM_AFTER
 from weir_operator.loop.proposals import Move
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
+from weir_operator.loop.slow_nodes import IN_A_ROW, WARM_AFTER
 from weir_operator.metrics import names
 from weir_operator.metrics.testing import changed
 from weir_operator.rescale.journal import Step

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from tests.operator.loop.test_decision_records import a_record
-from weir_operator.loop.events import Event
 from weir_operator.loop.decision_records import AGAIN, RecordStore, TolerantRecords
+from weir_operator.loop.events import Event
 from weir_simulator.fitting.samples import IntervalSample
 
 SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})

@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 
 from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Notices
 from weir_operator.loop.gather import JobMeasurement
 from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.tuning.fitting import Fitter

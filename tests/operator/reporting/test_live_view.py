@@ -1,7 +1,7 @@
 """The live view, against pictures under `golden/`.
 
-`WEIR_REWRITE_GOLDEN=1 pytest tests/operator/reporting/test_live_view.py` writes them again; look at the
-difference before you commit it.
+`WEIR_REWRITE_GOLDEN=1 pytest tests/operator/reporting/test_live_view.py` writes them again; look at
+the difference before you commit it.
 """
 
 import io

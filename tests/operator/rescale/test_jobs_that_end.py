@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 
 ONE = {"match": {"small/250m": 1}}

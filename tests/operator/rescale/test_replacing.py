@@ -5,9 +5,9 @@ import math
 import pytest
 
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import (
     ControllerDied,
     FakeClock,

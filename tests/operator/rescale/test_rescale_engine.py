@@ -4,9 +4,9 @@ import pytest
 
 from weir_operator.errors import TemporaryError
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import (
     ControllerDied,
     FakeClock,

@@ -3,8 +3,8 @@
 import pytest
 
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.journal import Kind, Step, plan
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import (
     ControllerDied,
     FakeClock,

@@ -15,9 +15,9 @@ from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.reporter import StatusReporter, ToldRecords
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.loop.decision_records import RECORDS
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.decision_records import RECORDS
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp

@@ -2,48 +2,31 @@
 
 In every interval it
 
-1. learns: how the rate moves from block to block (`rate`), its usual course over day and
-   week (`rate`; where others have watched it before, it begins with that,
-   `rate`), how far the model it was given is off, and what a restart and an excess really
-   cost (`candidates`);
+1. learns how the rate moves from block to block, its usual course over day and week (where that is
+   known from before, it begins with it; all in `rate`), how far the model it was given is off, and
+   what a restart and an excess really cost (`candidates`);
 2. plans, every few hours: the expected cost of every efficient deployment (`candidates`) in every
    state of the rate, by dynamic programming (`plan`);
 3. decides: it goes to another deployment where that, the restart included, is expected to cost less
    than to stay.
 
-It follows the plan once that has proved better than two simple rules, of which it follows one until
-then, and again where the plan fails (`update_expert_costs`). It targets any deployment, because Flink
-pays one restart whatever the distance; where moves are by one replica, it plans for that
-(`plan`). It never looks at anything but the past, has the same settings
-for every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
+It targets any deployment, because Flink pays one restart whatever the distance; where moves are by
+one replica, it plans for that (`plan`). It uses nothing but the past, has the same settings for
+every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
 
-Two rules that know nothing of the rate's dynamics, for when the plan does not know much either.
+A plan is as good as what was learned, and in the first hours that is little; and there are rates
+that its picture of the dynamics does not fit. So two simple rules stand beside it:
 
 * `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once,
   down when the last three intervals would have fitted something cheaper as well.
 * `LONG_WINDOW` keeps room for the largest rate of the last 60 blocks, like `window-max`.
 
-Both choose among the planner's candidates, whose capacities are known, so a decision compares
-numbers. The policies that they are like also judge what is beside the menu.
-
-Whom the planner follows: its plan, or one of two simple rules (`choose_short_window`).
-
-A plan is as good as what was learned, and in its first hours little was; and there are rates that
-its picture of the dynamics does not fit. So the planner adds up for every expert what its
-deployments would have cost on the rates that came, by the model. It follows one expert,
-`SHORT_WINDOW` at first, and leaves it for the one with the least cost when the difference is more
-than chance and a change of course are worth. Costs fade over two days.
-
-What the books do not know: backlog and the time until a new replica is there, but for what excesses
-have cost on average so far; and what the response time of a deployment that is not in force would
-have been. Until there is a plan, its book is as that of `SHORT_WINDOW`.
-
-Source: to follow the expert of the least cost so far, and to bound the changes, is the idea of
-Kalai and Vempala, Efficient algorithms for online decision problems, JCSS 2005. Departures: nothing
-is drawn at random, so that their bound on the regret is not ours; books fade; a change must be
-worth two restarts and 3 %.
-
-What the planner says of its choice: its forecast, what it weighed, or which rule it follows.
+Plan and rules are its *experts*. It adds up for each what its deployments would have cost on the
+rates that came, by the model. It follows one, `SHORT_WINDOW` at first, and leaves it for the one
+with the least cost when the difference is more than chance and a change of course are worth. Costs
+fade over two days. They leave out backlog and the time until a new replica is there, but for what
+excesses have cost on average so far, and the response time of deployments that were not in force.
+Until there is a plan, its cost is that of `SHORT_WINDOW`.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from weir_operator.kubernetes.status.view import (
     say_per_second,
     say_seconds,
 )
+from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
-from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.testing import FakeClock
