@@ -2,11 +2,12 @@
 
 The chart is installed in a namespace of its own, with a Prometheus, and a StreamApp that Weir
 scales. Then come the faults, one after the other: each is injected, lasts for a while, is healed,
-and has `LIMIT` seconds for all to be well again (`chaos_world.find_missing` says what that means; a
-stuck app is one that is not). At the end the job is suspended, which stops it with a savepoint, so that every
-record that was emitted is accounted for: by the files that a transactional sink committed, by the
-ledger in the job's state, and by what a plain sink saw. A job that goes on from an old state has an
-old ledger too, so the files decide. Then the StreamApp is deleted and nothing may remain.
+and has `LIMIT` seconds for all to be well again (`chaos_world.find_missing` says what that means;
+a stuck app is one that is not). At the end the job is suspended, which stops it with a savepoint,
+so that every record that was emitted is accounted for: by the files that a transactional sink
+committed, by the ledger in the job's state, and by what a plain sink saw. A job that goes on from
+an old state has an old ledger too, so the files decide. Then the StreamApp is deleted and nothing
+may remain.
 
 Time to recover is counted from the end of a fault, or from a kill, until a look (two a second)
 finds all well, which takes in a new checkpoint and a healthy round of metrics.

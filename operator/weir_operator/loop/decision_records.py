@@ -6,8 +6,8 @@ texts are packed: field names and candidates repeat from one decision to the nex
 dictionary of them leaves a fifth of the text. What is too old or too much is deleted.
 
 A job must not go without scaling because its records cannot be kept (`TolerantRecords`). A damaged
-file is put aside and another one started; while the disk is full, nothing is kept. Both are reported.
-"""
+file is put aside and another one started; while the disk is full, nothing is kept. Both are
+reported."""
 
 from __future__ import annotations
 

@@ -3,13 +3,12 @@
     gather -> judge the data -> observe -> learn -> propose (OMs) -> arbitrate (AM) -> act
 
 Checks and decisions are two loops, because a lost TaskManager cannot wait for the next decision. A
-change runs beside them: ticks go on measuring, and hold their decisions until it has ended. What was
-decided, and why, is written before it is done.
+change runs beside them: ticks go on measuring, and hold their decisions until it has ended. What
+was decided, and why, is written before it is done.
 
 Neither loop ends because one pass failed. A failure counts as trouble until a later pass succeeds:
-a job that is lost must be brought back although nothing can be decided, and decisions go on although
-one check failed.
-"""
+a job that is lost must be brought back although nothing can be decided, and decisions go on
+although one check failed."""
 
 from __future__ import annotations
 
