@@ -7,7 +7,8 @@ dictionary of them leaves a fifth of the text. What is too old or too much is de
 
 A job must not go without scaling because its records cannot be kept (`TolerantRecords`). A damaged
 file is put aside and another one started; while the disk is full, nothing is kept. Both are
-reported."""
+reported.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ it. Nothing here decides a deployment; what people ask (another revision, a susp
 the directives. One change at a time: another one waits, or is refused with a reason.
 
 Which processes were lost between two checks shows in their ids: what brings them back (a
-ReplicaSet, a kubelet, Flink) does so without Weir, and often before it checks."""
+ReplicaSet, a kubelet, Flink) does so without Weir, and often before it checks.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ was decided, and why, is written before it is done.
 
 Neither loop ends because one pass failed. A failure counts as trouble until a later pass succeeds:
 a job that is lost must be brought back although nothing can be decided, and decisions go on
-although one check failed."""
+although one check failed.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ What came to nothing is tried again after pauses that grow (`Retries`). Changes 
 what they are to achieve, not by their ids: a drained node does not wait because an upgrade found
 no room a moment ago, and a second node does not wait for the first. Failures are kept in the
 status, so that another controller continues to count; otherwise a manifest whose deployment never
-runs would stop the job at each start. Another spec starts over: who mended it need not wait."""
+runs would stop the job at each start. Another spec starts over: who mended it need not wait.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ The kernel that decides stops at what cannot win; here the same functions judge 
 What `queueing` says about its choice: the reason, and the candidates with a verdict each.
 
 Words only; every figure comes from the weighing, but for the expectation, which is predicted at
-the measured rate and not at the one planned for, so that it can be compared with what happens."""
+the measured rate and not at the one planned for, so that it can be compared with what happens.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A pass never waits: what takes time is a task per StreamApp (`app.task`, `app.finalizer`). So
 passes come as often as anybody likes: from the watch when something changed, from a timer because
-events get lost, and from a list of all StreamApps because watches die."""
+events get lost, and from a list of all StreamApps because watches die.
+"""
 
 from __future__ import annotations
 
