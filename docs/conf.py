@@ -17,7 +17,7 @@ copyright = "Weir's authors, Apache-2.0"
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "helm/weir/README.md"]
+include_patterns = ["*.md", "docs/**.md", "helm/weir/README.md", "examples/policy/README.md"]
 exclude_patterns = ["docs/decisions/0000-template.md"]
 """The template is a form, not a page."""
 
@@ -42,7 +42,7 @@ NAVIGATION = {
     "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics"],
     "Run": ["dashboards", "runbooks", "security"],
     "Judge": ["reproduction", "figures"],
-    "Change": ["architecture", "/CONTRIBUTING", "/CHANGELOG"],
+    "Change": ["architecture", "/CONTRIBUTING", "/examples/policy/README", "/CHANGELOG"],
     "Decisions": ["decisions/*"],
 }
 """Every page, in the order of the site's contents. A page that is missing here fails the build."""
