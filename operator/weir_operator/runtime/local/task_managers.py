@@ -226,7 +226,10 @@ class LocalTaskManagers:
         port = reporting_port(folder.alive(), record.metrics)
         if port is None:
             return record.metrics[0]  # it has not started to listen
-        self._reporting[folder.id] = port
+        if port == record.metrics[0]:
+            # Another one may be Flink's RPC, which takes any free port and listens before the
+            # reporter does: so it is not remembered.
+            self._reporting[folder.id] = port
         return port
 
     def _check(self, spec: ReplicaSpec) -> None:
