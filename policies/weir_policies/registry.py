@@ -113,10 +113,10 @@ class Joint:
     """Below `application_manager`; its function `define(values, name=..., rng=...)` returns it."""
     name: str
 
-    def seat(
+    def adapt(
         self, rng: np.random.Generator, values: Values, operators: int
     ) -> tuple[OperatorPolicy, ...]:
-        """Return a seat at one table for each operator.
+        """Return an adapter to one policy for each operator.
 
         Raises:
             ParameterError: A parameter is unknown, of another kind, or out of its range.
@@ -128,7 +128,7 @@ class Joint:
 
     def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
         """Return the policy of an application of one operator."""
-        return self.seat(rng, values, 1)[0]
+        return self.adapt(rng, values, 1)[0]
 
 
 def _compile(
@@ -239,7 +239,7 @@ def build_all(
     """
     builder = _find(name).build
     if isinstance(builder, Joint) and rngs:
-        return builder.seat(rngs[0], {} if parameters is None else parameters, len(rngs))
+        return builder.adapt(rngs[0], {} if parameters is None else parameters, len(rngs))
     return tuple(build(name, rng=rng, parameters=parameters) for rng in rngs)
 
 

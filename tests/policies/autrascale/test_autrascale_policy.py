@@ -1,4 +1,4 @@
-"""`autrascale` as an operator's loop sees it: several seats, one mind."""
+"""`autrascale` as an operator's loop sees it: several operators, one policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE = 350e3
 SETTINGS = {"settle": 60.0}
 
 
-def sit_down(seed=7, **parameters):
+def adapters(seed=7, **parameters):
     rngs = [np.random.default_rng([seed, row]) for row in range(len(NAMES))]
     return registry.build_all("autrascale", rngs=rngs, parameters=SETTINGS | parameters)
 
@@ -53,16 +53,16 @@ def observe(truth, parallelism, now, *, rate=RATE, lag=0.0, bound=0.18):
     ]
 
 
-def run(seats, ticks, *, start, rate=RATE, lag=0.0, bound=0.18):
+def run(policies, ticks, *, start, rate=RATE, lag=0.0, bound=0.18):
     """Let the loop run: learn, decide, apply; return the parallelism of every tick."""
     truth, here, before, path = word_count(), start, None, []
     for tick in range(ticks):
         seen = observe(truth, here, 60.0 * tick, rate=rate, lag=lag, bound=bound)
         decisions = []
-        for row, seat in enumerate(seats):
+        for row, policy in enumerate(policies):
             if before is not None:
-                seat.learn(a_transition(before[row], seen[row]))
-            decisions.append(seat.decide(seen[row]))
+                policy.learn(a_transition(before[row], seen[row]))
+            decisions.append(policy.decide(seen[row]))
         before = seen
         path.append(here)
         lag = truth.work_off(here, rate, lag, 60.0) if lag else 0.0
@@ -71,7 +71,7 @@ def run(seats, ticks, *, start, rate=RATE, lag=0.0, bound=0.18):
 
 
 def test_word_count_is_brought_to_its_rate_in_at_most_four_moves_and_then_in_time():
-    path = run(sit_down(), 60, start=(1, 1, 1, 1))
+    path = run(adapters(), 60, start=(1, 1, 1, 1))
 
     moves = list(dict.fromkeys(path))
     enough = next(each for each in moves if word_count().find_throughput(each) >= RATE)
@@ -82,7 +82,7 @@ def test_word_count_is_brought_to_its_rate_in_at_most_four_moves_and_then_in_tim
 
 
 def test_all_operators_move_in_the_same_tick():
-    path = run(sit_down(), 8, start=(1, 1, 1, 1))
+    path = run(adapters(), 8, start=(1, 1, 1, 1))
 
     assert (1, 1, 1, 1) in path
     assert {each for each in path[:5] if each != (1, 1, 1, 1)} == {(3, 4, 11, 9)}
@@ -90,7 +90,7 @@ def test_all_operators_move_in_the_same_tick():
 
 def test_a_backlog_is_worked_off_by_a_boost_that_ends():
     path = run(
-        sit_down(event_time=2.0, catch_up=600.0),
+        adapters(event_time=2.0, catch_up=600.0),
         40,
         start=(8, 10, 25, 22),
         lag=200e6,
@@ -103,47 +103,47 @@ def test_a_backlog_is_worked_off_by_a_boost_that_ends():
 
 
 def test_what_is_needed_is_urgent_and_what_saves_is_not():
-    truth, seats = word_count(), sit_down()
+    truth, policies = word_count(), adapters()
     decisions = []
     for tick in range(4):
         seen = observe(truth, (1, 1, 1, 1), 60.0 * tick)
-        for row, seat in enumerate(seats):
-            seat.learn(a_transition(seen[row], seen[row]))
-        decisions = [seat.decide(each) for seat, each in zip(seats, seen, strict=True)]
+        for row, policy in enumerate(policies):
+            policy.learn(a_transition(seen[row], seen[row]))
+        decisions = [policy.decide(each) for policy, each in zip(policies, seen, strict=True)]
 
     assert all(decision.urgency >= NEEDED for decision in decisions)
     assert "true rates" in decisions[0].reason
 
 
 def test_an_interval_that_not_all_operators_observed_teaches_nothing():
-    seats = sit_down()
+    policies = adapters()
     seen = observe(word_count(), (1, 1, 1, 1), 0.0)
     later = observe(word_count(), (1, 1, 1, 1), 60.0)
 
     for row in (0, 1, 2):
-        seats[row].learn(a_transition(seen[row], seen[row]))
-    seats[3].learn(a_transition(later[3], later[3]))
+        policies[row].learn(a_transition(seen[row], seen[row]))
+    policies[3].learn(a_transition(later[3], later[3]))
 
-    assert seats[0].state_dict()["application"]["progress"] is None
+    assert policies[0].state_dict()["application"]["progress"] is None
 
 
 def test_an_interval_with_missing_data_teaches_nothing():
-    seats = sit_down()
+    policies = adapters()
     seen = observe(word_count(), (1, 1, 1, 1), 0.0)
     seen[2] = replace(seen[2], response_time=math.nan)
 
-    for row, seat in enumerate(seats):
-        seat.learn(a_transition(seen[row], seen[row]))
+    for row, policy in enumerate(policies):
+        policy.learn(a_transition(seen[row], seen[row]))
 
-    assert seats[0].state_dict()["application"]["progress"] is None
+    assert policies[0].state_dict()["application"]["progress"] is None
 
 
 def test_a_search_goes_on_from_its_stored_state():
-    taught, restored = sit_down(), sit_down(seed=99)
+    taught, restored = adapters(), adapters(seed=99)
     run(taught, 12, start=(1, 1, 1, 1))
 
-    for seat, other in zip(taught, restored, strict=True):
-        other.load_state_dict(json.loads(json.dumps(seat.state_dict(), allow_nan=False)))
+    for one, other in zip(taught, restored, strict=True):
+        other.load_state_dict(json.loads(json.dumps(one.state_dict(), allow_nan=False)))
 
     again = observe(word_count(), (3, 4, 12, 10), 60.0 * 12)
     for pair in zip(taught, restored, again, strict=True):
@@ -152,22 +152,22 @@ def test_a_search_goes_on_from_its_stored_state():
     assert json.dumps(taught[0].state_dict()) == json.dumps(restored[0].state_dict())
 
 
-def test_state_of_another_seat_or_version_is_refused():
-    seats = sit_down()
+def test_state_of_another_operator_or_version_is_refused():
+    policies = adapters()
 
-    with pytest.raises(StateError, match="Expected state of seat 1, got 2"):
-        seats[1].load_state_dict({"seat": 2})
+    with pytest.raises(StateError, match="Expected state of operator 1, got 2"):
+        policies[1].load_state_dict({"seat": 2})
     with pytest.raises(StateError, match="version 1, got 0"):
-        seats[0].load_state_dict({"seat": 0, "application": {"version": 0}})
+        policies[0].load_state_dict({"seat": 0, "application": {"version": 0}})
 
 
 def test_a_target_that_is_never_reached_is_given_up():
-    truth, seats = word_count(), sit_down()
+    truth, policies = word_count(), adapters()
     for tick in range(20):
         seen = observe(truth, (1, 1, 1, 1), 60.0 * tick)
-        for row, seat in enumerate(seats):
-            seat.learn(a_transition(seen[row], seen[row]))
+        for row, policy in enumerate(policies):
+            policy.learn(a_transition(seen[row], seen[row]))
 
-    found_at = seats[0].state_dict()["application"]["progress"]["found_at"]
+    found_at = policies[0].state_dict()["application"]["progress"]["found_at"]
 
     assert found_at >= 60.0 * 10
