@@ -70,3 +70,26 @@ def test_a_counter_that_was_silent_for_a_while_is_not_counted_anew():
 
     assert math.isnan(silent.mean)
     assert output.throughput == pytest.approx(200 / 10)
+
+
+def test_counters_of_a_job_that_another_follows_are_forgotten_after_minutes():
+    _, counted = measure_output(
+        window(0, 10, *counters("old", times=(1, 9), records=(0, 80), seconds=(0, 8)))
+    )
+
+    for start in range(10, 400, 10):
+        new = counters("new", times=(start + 1, start + 9), records=(1, 2), seconds=(0, 0))
+        _, counted = measure_output(window(start, start + 10, *new), counted)
+
+    assert {job for job, _ in counted} == {"new"}
+
+
+def test_counters_of_a_job_that_is_silent_for_minutes_are_kept():
+    _, counted = measure_output(
+        window(0, 10, *counters("a", times=(1, 9), records=(0, 80), seconds=(0, 8)))
+    )
+
+    for start in range(10, 400, 10):
+        _, counted = measure_output(window(start, start + 10), counted)
+
+    assert {job for job, _ in counted} == {"a"}
