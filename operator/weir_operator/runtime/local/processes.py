@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,20 +210,42 @@ METRIC_PORTS = 3
 """Candidates per reporter: another program may take a free port before a JVM has started."""
 
 
+_LOWEST_PORT, _HIGHEST_PORT = 15_000, 30_000
+"""Between them, free ports are looked for: below the ports that a system gives to whoever asks for
+any, and below those of Kubernetes' services."""
+_FEWEST_PORTS = 1_000
+_ANY_PORT_FROM = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
 def free_ports(count: int) -> tuple[int, ...]:
     """Return ports that nobody listens on at this moment, all different.
 
-    Another program may take one before it is used; whoever uses them must be ready for that.
+    None is of those that the system gives to whoever asks for any: Flink's RPC asks so, listens
+    before the metrics reporter does, and would be taken for it. Another program may take one before
+    it is used; whoever uses them must be ready for that.
     """
+    candidates = range(_LOWEST_PORT, min(_HIGHEST_PORT, _find_first_given_port()))
+    if len(candidates) < _FEWEST_PORTS:  # a system that gives away nearly all of them
+        candidates = range(_LOWEST_PORT, _HIGHEST_PORT)
+    found: list[int] = []
     with ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            for _ in range(count)
-        ]
-        for each in sockets:
+        for port in random.SystemRandom().sample(candidates, len(candidates)):
+            if len(found) == count:
+                break
+            tried = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             # On all interfaces: Flink's metric reporter listens there and takes no address.
-            each.bind(("", 0))
-        return tuple(int(each.getsockname()[1]) for each in sockets)
+            with suppress(OSError):  # somebody listens there
+                tried.bind(("", port))
+                found.append(port)
+    return tuple(found)
+
+
+def _find_first_given_port() -> int:
+    """Return the first port of the range that the system gives away."""
+    try:
+        return int(_ANY_PORT_FROM.read_text().split()[0])
+    except OSError:  # not Linux: the range that IANA proposes
+        return 49_152
 
 
 def reporting_port(identity: ProcessIdentity | None, candidates: tuple[int, ...]) -> int | None:
