@@ -1,8 +1,7 @@
 """Experiment files: YAML in, an `Experiment` out, or a sentence with its line for each mistake.
 
-What is wrong with an experiment, in sentences: field as the user writes it, value, remedy.
-
-Experiment files: an `Experiment` in, YAML out, which `experiment_files` reads again.
+A mistake names the field as the user writes it, the value and the remedy. `write_experiment` writes
+what `load_experiment` reads again.
 """
 
 from __future__ import annotations

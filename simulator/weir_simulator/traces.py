@@ -5,19 +5,18 @@ slot of time. How long a slot lasts (one minute in the published traces) is its 
 nothing here depends on it. Functions take a trace and return a new one; files are the business of
 `read_trace`, making traces up that of `synthesise_trace`.
 
-Arrival traces on disk: plain text, one number per line, one line per slot.
+On disk a trace is plain text: one number per line, one line per slot.
 
-Arrival traces made up to look like the two published ones.
-
-For where the real traces are absent. Each has slots of one minute, begins at midnight of the real
-one's first day, and is calibrated on the statistics that are published of it: means by hour and
-weekday, standard deviation, autocorrelation, mean step, share of empty slots. A trace shorter than
-the real one is a beginning of it, so that its own statistics may differ; rates are whole records/s.
+Where the real traces are absent, others can be made up that look like the two published ones. Each
+has slots of one minute, begins at midnight of the real one's first day, and is calibrated on the
+statistics that are published of it: means by hour and weekday, standard deviation,
+autocorrelation, mean step, share of empty slots. A trace shorter than the real one is a beginning
+of it, so that its own statistics may differ; rates are whole records/s.
 
 `taxi`: New York taxi trips per minute over a year. Minute to minute it is a Poisson count, which
-alone gives the published step and lag-1 autocorrelation. The means by hour and by weekday multiply;
-the nights before Saturday and Sunday last three hours longer, and working days make up for it so
-that the means by hour stay as published. Weather and season are a slow factor.
+alone gives the published step and lag-1 autocorrelation. The means by hour and by weekday
+multiply; the nights before Saturday and Sunday last three hours longer, and working days make up
+for it so that the means by hour stay as published. Weather and season are a slow factor.
 
 `tweets`: tweets on COVID-19, first half of 2020. A rate that grows over half a year and is nearly
 flat over the day, collected through windows of 15 minutes: for the first months a window fills up

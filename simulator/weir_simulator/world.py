@@ -12,8 +12,6 @@ In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023,
 
 What is beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
 unless `Rules` say otherwise. `reference` is the same world, written to be read.
-
-What a change takes, and whether the pools have room for it.
 """
 
 from __future__ import annotations

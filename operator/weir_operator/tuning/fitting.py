@@ -1,9 +1,7 @@
 """Fits a simulator to what the loops have recorded, and watches whether it still fits.
 
-The simulator that was fitted to a job, as an experiment file that people can tune and price.
-
-It is written at every good fit, so that `weir tune` and `weir frontier` work on what runs, without
-being told of it. Nothing here reads it: the slow loop fits again each time.
+At every good fit the simulator is also written as an experiment file, so that `weir tune` and
+`weir frontier` find it. The slow loop does not read it: it fits again each time.
 """
 
 from __future__ import annotations

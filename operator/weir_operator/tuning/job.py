@@ -2,12 +2,11 @@
 
     Job, suspended -> ConfigMap with the work, owned by the Job -> Job, let go -> its pod's log
 
-The work goes in by a ConfigMap and the answer comes out by the log, so the pod needs no volume that
-it shares with the controller, no right at all, and no way to the API server. The Job is named after
-the tuning: a controller that finds it there, made by the one before, waits for its answer. What is
-left in the end goes with the Job, which Kubernetes removes by itself a while after it has ended.
-
-The Job that tunings are made from, as a file that whoever installs Weir has written.
+The work goes in by a ConfigMap and the answer comes out by the log, so the pod needs no volume
+that it shares with the controller, no right at all, and no way to the API server. The Job is named
+after the tuning: a controller that finds it there, made by the one before, waits for its answer.
+What is left in the end goes with the Job, which Kubernetes removes by itself a while after it has
+ended. The Job is made from a template, which the chart mounts as a file.
 """
 
 from __future__ import annotations

@@ -8,13 +8,10 @@ Ends with status 3 and a sentence where the work cannot be done. With `--tied` i
 its standard input is closed: then whoever asked for it is gone. What computes is imported after
 that is seen to, because to import it takes seconds, and minutes where kernels are to be compiled.
 
-An answer as lines among other lines: how it leaves a pod, by its log.
-
-A log is the one way out of a pod that needs no right, no volume and no open port. But others write
-to it too, its lines have a limited length, and what was rotated away is gone. So an answer is
-packed and cut into short numbered lines with one digest: it is found whole or not at all.
-
-What a worker does: tunes, forecasts how the best may fare, trains policies that learn.
+The log of a pod is the one way out of a pod that needs no right, no volume and no open port. But
+others write to it too, its lines have a limited length, and what was rotated away is gone. So an
+answer is packed and cut into short numbered lines with one digest: it is found whole or not at
+all.
 """
 
 from __future__ import annotations

@@ -19,20 +19,13 @@ What is learned are the rates and the backlog of the last intervals; no random n
 The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
 `find_case`, put into words by `tabulate` and `explain`.
 
-The arithmetic of `queueing`: what deployments are judged by, their score, and which one wins.
-
 Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they
 could still win: what is too dear, or has less speed than the load needs on any sharing, is never
 predicted.
 
-What `queueing` found out of every deployment, in one table to explain a decision from.
-
-The kernel that decides stops at what cannot win; here the same functions judge all deployments.
-
-What `queueing` says about its choice: the reason, and the candidates with a verdict each.
-
-Words only; every figure comes from the weighing, but for the expectation, which is predicted at
-the measured rate and not at the one planned for, so that it can be compared with what happens.
+The kernel that decides stops at what cannot win; to explain a decision, `tabulate` judges all
+deployments by the same functions. The expectation of a candidate alone is predicted at the
+measured rate and not at the one planned for, so that it can be compared with what happens.
 """
 
 from __future__ import annotations
