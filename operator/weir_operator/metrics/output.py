@@ -271,14 +271,14 @@ def measure_output(
         The measurement, NaN throughout where no sink counts latencies or no record arrived, and
         where the counters stand now.
     """
-    latencies = [each for each in window.series if each.name in _LATENCIES]
-    joined = [_join(each, window, counted) for each in latencies]
+    latencies = [(_identity(each), each) for each in window.series if each.name in _LATENCIES]
+    joined = [_join(each, identity, window, counted) for identity, each in latencies]
     arrived = [counter_rise(each).amount for each in joined if each.name == names.LATENCY_N]
     output = measure_sinks([], [{each.name: (each,)} for each in joined], worked={})
     length = window.end - window.start
     known = [records for records in arrived if not math.isnan(records)]
     throughput = sum(known) / length if known and length else math.nan
-    latest = {_identity(each): (each.times[-1], each.values[-1]) for each in latencies}
+    latest = {identity: (each.times[-1], each.values[-1]) for identity, each in latencies}
     present = {job for job, _ in latest}
     kept = {
         identity: last
@@ -289,11 +289,11 @@ def measure_output(
     return replace(output, throughput=throughput), kept | latest
 
 
-def _join(series: Series, window: Window, counted: Counted | None) -> Series:
+def _join(series: Series, identity: Identity, window: Window, counted: Counted | None) -> Series:
     """Put in front of a series the sample that it goes on from."""
     if counted is None:
         return series
-    time, value = counted.get(_identity(series), (window.start, 0.0))
+    time, value = counted.get(identity, (window.start, 0.0))
     if time >= series.times[0]:
         return series
     return replace(series, times=(time, *series.times), values=(value, *series.values))

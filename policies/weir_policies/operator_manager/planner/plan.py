@@ -406,7 +406,7 @@ def find_largest(o: int, view: View, memory: Memory) -> int:
 
 @compiled
 def choose_point(o: int, view: View, memory: Memory, here: int) -> int:
-    """Return the point to be at, -1 to stay off the menu.
+    """Return the point to be at, -1 to stay off the front.
 
     A point that would not even carry what there is to carry now is never gone to; where none does,
     the one that carries most is.

@@ -616,7 +616,7 @@ INTERVALS_PER_BLOCK = 10
 FIRST_PLAN = 2
 """Blocks to see before planning."""
 DRIFTED = 0.02
-"""Relative change of the model from which the menu is made again with the next plan."""
+"""Relative change of the model from which the front is chosen again with the next plan."""
 JUMPED = 0.2
 """The same, at once."""
 OUTAGE = 0.3

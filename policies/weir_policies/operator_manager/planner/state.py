@@ -15,9 +15,9 @@ from weir_policies.kernels.view import Memory, View, empty_memory
 from weir_policies.model.arrays import Counts, Floats
 
 FRONT = 32
-"""Front of the menu at most; 64 were no better in any of the published experiments."""
+"""Points of the front at most; 64 were no better in any of the published experiments."""
 CANDIDATES = 1024
-"""Deployments that are looked at when a menu is made."""
+"""Deployments that are looked at when a front is chosen."""
 LEVELS = 48
 """Levels of the recent peak; values are interpolated between them."""
 GAPS = 5
@@ -59,7 +59,7 @@ _SEASON = 7
 DAY_WEIGHT, WEEK_WEIGHT, DAY_DAY, DAY_WEEK, WEEK_WEEK, DAY_CHANGE, WEEK_CHANGE = range(
     _PARAMETERS + _RATE, _PARAMETERS + _RATE + _SEASON
 )
-# What follows from the menu and from experience.
+# What follows from the front and from experience.
 _REST = 16
 (
     FINGERPRINT,
@@ -175,7 +175,7 @@ def saved_speedups(o: int, view: View, memory: Memory) -> Floats:
 
 @pasted
 def point_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return the deployments of the menu, `(FRONT, t)`, the first `FRONT_USED` in use."""
+    """Return the deployments of the front, `(FRONT, t)`, the first `FRONT_USED` in use."""
     types = view.counts.shape[1]
     rows = memory.ints[o, POINT_COUNTS : POINT_COUNTS + FRONT * types]
     return rows.reshape((FRONT, types))
@@ -183,7 +183,7 @@ def point_counts(o: int, view: View, memory: Memory) -> Counts:
 
 @pasted
 def candidate_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return the deployments that a menu is made of, `(CANDIDATES, t)`."""
+    """Return the deployments that a front is chosen from, `(CANDIDATES, t)`."""
     types = view.counts.shape[1]
     begin = POINT_COUNTS + FRONT * types
     rows = memory.ints[o, begin : begin + CANDIDATES * types]
