@@ -51,13 +51,16 @@ demo: jars build/demo/trace.txt ## Scale a real Flink job through a night of tax
 		--job-args "--trace $(CURDIR)/build/demo/trace.txt --out $(CURDIR)/build/demo/out" \
 		--ledger build/demo/out --report build/demo/report.html --summary build/demo/summary.json
 
+# Two processes: files go to whichever is free, in their order. ARGS="-n 0" runs all in one.
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: test
 test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
-	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names

@@ -62,3 +62,14 @@ def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Fi
         goal=f"at least {limit:g} {unit}".rstrip(),
         holds=value is not None and value >= limit,
     )
+
+
+def say_number(value: float | None, *, digits: int = 4) -> str:
+    """Return a number as pages show it: whole ones in full, others with so many digits or more.
+
+    What was not measured is a dash.
+    """
+    if value is None:
+        return "-"
+    whole = float(value).is_integer() or abs(value) >= 10 ** (digits - 1)
+    return f"{value:,.0f}" if whole else f"{value:.{digits}g}"

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import (
+from benchmarks.cluster.chaos_verdict import compare_recoveries, compare_seeds
+from benchmarks.figures import say_number
+from benchmarks.papers import (
     autrascale,
     edf,
     reproduce_am,
@@ -28,8 +30,7 @@ from benchmarks import (
     reproduce_mdp18,
     reproduce_tables,
 )
-from benchmarks.chaos_verdict import compare_recoveries, compare_seeds
-from benchmarks.departures import Departure
+from benchmarks.papers.departures import Departure
 from benchmarks.pictures import FOLDER as PICTURES
 from benchmarks.quotes import QUOTES, quote
 from benchmarks.raw_results import FOLDER, Result, ResultError, Table, read_result
@@ -214,11 +215,6 @@ def list_pictures(*prefixes: str) -> str:
         for prefix in prefixes
         for path in sorted(PICTURES.glob(f"{prefix}*.svg"))
     )
-
-
-def say_number(value: float) -> str:
-    """Return a number as pages show it: whole ones in full, others with four digits."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
 
 
 def _read(path: Path) -> str:

@@ -1,15 +1,15 @@
-"""Finds the benchmarks: every module of this folder that says what it is about.
+"""Finds the benchmarks: every module in the folders beside it that says what it is about.
 
 A benchmark is a module with three names: `ABOUT`, one sentence on what it shows; `DURATION`, how
 long it takes on two cores; and `run()`, which returns its figures. Its file is its name, with
-hyphens on the command line: `fidelity_queueing.py` is `make bench NAME=fidelity-queueing`.
+hyphens on the command line: `model/fidelity_queueing.py` is `make bench NAME=fidelity-queueing`.
+The folder is no part of the name, so no two benchmarks may have the same file name.
 Importing one must be quick and must start nothing, because the list imports all of them.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,19 +37,20 @@ def find_benchmarks() -> dict[str, Benchmark]:
     """Return all benchmarks by name, in order of name.
 
     Raises:
-        BenchmarkError: A module says what it is about, and has no duration or no `run`.
+        BenchmarkError: A module says what it is about, and has no duration or no `run`; or two
+            have the same name.
     """
-    found = {}
-    for module_info in pkgutil.iter_modules([str(FOLDER)]):
-        if module_info.name == "__main__":
-            continue
-        module = importlib.import_module(f"benchmarks.{module_info.name}")
+    found: dict[str, Benchmark] = {}
+    for path in sorted(FOLDER.glob("*/*.py"), key=lambda path: path.stem):
+        module = importlib.import_module(f"benchmarks.{path.parent.name}.{path.stem}")
         if not hasattr(module, "ABOUT"):
             continue  # a part that benchmarks share
         missing = [name for name in ("DURATION", "run") if not hasattr(module, name)]
         if missing:
-            raise BenchmarkError(f"Expected benchmarks/{module_info.name}.py to have {missing}")
-        name = module_info.name.replace("_", "-")
+            raise BenchmarkError(f"Expected {path.relative_to(FOLDER.parent)} to have {missing}")
+        name = path.stem.replace("_", "-")
+        if name in found:
+            raise BenchmarkError(f"Expected one benchmark {name}, got another one in {path}")
         found[name] = Benchmark(
             name=name, about=module.ABOUT, duration=module.DURATION, run=module.run
         )

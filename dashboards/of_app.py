@@ -28,12 +28,11 @@ from dashboards.panels import (
 
 REPLICAS = f"max by (operator, node_type) (weir_replicas{{{APP}}})"
 NEWS = f"weir_events_total{{{APP}}}"
-WHY = """
-The reason of every decision, what was weighed and what forbade it:
-`weir explain` with the records of `$namespace/$app`, or
-`kubectl -n $namespace describe streamapp $app` for the last one of each operator.
-A mark in the charts is the end of a change; numbers of a single operator are on *Weir / Operator*.
-"""
+WHY = "For the reason of every decision, its candidates and what denied it, "
+"run `weir explain` with the records of `$namespace/$app`. For the last "
+"decision of each operator, run `kubectl -n $namespace describe "
+"streamapp $app`. A mark in the charts is the end of a change. *Weir / "
+"Operator* shows the numbers of a single operator."
 
 
 def make() -> build.Dashboard:
@@ -50,27 +49,28 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "Response time",
-            "The bounded statistic of the last interval, as a share of its bound.",
+            "Response time of the last interval, in the objective's statistic, as a "
+            "share of its bound.",
             Query(f"{_one('weir_response_time_seconds')} / {_one('weir_objective_seconds')}"),
             unit=SHARE,
             steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
         ),
         number(
             "Violations",
-            "Share of the control intervals in the range shown that broke the bound.",
+            "Share of the control intervals in the shown range that exceeded the bound.",
             Query(_share_of_violations("$__range")),
             unit=SHARE,
             steps=((None, GREEN), (0.05, YELLOW), (0.2, RED)),
         ),
         number(
             "Allowed",
-            "Share of control intervals that may break it: `objective.maxViolations`.",
+            "Share of the control intervals that may exceed the bound: `objective.maxViolations`.",
             Query(_one("weir_violations_allowed_ratio")),
             unit=SHARE,
         ),
         number(
             "Cost",
-            "All replicas and the JobManager, in the currency of the pools' prices.",
+            "Cost of all replicas and the JobManager, in the currency of the pools' prices.",
             Query(_one("weir_cost_per_hour")),
             unit=PER_HOUR,
         ),
@@ -82,7 +82,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         number(
             "Restarts left",
-            "Restarts that the budget allows now; at 0 Weir waits for the next token.",
+            "Restarts that the restart budget allows now; at 0, Weir waits for the next token.",
             Query(_one("weir_restarts_left")),
             unit=COUNT,
             steps=((None, RED), (1, YELLOW), (2, GREEN)),
@@ -94,16 +94,16 @@ def _objective() -> tuple[Panel, ...]:
     return (
         lines(
             "Response time against the objective",
-            "Source to sink, the statistic that is bounded; a gap is an interval without a "
-            "measurement.",
+            "Source to sink, in the objective's statistic; a gap is an interval "
+            "without a measurement.",
             Query(f"max by (statistic) (weir_response_time_seconds{{{APP}}})", "{{statistic}}"),
             Query(_one("weir_objective_seconds"), "objective"),
             unit=SECONDS,
             limits=("objective",),
         ),
         lines(
-            "Violations against what is allowed",
-            "Share of the last hour's control intervals that broke the bound.",
+            "Violations against the allowed share",
+            "Share of the last hour's control intervals that exceeded the bound.",
             Query(_share_of_violations("1h"), "last hour"),
             Query(_one("weir_violations_allowed_ratio"), "allowed"),
             unit=SHARE,
@@ -140,14 +140,15 @@ def _deployment() -> tuple[Panel, ...]:
         ),
         lines(
             "Arrivals",
-            "Records that reach each operator, or would if nothing upstream were blocked.",
+            "Records that reach each operator, or would reach it if nothing upstream were blocked.",
             Query(f"max by (operator) (weir_arrivals_per_second{{{APP}}})", "{{operator}}"),
             unit=PER_SECOND,
             span=8,
         ),
         lines(
             "Waiting records",
-            "Records before each operator; behind a source, those that wait at the source too.",
+            "Records that wait before each operator; after a source, including those "
+            "that wait at the source.",
             Query(f"max by (operator) (weir_operator_waiting_records{{{APP}}})", "{{operator}}"),
             unit=COUNT,
             span=8,
@@ -177,7 +178,8 @@ def _why() -> tuple[Panel, ...]:
         ),
         bars(
             "Decisions",
-            "What the operators' targets take, and whether the Application Manager granted it.",
+            "The kind of change that the operators' targets need, and whether the "
+            "Application Manager granted it.",
             Query(
                 f"sum by (kind, granted) (increase(weir_decisions_total{{{APP}}}"
                 "[$__rate_interval]))",
@@ -188,8 +190,8 @@ def _why() -> tuple[Panel, ...]:
         ),
         ranking(
             "Events",
-            "How often each fact was told in the range shown; their words are in the events of "
-            "the StreamApp.",
+            "How often Weir reported each event in the shown range; the StreamApp's "
+            "events have the text.",
             Query(
                 f"topk(12, sum by (reason) (clamp_min(max by (reason) ({news}), 0)))",
                 "{{reason}}",
@@ -198,9 +200,9 @@ def _why() -> tuple[Panel, ...]:
             span=8,
         ),
         lines(
-            "Gap of a restart",
-            "Mean seconds from the stopped job to every task running again, over the controller's "
-            "life.",
+            "Output gap of a restart",
+            "Mean seconds from the stop of the job until every task runs again, "
+            "since the controller started.",
             Query(
                 f"sum(weir_rescale_gap_seconds_sum{{{APP}}})"
                 f" / sum(weir_rescale_gap_seconds_count{{{APP}}})",

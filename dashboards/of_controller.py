@@ -24,8 +24,10 @@ from dashboards.panels import (
 
 def make() -> build.Dashboard:
     """Return the dashboard."""
-    page = frame("weir-controller", "Weir / Controller", "Weir's own health and appetite.")
-    rows = {"": _now(), "Work": _work(), "What it uses": _uses()}
+    page = frame(
+        "weir-controller", "Weir / Controller", "The health and resource usage of Weir itself."
+    )
+    rows = {"": _now(), "Work": _work(), "Resource usage": _uses()}
     return fill(page, rows)
 
 
@@ -33,26 +35,27 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "Active controllers",
-            "One, unless none is left; others stand by. Jobs run on without it.",
+            "Normally one; others stand by. Without it, jobs keep running.",
             Query("sum(weir_leader)"),
             unit=COUNT,
             steps=((None, RED), (1, GREEN), (2, RED)),
         ),
         number(
             "Standing by",
-            "Controllers that would take over.",
+            "Controllers that can take over.",
             Query("count(weir_leader) - sum(weir_leader)"),
             unit=COUNT,
         ),
         number(
             "StreamApps",
-            "StreamApps that the active controller looks after.",
+            "StreamApps that the active controller manages.",
             Query("sum(weir_apps)"),
             unit=COUNT,
         ),
         number(
-            "Oldest pass",
-            "Since the last pass over the StreamApp that waits longest. Passes come every 30 s.",
+            "Oldest check",
+            "Time since the last check of the StreamApp that has waited longest. "
+            "Weir checks each one every 30 s.",
             Query("max(weir_reconcile_age_seconds)"),
             unit=SECONDS,
             steps=((None, GREEN), (60, YELLOW), (150, RED)),
@@ -60,14 +63,14 @@ def _now() -> tuple[Panel, ...]:
         ),
         number(
             "Watch",
-            "Since the watch last showed something that was written to test it.",
+            "Time since the watch last showed the canary's change.",
             Query("min(weir_watch_age_seconds)"),
             unit=SECONDS,
             steps=((None, GREEN), (120, YELLOW), (180, RED)),
         ),
         number(
             "Versions",
-            "Versions of Weir that run; more than one only while it is being upgraded.",
+            "Versions of Weir that are running; more than one only during an upgrade.",
             Query("count(count by (version) (weir_build_info))"),
             unit=COUNT,
             steps=((None, GREEN), (2, YELLOW)),
@@ -79,15 +82,16 @@ def _work() -> tuple[Panel, ...]:
     lag = "sum by (le) (rate(weir_tick_lag_seconds_bucket[$__rate_interval]))"
     return (
         lines(
-            "Late ticks",
-            "How late control intervals begin. Seconds here mean a controller without enough CPU.",
+            "Tick delay",
+            "Delay with which control intervals begin. A delay of seconds means that "
+            "the controller has too little CPU.",
             Query(f"histogram_quantile(0.5, {lag})", "median"),
             Query(f"histogram_quantile(0.99, {lag})", "99th percentile"),
             unit=SECONDS,
         ),
         lines(
-            "Age of the last pass",
-            "The ten StreamApps that wait longest.",
+            "Age of the last check",
+            "The ten StreamApps that have waited longest.",
             Query(
                 "topk(10, max by (namespace, app) (weir_reconcile_age_seconds))",
                 "{{namespace}}/{{app}}",
@@ -97,7 +101,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         lines(
             "Requests",
-            "Writes of statuses, facts told, and decisions, a second.",
+            "Status writes, reported events, and decisions per second.",
             Query("sum(rate(weir_status_writes_total[$__rate_interval]))", "status writes"),
             Query("sum(rate(weir_events_total[$__rate_interval]))", "events"),
             Query("sum(rate(weir_decisions_total[$__rate_interval]))", "decisions"),
@@ -106,7 +110,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         bars(
             "Changes by outcome",
-            "Changes of all StreamApps that ended.",
+            "Completed changes of all StreamApps.",
             Query(
                 "sum by (outcome) (increase(weir_rescales_total[$__rate_interval]))", "{{outcome}}"
             ),
@@ -115,7 +119,8 @@ def _work() -> tuple[Panel, ...]:
         ),
         lines(
             "Duration of changes",
-            "From the decision to the end, mean over the controllers' lives, by what it was for.",
+            "From the decision to the end of the change, by kind; mean since the "
+            "controllers started.",
             Query(
                 "sum by (kind) (weir_rescale_duration_seconds_sum)"
                 " / sum by (kind) (weir_rescale_duration_seconds_count)",
@@ -126,14 +131,16 @@ def _work() -> tuple[Panel, ...]:
         ),
         ranking(
             "Errors",
-            "Runs of loops that ended in an error since the controller began: `defect` is a fault "
-            "of Weir, `elsewhere` another installation's StreamApp.",
+            "Loops that ended in an error since the controller started: `defect` is "
+            "a defect in Weir, `elsewhere` means that another installation manages "
+            "the StreamApp.",
             Query("sum by (kind) (weir_reconcile_errors_total)", "{{kind}}"),
             unit=COUNT,
         ),
         ranking(
-            "Problems of measurements",
-            "Found since the controller began, by kind; such an interval decides nothing.",
+            "Measurement problems",
+            "Found since the controller started, by kind; Weir decides nothing in "
+            "such an interval.",
             Query("sum by (problem) (weir_data_quality_problems_total)", "{{problem}}"),
             unit=COUNT,
         ),
@@ -144,7 +151,7 @@ def _uses() -> tuple[Panel, ...]:
     return (
         lines(
             "CPU",
-            "Processor seconds a second, by controller.",
+            "Processor seconds per second, by controller.",
             Query("rate(weir_process_cpu_seconds_total[$__rate_interval])", "{{instance}}"),
             unit=COUNT,
             span=8,
@@ -158,7 +165,7 @@ def _uses() -> tuple[Panel, ...]:
         ),
         lines(
             "Open files",
-            "Files and sockets, and how many there may be.",
+            "Open files and sockets, and their limit.",
             Query("weir_process_open_fds", "{{instance}}"),
             Query("min(weir_process_max_fds)", "most"),
             unit=COUNT,

@@ -33,7 +33,7 @@ TO_APP = "/d/weir-app?var-datasource=${datasource}&${__url_time_range}" + "".joi
 
 def make() -> build.Dashboard:
     """Return the dashboard."""
-    page = frame("weir-fleet", "Weir / Fleet", "Every StreamApp that Weir looks after.")
+    page = frame("weir-fleet", "Weir / Fleet", "Every StreamApp that Weir manages.")
     page.with_variable(any_namespace())
     return fill(page, {"": (*_now(), _table()), "Over time": _over_time()})
 
@@ -44,7 +44,7 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "StreamApps",
-            "How many StreamApps the active controller looks after.",
+            "How many StreamApps the active controller manages.",
             Query(f"count({_of_apps('weir_reconcile_age_seconds')})"),
             unit=COUNT,
         ),
@@ -56,15 +56,15 @@ def _now() -> tuple[Panel, ...]:
             steps=((None, RED), (0.9, YELLOW), (1, GREEN)),
         ),
         number(
-            "Keep their objective",
-            "Share of StreamApps that keep their objective now, of those of which that is known.",
+            "Objective met",
+            "Share of StreamApps that meet their objective now, of those with a known result.",
             Query(f"avg(({kept} >= 0) == bool 1)"),
             unit=SHARE,
             steps=((None, RED), (0.9, YELLOW), (1, GREEN)),
         ),
         number(
             "Violations",
-            "Share of all control intervals in the range shown that broke their bound.",
+            "Share of all control intervals in the shown range that exceeded their bound.",
             Query(
                 f"sum(increase(weir_violations_total{{{CHOSEN}}}[$__range]))"
                 f" / sum(increase(weir_intervals_total{{{CHOSEN}}}[$__range]))"
@@ -74,13 +74,14 @@ def _now() -> tuple[Panel, ...]:
         ),
         number(
             "Cost",
-            "What all deployments cost in an hour, in the currency of the pools' prices.",
+            "Cost of all deployments per hour, in the currency of the pools' prices.",
             Query(f"sum({_of_apps('weir_cost_per_hour')})"),
             unit=PER_HOUR,
         ),
         number(
-            "Without trusted metrics",
-            "StreamApps that Weir holds, because their last measurement could not be trusted.",
+            "Metrics not trusted",
+            "StreamApps that Weir does not scale, because their last measurement "
+            "could not be trusted.",
             Query(f"sum(1 - {_of_apps('weir_data_quality_healthy')})"),
             unit=COUNT,
             steps=((None, GREEN), (1, YELLOW)),
@@ -93,7 +94,7 @@ def _table() -> Panel:
     against = f"{_of_apps('weir_response_time_seconds')} / {_of_apps('weir_objective_seconds')}"
     return overview(
         "StreamApps",
-        "One row for each StreamApp; its name leads to its own dashboard.",
+        "One row for each StreamApp; its name links to its own dashboard.",
         Column(name="Bound", expression=_of_apps("weir_objective_seconds"), unit=SECONDS),
         Column(
             name="Response time", expression=_of_apps("weir_response_time_seconds"), unit=SECONDS
@@ -138,28 +139,29 @@ def _over_time() -> tuple[Panel, ...]:
     return (
         lines(
             "Cost by StreamApp",
-            "Currency per hour, all replicas and JobManagers; the ten dearest.",
+            "Currency per hour for all replicas and JobManagers; the ten most expensive.",
             Query(f"topk(10, {_of_apps('weir_cost_per_hour')})", "{{namespace}}/{{app}}"),
             unit=PER_HOUR,
             stacked=True,
         ),
         lines(
             "Replicas by node pool",
-            "TaskManagers in each node pool; pools of one name in several StreamApps are one line.",
+            "TaskManagers in each node pool; pools with the same name in several "
+            "StreamApps are one line.",
             Query(f"sum by (pool) ({pools})", "{{pool}}"),
             unit=COUNT,
             stacked=True,
         ),
         lines(
             "Violations by StreamApp",
-            "Share of the last hour's control intervals that broke their bound; the ten worst.",
+            "Share of the last hour's control intervals that exceeded their bound; the ten worst.",
             Query(f"topk(10, {_share_of_violations('1h')})", "{{namespace}}/{{app}}"),
             unit=SHARE,
             steps=((None, "transparent"), (0.05, RED)),
         ),
         bars(
             "Changes",
-            "Changes of deployments that ended, by how they ended.",
+            "Completed changes of deployments, by outcome.",
             Query(
                 f"sum by (outcome) (increase(weir_rescales_total{{{CHOSEN}}}[$__rate_interval]))",
                 "{{outcome}}",

@@ -22,10 +22,9 @@ from dashboards.panels import (
 )
 
 OPERATOR = f'{APP}, operator="$operator"'
-WHY = """
-`weir explain` tells of each decision of `$operator` its reason, every candidate with what it would
-have come to, and beside it what was observed an interval later.
-"""
+WHY = "`weir explain` shows, for each decision of `$operator`, its reason, "
+"every candidate with its prediction, and the measurement of the next "
+"interval."
 
 
 def make() -> build.Dashboard:
@@ -51,7 +50,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         number(
             "Arrivals",
-            "Records that reach it, or would if nothing upstream were blocked.",
+            "Records that reach it, or would reach it if nothing upstream were blocked.",
             Query(_one("weir_arrivals_per_second")),
             unit=PER_SECOND,
         ),
@@ -63,22 +62,22 @@ def _now() -> tuple[Panel, ...]:
             steps=((None, GREEN), (0.8, YELLOW), (0.95, RED)),
         ),
         number(
-            "Response time of its budget",
-            "Measured mean as a share of what the Application Manager grants; a source has none.",
+            "Share of the budget used",
+            "Measured mean response time as a share of the operator's budget; a source has none.",
             Query(f"{response} / {budget}"),
             unit=SHARE,
             steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
         ),
         number(
             "Latency budget",
-            "Mean response time that the Application Manager grants the operator.",
+            "Response time that the Application Manager grants the operator.",
             Query(budget),
             unit=SECONDS,
         ),
         number(
             "Urgency",
-            "How much a change is needed: 0 stays, below a half it saves money, above, the "
-            "objective needs it.",
+            "How urgent the change is: 0 means none; below a half, it saves money; "
+            "above, the objective needs it.",
             Query(_one("weir_decision_urgency_ratio")),
             unit=SHARE,
             steps=((None, GREEN), (0.5, YELLOW)),
@@ -90,8 +89,8 @@ def _observed() -> tuple[Panel, ...]:
     return (
         lines(
             "Response time",
-            "Mean, waiting plus service. A prediction is made for the interval after it: lines "
-            "that stay apart mean a model that no longer fits.",
+            "Mean, waiting plus service. A prediction is for the next interval: "
+            "lines that stay apart mean that the model no longer fits.",
             Query(_one("weir_operator_response_time_seconds"), "observed"),
             Query(_one("weir_predicted_response_time_seconds"), "predicted"),
             Query(_one("weir_operator_budget_seconds"), "budget"),
@@ -100,7 +99,7 @@ def _observed() -> tuple[Panel, ...]:
         ),
         lines(
             "Utilisation",
-            "Busy share of the busiest replica, and what the last decision expects.",
+            "Busy share of the busiest replica, and the prediction of the last decision.",
             Query(_one("weir_operator_utilisation_ratio"), "observed"),
             Query(_one("weir_predicted_utilisation_ratio"), "predicted"),
             unit=SHARE,
@@ -114,7 +113,8 @@ def _observed() -> tuple[Panel, ...]:
         ),
         lines(
             "Waiting records",
-            "Records before the operator; behind a source, those that wait at the source too.",
+            "Records that wait before the operator; after a source, including those "
+            "that wait at the source.",
             Query(_one("weir_operator_waiting_records"), "waiting"),
             unit=COUNT,
             span=8,
@@ -135,8 +135,9 @@ def _decided() -> tuple[Panel, ...]:
         note("Reasons", WHY, height=3),
         lines(
             "Candidates' scores",
-            "Lower is better; comparable only at one moment. Where `chosen` and `stay` are one "
-            "line, staying was best; the distance to `rival` is how clear it was.",
+            "Lower is better; compare only scores of the same moment. If `chosen` "
+            "and `stay` are one line, it was best to change nothing; the distance to "
+            "`rival` shows how clear the choice was.",
             Query(f"max by (candidate) (weir_decision_score{{{OPERATOR}}})", "{{candidate}}"),
             unit=COUNT,
             span=8,
@@ -151,7 +152,8 @@ def _decided() -> tuple[Panel, ...]:
         ),
         bars(
             "Decisions",
-            "What the targets take, and whether the Application Manager granted it.",
+            "The kind of change that the targets need, and whether the Application "
+            "Manager granted it.",
             Query(
                 f"sum by (kind, granted) (increase(weir_decisions_total{{{OPERATOR}}}"
                 "[$__rate_interval]))",

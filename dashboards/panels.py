@@ -267,7 +267,7 @@ def note(title: str, markdown: str, *, span: int = 24, height: int = 4) -> words
     return (
         words.Panel()
         .title(title)
-        .description("What numbers cannot say, and where it is said.")
+        .description("Information that numbers cannot show.")
         .content(markdown)
         .span(span)
         .height(height)

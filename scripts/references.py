@@ -35,22 +35,23 @@ RULES = "x-kubernetes-validations"
 STREAM_APP_HEAD = """\
 # StreamApp reference
 
-Every field of a StreamApp, as the API server knows it: `kubectl explain streamapp.spec` tells the
-same. Only `flink`, `objective` and `nodePools` have to be written; a field without a default may be
-left out, unless it says that it is required.
+This page describes every field of a StreamApp. `kubectl explain streamapp.spec` shows the same.
+Only `flink`, `objective` and `nodePools` are required. You may leave out any other field, unless
+its description says that it is required.
 
-What a manifest gets wrong is refused when it is applied, by the sentences under *Refused*, and by
-`weir validate` before that, with the line. [First steps](../first-steps.md) has a short manifest
-that works, [operating](../operating.md) tells what the fields do to a job that runs.
+The API server rejects a wrong manifest with the messages under *Refused*. `weir validate` finds the
+same mistakes before you apply it. [First steps](../first-steps.md) has a short manifest that works;
+[Operating](../operating.md) explains what the fields do to a running job.
 """
 
 COMMAND_HEAD = """\
 # Command reference
 
-Every command of `weir`, with its arguments and options. `weir COMMAND --help` tells the same.
+Every command of `weir`, with its arguments and options. `weir COMMAND --help` shows the same.
 
-What is wrong with a file or a value is one sentence on the standard error output and exit code 1; a
-mistake in the command line is exit code 2. `WEIR_DEBUG=1` shows where an error was raised.
+For a mistake in a file or a value, `weir` prints a message on standard error and exits with code 1.
+For a mistake in the command line, it exits with code 2. `WEIR_DEBUG=1` shows where the error was
+raised.
 """
 
 

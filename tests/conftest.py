@@ -1,4 +1,4 @@
-"""What holds for every test: how ShadowDeployment draws, and what a skipped test means."""
+"""What holds for every test: how Hypothesis draws, and what a skipped test means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # How long an example takes says more about the machine than about the code. Under CI=true,
-# ShadowDeployment draws the same examples each time on its own account.
+# Hypothesis draws the same examples each time on its own account.
 settings.register_profile("weir", deadline=None)
 settings.load_profile("weir")
 
@@ -20,6 +20,30 @@ def recursion_limit() -> Iterator[None]:
     before = sys.getrecursionlimit()
     yield
     sys.setrecursionlimit(before)
+
+
+TOGETHER = {
+    "spark": "spark",
+    "control_plane": "API server",
+    "folder": "pages",
+    "chromium": "chromium",
+}
+"""Fixtures of a session that take long to start, by the name of the group that shares one."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep in one process what shares a fixture, and all that starts Flink: two are too many.
+
+    Whatever else is in a file stays together, too.
+    """
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        shared = [group for fixture, group in TOGETHER.items() if fixture in fixtures]
+        if item.get_closest_marker("flink") and not shared:
+            shared = ["flink"]
+        group = shared[0] if shared else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

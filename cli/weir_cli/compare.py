@@ -35,12 +35,14 @@ def compare(
     files: Annotated[list[Path], typer.Argument(help="Experiments to run.", metavar="FILE")],
     policy: Annotated[
         str | None,
-        typer.Option(help="Policies, with commas between; else each file's.", metavar="A,B,..."),
+        typer.Option(
+            help="Policies, separated by commas. Default: each file's own.", metavar="A,B,..."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Run experiments with several policies and seeds in parallel, side by side."""
+    """Compare policies: run experiments with several policies and seeds in parallel."""
     experiments = {
         name: load_experiment(file) for name, file in zip(_name(files), files, strict=True)
     }
@@ -56,7 +58,7 @@ def compare(
         Console().print(_standings(rows))
     for row in rows:
         if row.refusal:
-            typer.echo(f"{row.name}: {row.policy} was refused: {row.refusal}")
+            typer.echo(f"{row.name}: {row.policy} rejects this experiment: {row.refusal}")
     typer.echo(report)
 
 

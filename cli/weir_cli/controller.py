@@ -83,15 +83,15 @@ def _temporarily() -> Iterator[None]:
 def controller(
     namespace: Annotated[
         list[str] | None,
-        typer.Option(help="Look after this namespace's StreamApps; repeatable. Default: all."),
+        typer.Option(help="Manage the StreamApps of this namespace; repeatable. Default: all."),
     ] = None,
-    state: Annotated[Path, typer.Option(help="Where what outlives the process is kept.")] = Path(
-        "/var/lib/weir"
-    ),
+    state: Annotated[
+        Path, typer.Option(help="Folder for decision records and learned state.")
+    ] = Path("/var/lib/weir"),
     prometheus: Annotated[
         str | None,
         typer.Option(
-            help="Read metrics from this Prometheus server. Default: from the pods.",
+            help="Read metrics from this Prometheus server. Default: scrape the pods.",
             envvar="WEIR_PROMETHEUS",
         ),
     ] = None,
@@ -103,18 +103,21 @@ def controller(
     ] = None,
     prometheus_label: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=VALUE that the series must have besides; repeatable."),
+        typer.Option(help="KEY=VALUE label that all series must have; repeatable."),
     ] = None,
     health_port: Annotated[
         int, typer.Option(help="Port of /healthz, /readyz and /metrics.", min=0, max=65535)
     ] = 8080,
     restarts_per_hour: Annotated[
         int | None,
-        typer.Option(help="Restarts for scaling over all StreamApps. Default: no bound.", min=1),
+        typer.Option(
+            help=("Maximum restarts per hour for scaling, over all StreamApps. Default: no limit."),
+            min=1,
+        ),
     ] = None,
     tuner_job: Annotated[
         Path | None,
-        typer.Option(help="File with the Job that tunings are made from. Default: no tunings."),
+        typer.Option(help="File with the Job from which tunings are created. Default: no tunings."),
     ] = None,
     tuner_namespace: Annotated[
         str, typer.Option(help="Namespace of these Jobs.", envvar="POD_NAMESPACE")
@@ -122,28 +125,26 @@ def controller(
     tuner_deadline: Annotated[
         str,
         typer.Option(
-            help="Time after which such a Job is ended, such as 30m. Its search gets 60 % at most."
+            help=("Time limit of such a Job, such as 30m. Its search gets at most 60 % of it.")
         ),
     ] = "30m",
     history: Annotated[
         Path | None,
-        typer.Option(help="Folder of the tables that weir pipelines keeps.", metavar="DIR"),
+        typer.Option(help="Folder of the tables of `weir pipelines`.", metavar="DIR"),
     ] = None,
     pod_name: Annotated[
         str | None,
-        typer.Option(help="Name of this process, unlike any other's.", envvar="POD_NAME"),
+        typer.Option(help="Unique name of this process.", envvar="POD_NAME"),
     ] = None,
     pod_namespace: Annotated[
         str, typer.Option(help="Namespace of the Lease.", envvar="POD_NAMESPACE")
     ] = "default",
-    json_logs: Annotated[
-        bool, typer.Option("--json-logs", help="Log JSON lines, for programs.")
-    ] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log as JSON lines.")] = False,
 ) -> None:
-    """Run the controller: look after StreamApps on the cluster.
+    """Run the controller: manage StreamApps on the cluster.
 
-    The cluster is the one that the process runs in, else the one that KUBECONFIG names. Several
-    may run: one is active, the others stand by.
+    It uses the cluster that it runs in, otherwise the one that KUBECONFIG names. Several
+    controllers may run: one is active, the others stand by.
     """
     import asyncio
     import tempfile

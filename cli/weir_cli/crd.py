@@ -11,11 +11,11 @@ from weir_operator.streamapp.crd import FILE_NAME, is_current, write_crd
 
 
 def crd(
-    out: Annotated[Path, typer.Option(help="Folder that the definition is written to.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder in which to write the definition.")] = Path(
         "crds"
     ),
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail where the file is stale.")
+        bool, typer.Option("--check", help="Write nothing; fail if the file is not up to date.")
     ] = False,
 ) -> None:
     """Write the CustomResourceDefinition of StreamApps from its models."""
@@ -23,6 +23,7 @@ def crd(
         typer.echo(write_crd(out))
     elif not is_current(out):
         typer.echo(
-            f"{out / FILE_NAME} is stale: write it again with weir crd --out {out}", err=True
+            f"{out / FILE_NAME} is not up to date: write it again with weir crd --out {out}",
+            err=True,
         )
         raise typer.Exit(1)

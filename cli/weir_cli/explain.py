@@ -18,18 +18,18 @@ def explain(
     at: Annotated[
         str | None,
         typer.Option(
-            help="The newest decisions up to this time, such as 2026-05-04T17:05:00 (UTC), "
-            "17:05:00 (today) or -90s (ago). Default: now."
+            help="Show the newest decisions before this time, such as 2026-05-04T17:05:00 "
+            "(UTC), 17:05:00 (today) or -90s (90 s ago). Default: now."
         ),
     ] = None,
-    operator: Annotated[str | None, typer.Option(help="Only this operator.")] = None,
-    state: Annotated[Path, typer.Option(help="Where Weir keeps its state.")] = Path(".weir"),
+    operator: Annotated[str | None, typer.Option(help="Show only this operator.")] = None,
+    state: Annotated[Path, typer.Option(help="Folder of Weir's state.")] = Path(".weir"),
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Show what was seen, what was weighed, what was expected, and what happened.
+    """Show measurements, candidates, expectations and results of decisions.
 
-    Where weights and latency budgets were tuned, the last tunings come first, each with why it was
-    kept or taken back.
+    If weights and latency budgets were tuned, the last tunings come first, each with the reason why
+    it was kept or rolled back.
     """
     from weir_operator.errors import PermanentError
     from weir_operator.loop.decision_records import RECORDS, RecordStore
@@ -40,8 +40,8 @@ def explain(
     path = state_directory(state, app) / RECORDS
     if not path.exists():
         raise PermanentError(
-            f"Expected decision records of {app!r} under {state}, found none: "
-            "name the StreamApp as NAMESPACE/NAME and the folder with --state"
+            f"Expected decision records of {app!r} in {state}, found none: name the "
+            "StreamApp as NAMESPACE/NAME, and its folder with --state"
         )
     until = _time_of(at, datetime.now(UTC).timestamp())
     tunings = read_tunings(path.with_name(TUNINGS))

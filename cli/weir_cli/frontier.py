@@ -120,7 +120,7 @@ def _change_traffic(factor: float) -> WhatIf:
 def _match(pattern: str, text: str, expected: str, example: str) -> tuple[str, ...]:
     found = re.fullmatch(pattern, text)
     if found is None:
-        raise ExperimentError((f"{expected}, got {text!r}; write for example {example}",))
+        raise ExperimentError((f"{expected}, got {text!r}; write, for example, {example}",))
     return found.groups()
 
 
@@ -133,43 +133,50 @@ def frontier(
     bounds: Annotated[
         str | None,
         typer.Option(
-            help="Response times, with commas between. Default: a quarter to 2.5 times the file's.",
+            help=(
+                "Response times, separated by commas. Default: a quarter to 2.5 times the file's."
+            ),
             metavar="50ms,100ms,...",
         ),
     ] = None,
     violations: Annotated[
         str,
-        typer.Option(help="Percent of slots that may miss it, with commas.", metavar="1,5,..."),
+        typer.Option(
+            help="Percentages of slots that may miss the bound, separated by commas.",
+            metavar="1,5,...",
+        ),
     ] = DEFAULT_ALLOWED,
     policy: Annotated[
         str | None,
-        typer.Option(help="Policy, with its defaults, instead of the file's.", metavar="NAME"),
+        typer.Option(
+            help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Simulations of each candidate.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of simulations per setting.", min=1)] = 3,
     slots: Annotated[
-        int | None, typer.Option(help="Use so many slots of the trace, not all.", min=1)
+        int | None, typer.Option(help="Use only this many slots of the trace.", min=1)
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(help="What if a pool's price were multiplied.", metavar="POOL=FACTOR"),
+        typer.Option(help="What if: multiply a pool's prices.", metavar="POOL=FACTOR"),
     ] = None,
     traffic: Annotated[
-        float | None, typer.Option(help="What if the traffic were multiplied.", metavar="FACTOR")
+        float | None, typer.Option(help="What if: multiply the traffic.", metavar="FACTOR")
     ] = None,
     pool: Annotated[
         list[str] | None,
-        typer.Option(help="What if there were one more pool.", metavar="NAME=SPEEDUP:PRICE"),
+        typer.Option(help="What if: add a pool.", metavar="NAME=SPEEDUP:PRICE"),
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="What if a pool were gone.", metavar="POOL")
+        list[str] | None, typer.Option(help="What if: remove a pool.", metavar="POOL")
     ] = None,
     history: HistoryFolder = None,
     history_app: HistoryApp = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Price objectives: cost against the response-time bound and against allowed violations."""
+    """Price objectives: cost for each response-time bound and share of violations."""
     experiment = load_experiment(find_experiment(source, state))
     experiment = fit_to_history(experiment, source, tables=history, app=history_app, out=out)
     experiment = _shorten(experiment, slots)
@@ -239,7 +246,12 @@ def _read_shares(text: str) -> tuple[float, ...]:
             share = -1.0
         if not 0 <= share <= 100:
             raise ExperimentError(
-                (f"--violations: expected percents from 0 to 100, got {each!r}; write 1,5,10",)
+                (
+                    (
+                        f"--violations: expected percentages from 0 to 100, got {each!r}; write, "
+                        "for example, 1,5,10"
+                    ),
+                )
             )
         shares.add(share)
     return tuple(sorted(shares))

@@ -17,13 +17,13 @@ HistoryFolder = Annotated[
     Path | None,
     typer.Option(
         "--history",
-        help="Fit to all days that weir pipelines keeps in this folder of tables.",
+        help="Fit to all days that `weir pipelines` keeps in this folder of tables.",
         metavar="DIR",
     ),
 ]
 HistoryApp = Annotated[
     str | None,
-    typer.Option("--app", help="Application in the history. Default: the StreamApp's own."),
+    typer.Option("--app", help="Application in the history. Default: the StreamApp's."),
 ]
 FITTED = "fitted.yaml"
 TRACE = "trace.txt"
@@ -53,7 +53,9 @@ def fit_to_history(
     """
     if tables is None:
         if app is not None:
-            raise ExperimentError(("--app: expected --history beside it, got none; add --history",))
+            raise ExperimentError(
+                ("--app: expected it together with --history, got no --history; add it",)
+            )
         return experiment
     name = app or _label_of(source)
     # Imported here: a file with a mistake is refused before libraries are loaded.
@@ -79,7 +81,7 @@ def fit_to_history(
             raise
         fit = None
     if fit is None or is_traffic_alone(history, fit):
-        typer.echo("How fast operators are is left as the experiment has it", err=True)
+        typer.echo("The operators' speeds stay as in the experiment", err=True)
         rates, begin = trace_history(history, structure.dataflow, slot=experiment.slot)
         fitted = with_trace(experiment, trace=out / TRACE)
         remark = f"{Path(source).name} with the traffic of the history of {name}."
@@ -102,8 +104,8 @@ def _label_of(source: str) -> str:
     """
     if is_file(source):
         raise ExperimentError(
-            (f"--app: expected the application whose history {source} is fitted to, got none; "
-             "name it as `weir pipelines` does, such as streams/trips",)
+            (f"--app: expected the application whose history to fit {source} to, got "
+"none; name it as in `weir pipelines`, such as streams/trips",)
         )  # fmt: skip
     return source if "/" in source else f"default/{source}"
 
@@ -116,5 +118,6 @@ def need_pyarrow() -> None:
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError(
-            "Expected pyarrow for --history, and it is not installed: pip install 'weir[history]'"
+            "Expected pyarrow, which --history needs, got no such package; run pip "
+            "install 'weir[history]'"
         )

@@ -46,43 +46,48 @@ def send_logs_to(path: Path) -> None:
 def local(
     manifest: Annotated[Path, typer.Argument(help="The StreamApp's manifest.", show_default=False)],
     duration: Annotated[
-        str | None, typer.Option(help="End after this time, such as 4m. Default: at Ctrl-C.")
+        str | None, typer.Option(help="Stop after this time, such as 4m. Default: at Ctrl-C.")
     ] = None,
     policy: Annotated[
         str | None, typer.Option(help="Use this policy instead of the manifest's.")
     ] = None,
     job_args: Annotated[
-        str, typer.Option(help='More arguments of the job, such as "--trace other.txt".')
+        str, typer.Option(help='Additional arguments of the job, such as "--trace other.txt".')
     ] = "",
-    state: Annotated[Path, typer.Option(help="Where Weir keeps its state.")] = Path(".weir"),
+    state: Annotated[Path, typer.Option(help="Folder of Weir's state.")] = Path(".weir"),
     prometheus: Annotated[
         str | None,
-        typer.Option(help="Read metrics from this Prometheus server, not from the reporters."),
+        typer.Option(
+            help=("Read metrics from this Prometheus server. Default: scrape the job's reporters.")
+        ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write the HTML report here. Default: beside the state.")
+        Path | None,
+        typer.Option(help="Write the HTML report to this file. Default: in the state folder."),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Folder of the job's ledger, to count its records by.")
+        Path | None, typer.Option(help="Folder of the job's ledger, for counting records.")
     ] = None,
     summary: Annotated[
-        Path | None, typer.Option(help="Write the run's figures here, as JSON.")
+        Path | None, typer.Option(help="Write a summary of the run to this file, as JSON.")
     ] = None,
     fresh: Annotated[
         bool,
         typer.Option(
-            "--fresh", help="End what an earlier run left and start without its state, kept aside."
+            "--fresh",
+            help=(
+                "Stop what an earlier run left running, and start without its state, "
+                "which is kept elsewhere."
+            ),
         ),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the job running at the end.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, for programs.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
     """Run a StreamApp on this machine, without a cluster.
 
-    Ctrl-C stops the job with a savepoint, ends every process and writes the report; the next start
-    goes on from there.
+    Ctrl-C stops the job with a savepoint, ends all processes and writes the report. The next start
+    resumes from there.
     """
     import asyncio
 
@@ -169,5 +174,6 @@ def _read_arguments(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise PermanentError(
-            f"--job-args: expected words as in a shell, got {text!r} ({error}); close the quotes"
+            f"--job-args: expected words quoted as in a shell, got {text!r} "
+            f"({error}); close the quotes"
         ) from error

@@ -28,15 +28,15 @@ COMMANDS = {
     "local": ("weir_cli.local:local", "Run a StreamApp on this machine, without a cluster."),
     "controller": (
         "weir_cli.controller:controller",
-        "Run the controller: look after StreamApps on the cluster.",
+        "Run the controller: manage StreamApps on the cluster.",
     ),
     "explain": (
         "weir_cli.explain:explain",
-        "Show what was seen, what was weighed, what was expected, and what happened.",
+        "Show measurements, candidates, expectations and results of decisions.",
     ),
     "validate": (
         "weir_cli.validate:validate",
-        "Check manifests without running anything; fail where one has a mistake.",
+        "Check manifests without running anything; fail if one has a mistake.",
     ),
     "crd": (
         "weir_cli.crd:crd",
@@ -44,25 +44,25 @@ COMMANDS = {
     ),
     "simulate": (
         "weir_cli.simulate:simulate",
-        "Let a policy scale a simulated dataflow through a trace, and say what it cost.",
+        ("Simulate how a policy scales a dataflow through a trace, and what it costs."),
     ),
     "compare": (
         "weir_cli.compare:compare",
-        "Run experiments with several policies and seeds in parallel, side by side.",
+        ("Compare policies: run experiments with several policies and seeds in parallel."),
     ),
     "tune": (
         "weir_cli.tune:tune",
-        "Find the weights and latency budgets that keep an objective for the least money.",
+        ("Find the weights and latency budgets that meet an objective at the lowest cost."),
     ),
     "frontier": (
         "weir_cli.frontier:frontier",
-        "Price objectives: cost against the response-time bound and against allowed violations.",
+        ("Price objectives: cost for each response-time bound and share of violations."),
     ),
     "pipelines": (
         "weir_cli.pipelines:app",
         "Turn the history of metrics into arrival traces, service times and profiles.",
     ),
-    "traces": ("weir_cli.traces:app", "Look at arrival traces, change them, make them up."),
+    "traces": ("weir_cli.traces:app", "Inspect, change and generate arrival traces."),
 }
 """Where each command is found (`module:attribute`, a function or a Typer app) and its help."""
 

@@ -16,11 +16,11 @@ from weir_simulator.errors import ExperimentError, SimulatorError
 FileOrApp = Annotated[
     str,
     typer.Argument(
-        help="Experiment, or StreamApp (NAME or NAMESPACE/NAME) that a simulator was fitted to.",
+        help=("Experiment, or StreamApp (NAME or NAMESPACE/NAME) with a fitted simulator."),
         metavar="FILE|APP",
     ),
 ]
-State = Annotated[Path, typer.Option(help="Where Weir keeps its state, for a StreamApp.")]
+State = Annotated[Path, typer.Option(help="Folder of Weir's state, for a StreamApp.")]
 DEFAULT_STATE = Path(".weir")
 
 
@@ -38,9 +38,9 @@ def find_experiment(name: str, state: Path) -> Path:
     fitted = find_fitted(state_directory(state, name))
     if not fitted.exists():
         raise ExperimentError(
-            (f"{name}: expected an experiment file, or a StreamApp in {state} that a simulator was "
-             "fitted to, found neither; correct the name or --state, or wait until the condition "
-             "ModelFitted is true with the reason Fitted",)
+            (f"{name}: expected an experiment file, or a StreamApp in {state} with a "
+"fitted simulator, found neither; correct the name or --state, or wait "
+"until the condition ModelFitted is true with the reason Fitted",)
         )  # fmt: skip
     return fitted
 

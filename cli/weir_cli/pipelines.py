@@ -39,18 +39,19 @@ First = Annotated[
 ]
 Last = Annotated[str | None, typer.Option("--to", help="Last day. Default: the first.")]
 Days = Annotated[
-    int | None, typer.Option("--days", help="So many days up to yesterday instead.", min=1)
+    int | None, typer.Option("--days", help="Use this many days up to yesterday instead.", min=1)
 ]
 CaFile = Annotated[
-    Path | None, typer.Option(help="File with the certificates to check the server's against.")
+    Path | None,
+    typer.Option(help="File with certificate authorities for the server's certificate."),
 ]
-Master = Annotated[str, typer.Option(help="Where Spark runs, as Spark has it.")]
+Master = Annotated[str, typer.Option(help="Spark's master, in Spark's notation.")]
 Conf = Annotated[
-    list[str] | None, typer.Option("--conf", help="KEY=VALUE of Spark's own configuration.")
+    list[str] | None, typer.Option("--conf", help="KEY=VALUE of Spark's configuration.")
 ]
-Again = Annotated[bool, typer.Option("--again", help="Also days that are there already.")]
+Again = Annotated[bool, typer.Option("--again", help="Export days again that are already there.")]
 Replace = Annotated[
-    bool, typer.Option("--again", help="Replace days that are there from other input.")
+    bool, typer.Option("--again", help="Replace days that were imported from other input.")
 ]
 Url = Annotated[str, typer.Option("--prometheus", help="Address of the Prometheus server.")]
 Matchers = Annotated[
@@ -64,8 +65,8 @@ KeepDays = Annotated[
     int | None,
     typer.Option(
         "--keep-days",
-        help="First remove the samples of days before the last so many, if they are worked up; "
-        "what was made of them stays. Default: none.",
+        help="First delete the samples of older days than this many, once they are "
+        "processed; the results stay. Default: delete none.",
         min=1,
     ),
 ]
@@ -78,7 +79,9 @@ def read_days(first: str | None, last: str | None, count: int | None) -> list[da
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     if count is not None:
         if first is not None or last is not None:
-            raise InputError("--days: expected no --from and --to beside it; leave them out")
+            raise InputError(
+                "--days: expected no --from and --to together with it, got one; remove them"
+            )
         return [yesterday - timedelta(days=age) for age in reversed(range(count))]
     low = yesterday if first is None else read_day("--from", first)
     high = low if last is None else read_day("--to", last)
@@ -159,8 +162,9 @@ def refuse_failed(failed: Sequence[str]) -> None:
     """End the command with an error that names the applications whose history is missing."""
     if failed:
         raise SourceError(
-            f"Expected the whole history, got not all of {', '.join(failed)}; what was fetched is "
-            "kept, so run it again once the reasons above are gone"
+            f"Expected the whole history, but {', '.join(failed)} is incomplete; the "
+            "fetched part is kept, so run the command again once the problems above "
+            "are solved"
         )
 
 
@@ -212,7 +216,7 @@ def export(
     ca_file: CaFile = None,
     again: Again = False,
 ) -> None:
-    """Export whole days of samples out of Prometheus; one that broke off goes on."""
+    """Export whole days of samples from Prometheus; continue an interrupted export."""
     from weir_pipelines.store import Store
 
     history = ask_prometheus(url, matchers, token_file, ca_file)
@@ -232,7 +236,7 @@ def import_files(
     ] = None,
     again: Replace = False,
 ) -> None:
-    """Import samples from files, which together must hold each of their days whole."""
+    """Import samples from files, which together must contain whole days."""
     from weir_pipelines.ingest import DayImport, read_openmetrics, read_written_parquet
     from weir_pipelines.store import Store
 
@@ -244,8 +248,8 @@ def import_files(
             taken = days.take(read(file))
             if not taken:
                 raise InputError(
-                    f"{file}: expected samples of Flink's metrics with the label weir_app, got "
-                    "none; name the application with --app where the label is missing"
+                    f"{file}: expected samples of Flink's metrics with the label weir_app, "
+                    "got none; if the label is missing, name the application with --app"
                 )
             typer.echo(f"{file}: {taken:,} samples")
         _tell("imported", days.write(store, may_replace=again))
@@ -256,7 +260,8 @@ def run_jobs(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Which of arrivals, service, quality, seasonality. Default: all.", metavar="JOB"
+            help="Jobs to run: arrivals, service, quality, seasonality. Default: all.",
+            metavar="JOB",
         ),
     ] = None,
     tables: Tables = DEFAULT_TABLES,
@@ -274,7 +279,7 @@ def run_jobs(
     conf: Conf = None,
     keep_days: KeepDays = None,
 ) -> None:
-    """Work samples up: into arrival rates, service times, problems, and what is usual."""
+    """Process samples into arrival rates, service times, data problems and usual weeks."""
     from weir_pipelines.jobs import JOBS, Work
     from weir_pipelines.session import open_session
     from weir_pipelines.settings import ArrivalSettings
@@ -296,7 +301,7 @@ def run_jobs(
         if not _list_days(store, JOBS[chosen[0]].needs, wanted, apps):
             # A server that has no history yet is no fault: every night of a new cluster is one.
             refuse_failed(failed)
-            typer.echo(f"nothing to work up: {url} has no samples of {wanted[0]} to {wanted[-1]}")
+            typer.echo(f"nothing to process: {url} has no samples of {wanted[0]} to {wanted[-1]}")
             return
     _find_days(store, JOBS[chosen[0]].needs, wanted, apps)  # before Spark is started
     session = open_session(master=master, options=options)
@@ -319,11 +324,11 @@ def events(
     files: Annotated[
         list[Path], typer.Argument(help="CSV with a header, or Parquet.", metavar="FILE")
     ],
-    column: Annotated[str, typer.Option(help="Column that holds the time of an event.")],
-    name: Annotated[str, typer.Option("--app", help="What to call the log.")],
+    column: Annotated[str, typer.Option(help="Column with the time of each event.")],
+    name: Annotated[str, typer.Option("--app", help="Application name for the log.")],
     time_format: Annotated[
         str | None,
-        typer.Option("--format", help="How a time is written, in Spark's letters. Default: ISO."),
+        typer.Option("--format", help="Format of the time, in Spark's notation. Default: ISO."),
     ] = None,
     tables: Tables = DEFAULT_TABLES,
     again: Replace = False,
@@ -355,7 +360,7 @@ def trace(
     first: Annotated[str | None, typer.Option("--from", help="First day. Default: all.")] = None,
     last: Annotated[str | None, typer.Option("--to", help="Last day. Default: all.")] = None,
     most_filled: Annotated[
-        float, typer.Option(help="Share of the minutes that may be filled in.", min=0, max=1)
+        float, typer.Option(help="Maximum share of minutes to fill in.", min=0, max=1)
     ] = 0.1,
 ) -> None:
     """Write rebuilt arrival rates as a trace that simulations replay."""
@@ -414,7 +419,9 @@ def _prune(
     # The day before the first completes its first minute.
     pruned = prune_samples(store, before=first - timedelta(days=1), apps=apps)
     _tell("samples removed", pruned.removed)
-    _tell("samples kept though old, because they or a neighbour's are not worked up", pruned.kept)
+    _tell(
+        "kept old samples, because this day or a neighbouring day is not processed yet", pruned.kept
+    )
 
 
 def _tell(what: str, partitions: Sequence[Partition]) -> None:

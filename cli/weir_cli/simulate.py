@@ -21,17 +21,20 @@ def simulate(
     file: Annotated[Path, typer.Argument(help="Experiment to run.", metavar="FILE")],
     policy: Annotated[
         str | None,
-        typer.Option(help="Policy, with its defaults, instead of the file's.", metavar="NAME"),
+        typer.Option(
+            help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"
+        ),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Trace, the whole of it, instead of the file's.")
+        Path | None, typer.Option(help="Use this whole trace instead of the file's.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed instead of the file's first.", min=0, max=MOST_SEED)
+        int | None,
+        typer.Option(help="Use this seed instead of the file's first.", min=0, max=MOST_SEED),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Let a policy scale a simulated dataflow through a trace, and say what it cost."""
+    """Simulate how a policy scales a dataflow through a trace, and what it costs."""
     experiment = load_experiment(file, trace=trace)
     name = experiment.policy.name if policy is None else policy
     chosen_seed = experiment.seeds[0] if seed is None else seed

@@ -32,14 +32,14 @@ from weir_simulator.traces import (
 )
 
 app = typer.Typer(
-    help="Look at arrival traces, change them, make them up.",
+    help="Inspect, change and generate arrival traces.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 File = Annotated[Path, typer.Argument(help="Trace to read.", metavar="FILE")]
 Out = Annotated[Path, typer.Argument(help="Trace to write.", metavar="OUT")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("inspect")
@@ -64,11 +64,11 @@ def inspect_trace(file: File, as_json: AsJson = False) -> None:
 def cut_trace(
     file: File,
     out: Out,
-    slots: Annotated[int, typer.Option(help="How many slots to keep.")],
-    start: Annotated[int, typer.Option(help="The first slot to keep; 0 is the trace's first.")] = 0,
+    slots: Annotated[int, typer.Option(help="Number of slots to keep.")],
+    start: Annotated[int, typer.Option(help="First slot to keep; 0 is the trace's first.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a stretch of a trace."""
+    """Keep a part of a trace."""
     _refuse_same(file, out)
     _write(out, cut(read_trace(file), start=start, slots=slots), as_json)
 
@@ -78,13 +78,13 @@ def scale_trace(
     file: File,
     out: Out,
     factor: Annotated[float | None, typer.Option(help="Multiply every rate by this.")] = None,
-    mean: Annotated[float | None, typer.Option(help="Make this the mean, records/s.")] = None,
+    mean: Annotated[float | None, typer.Option(help="Scale to this mean, records/s.")] = None,
     maximum: Annotated[
-        float | None, typer.Option("--max", help="Make this the highest rate, records/s.")
+        float | None, typer.Option("--max", help="Scale to this highest rate, records/s.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Multiply a trace by a factor, given or found."""
+    """Scale a trace by a factor, to a mean, or to a maximum."""
     trace = read_trace(file)
     match factor, mean, maximum:
         case float(), None, None:
@@ -102,7 +102,7 @@ def scale_trace(
 def compress_trace(
     file: File,
     out: Out,
-    slots: Annotated[int, typer.Option(help="How many slots become one, their average.")],
+    slots: Annotated[int, typer.Option(help="How many slots to average into one.")],
     as_json: AsJson = False,
 ) -> None:
     """Average groups of slots, so that the trace takes less time to replay."""
@@ -112,17 +112,17 @@ def compress_trace(
 
 @app.command("synth")
 def synthesise_trace(
-    kind: Annotated[TraceKind, typer.Argument(help="The published trace to look like.")],
+    kind: Annotated[TraceKind, typer.Argument(help="The published trace to imitate.")],
     out: Out,
     slots: Annotated[
         int, typer.Option(help="Length, in slots of a minute.", max=MOST_SLOTS)
     ] = 10080,
     seed: Annotated[
-        int, typer.Option(help="Equal seeds give equal traces.", min=0, max=MOST_SEED)
+        int, typer.Option(help="The same seed gives the same trace.", min=0, max=MOST_SEED)
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Make up a trace that looks like a published one."""
+    """Generate a trace that looks like a published one."""
     _write(out, synthesise(kind, slots=slots, rng=np.random.default_rng(seed)), as_json)
 
 
@@ -130,14 +130,15 @@ def synthesise_trace(
 def plot_traces(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Trace to read; several stand side by side.", metavar="FILE"),
+        typer.Argument(help="Traces to draw, side by side.", metavar="FILE"),
     ],
     out: Annotated[Path, typer.Argument(help="HTML page to write.", metavar="OUT")],
 ) -> None:
-    """Draw traces as an HTML page that needs nothing else."""
+    """Draw traces on a self-contained HTML page."""
     if out.suffix != ".html":
         raise TraceError(
-            f"OUT: expected a page, which ends in .html, got {out}; name it last, such as page.html"
+            f"OUT: expected the file name of a page, which ends in .html, got {out}; "
+            "name it last, such as page.html"
         )
     from weir_simulator.reports.trace import render_trace_page, render_traces_page
 
@@ -160,7 +161,7 @@ def _refuse_same(file: Path, out: Path) -> None:
         TraceError: Both are the same file.
     """
     if out.exists() and out.samefile(file):
-        raise TraceError(f"OUT: expected another file than {file}, which is read; name a new one")
+        raise TraceError(f"OUT: expected another file than {file}, the input; choose a new name")
 
 
 def _write(out: Path, trace: Trace, as_json: bool) -> None:

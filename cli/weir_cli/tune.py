@@ -35,11 +35,11 @@ from weir_simulator.tuning.order import (
     Evaluation,
     TuningRequest,
     TuningResult,
-    apply_point,
+    apply_tuning,
     share_of_restarts,
     write_document,
 )
-from weir_simulator.tuning.warm_starts import point_in_force, read_warm_start
+from weir_simulator.tuning.warm_starts import read_warm_start, tuning_in_force
 
 Name = TypeVar("Name", bound=str)
 DEFAULT_OUT = Path(".weir/tuning")
@@ -49,24 +49,25 @@ TUNED = "tuned.yaml"
 def tune(
     source: FileOrApp,
     algorithm: Annotated[
-        str, typer.Option(help=f"How to search: {', '.join(get_args(Algorithm))}.")
+        str, typer.Option(help=f"Search algorithm: {', '.join(get_args(Algorithm))}.")
     ] = "joint",
     evaluations: Annotated[
-        int, typer.Option(help="Simulations at most, counted in full ones.", min=1, max=100_000)
+        int,
+        typer.Option(
+            help="Maximum number of simulations; a short one counts as a fraction.",
+            min=1,
+            max=100_000,
+        ),
     ] = 25,
-    seed: Annotated[
-        int, typer.Option(help="Decides what the search draws.", min=0, max=MOST_SEED // 2)
-    ] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MOST_SEED // 2)] = 1,
     surrogate: Annotated[
         str,
-        typer.Option(
-            help=f"What outcomes are modelled with: {', '.join(get_args(SurrogateName))}."
-        ),
+        typer.Option(help=f"Model of outcomes: {', '.join(get_args(SurrogateName))}."),
     ] = "numpy",
     warm_start: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Begin with what this result or study found; may be repeated.",
+            help="Start from this result or study; may be repeated.",
             metavar="FILE|STUDY",
         ),
     ] = None,
@@ -74,28 +75,30 @@ def tune(
         int | None, typer.Option(help="Slots of a full simulation. Default: the trace.", min=1)
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes. Default: one per processor.", min=1, max=1000)
+        int | None,
+        typer.Option(help="Number of processes. Default: one per processor.", min=1, max=1000),
     ] = None,
     violations: Annotated[
-        float, typer.Option(help="Percent of slots that may miss the bound.", min=0, max=100)
+        float, typer.Option(help="Percentage of slots that may miss the bound.", min=0, max=100)
     ] = 5.0,
     restarts: Annotated[
         float | None,
-        typer.Option(help="Restarts a day at most. Default: in a tenth of the slots.", min=0),
+        typer.Option(help="Maximum restarts per day. Default: in a tenth of the slots.", min=0),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help="End after this time, such as 10m, with the best so far.")
+        str | None, typer.Option(help="Stop after this time, such as 10m, with the best so far.")
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="Folder to keep every simulation in, and resume from.")
+        Path | None,
+        typer.Option(help="Folder in which to save every simulation, and from which to resume."),
     ] = None,
     history: HistoryFolder = None,
     history_app: HistoryApp = None,
     out: Annotated[Path, typer.Option(help="Folder for the report and the result.")] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find the weights and latency budgets that keep an objective for the least money.
+    """Find the weights and latency budgets that meet an objective at the lowest cost.
 
     Ctrl-C ends the search and keeps the best so far.
     """
@@ -111,13 +114,13 @@ def tune(
         seed=seed,
         workers=workers,
         deadline=None if deadline is None else read_seconds(deadline, "--deadline"),
-        incumbent=point_in_force(experiment),
+        incumbent=tuning_in_force(experiment),
         warm_starts=tuple(read_warm_start(each, experiment) for each in warm_start or ()),
     )
     result = _search(order, study)
     tuned = out / TUNED
     write_experiment(
-        apply_point(experiment, result.best),
+        apply_tuning(experiment, result.best),
         tuned,
         remarks=(f"{Path(source).name} with the weights and budgets that weir tune found.",),
     )

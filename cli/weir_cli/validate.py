@@ -17,10 +17,10 @@ def validate(
         list[Path], typer.Argument(help="Manifests of StreamApps.", metavar="FILE...")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON list, one entry for each file.")
+        bool, typer.Option("--json", help="Print a JSON list with one entry per file.")
     ] = False,
 ) -> None:
-    """Check manifests without running anything; fail where one has a mistake."""
+    """Check manifests without running anything; fail if one has a mistake."""
     mistakes = {file: _find_mistakes(file) for file in files}
     if as_json:
         report = [

@@ -45,10 +45,6 @@ class PodsPendingError(TemporaryError):
         self.groups = groups
 
 
-class SavepointFailedError(WeirError):
-    """The job could not be stopped with a savepoint; it still runs or restarts."""
-
-
 class JobFailedError(WeirError):
     """The job ended, or never came to run."""
 
@@ -70,6 +66,6 @@ def describe_unexpected(error: BaseException) -> str:
     own = [frame for frame in frames if "weir_" in frame.filename] or frames
     place = f" in {PurePath(own[-1].filename).name}, {own[-1].name}" if own else ""
     return (
-        f"An unexpected {type(error).__name__}{place}: the log has the rest; where "
-        "the manifest is right, report it as a defect of Weir"
+        f"An unexpected {type(error).__name__}{place}: see the log for details; "
+        "if the manifest is right, report it as a defect in Weir"
     )

@@ -81,7 +81,9 @@ def read_events(
             for longer than a log may have nothing.
     """
     if len({file.suffix == ".parquet" for file in files}) != 1:
-        raise InputError("Expected files that are all .parquet or all CSV, got both; do one kind")
+        raise InputError(
+            "Expected files that are all .parquet or all CSV, got both; import one kind at a time"
+        )
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: expected a file, got none")
@@ -159,9 +161,9 @@ def _refuse_wrong(times: DataFrame, column: str) -> None:
     row = _row_of(file, found["place"], found["text"]) if found["row"] is None else found["row"] + 1
     got = "none" if found["text"] is None else repr(found["text"][:40])
     raise InputError(
-        f"{file}, row {row}, column {column}: expected a time with its date, or Unix seconds, from "
-        f"{FIRST.year} up to {LAST.year}, got {got}; mend or remove the row, or say with --format "
-        "how it is written"
+        f"{file}, row {row}, column {column}: expected a time with its date, or "
+        f"Unix seconds, from {FIRST.year} up to {LAST.year}, got {got}; correct "
+        "or remove the row, or set its format with --format"
     )
 
 
@@ -188,7 +190,7 @@ def _refuse_holes(times: DataFrame) -> None:
     for before, after in itertools.pairwise(found):
         if after - before > LONGEST_HOLE:
             raise InputError(
-                f"Expected events without holes of more than {LONGEST_HOLE.days} days, got none "
-                f"between {before} and {after}; remove the rows whose time is wrong, or read the "
-                "files before and after apart"
+                f"Expected events without gaps of more than {LONGEST_HOLE.days} days, got "
+                f"none between {before} and {after}; remove the rows whose time is wrong, "
+                "or import the files before and after separately"
             )

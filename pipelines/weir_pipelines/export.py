@@ -91,7 +91,7 @@ def export_day(
     start = begin_of(partition.day)
     if now < start + 86_400 + SETTLED:
         raise SourceError(
-            f"Expected a day that is over, got {partition.day}; export it tomorrow, "
+            f"Expected a complete day, got {partition.day}; export it tomorrow, "
             f"{SETTLED:g} s after midnight UTC"
         )
     # Pieces of another length or source are others: none of them may be taken for one of these.

@@ -64,8 +64,9 @@ def reject_stale(root: Path, app: str, last: date, *, now: float | None) -> None
     """
     if now is not None and datetime.fromtimestamp(now, UTC).date() - last > MOST_AGE:
         raise InputError(
-            f"{root}: expected a day of {app!r} of the last {MOST_AGE.days} that can be used, got "
-            f"{last} as the latest; look why weir pipelines run adds none"
+            f"{root}: expected a usable day of {app!r} within the last "
+            f"{MOST_AGE.days} days, got {last} as the latest; find out why weir pipelines "
+            "run adds none"
         )
 
 
@@ -317,8 +318,8 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
             seasons[name] = _season(rows).times(levels.get(name, 1.0))
         except ParameterError as error:
             raise InputError(
-                f"{tables.root}: profiles and regimes of {name!r} on {days[-1].day}: {error}; "
-                "work the day up again"
+                f"{tables.root}: profiles and regimes of {name!r} on {days[-1].day}: "
+                f"{error}; process the day again"
             ) from error
     return seasons
 
@@ -388,7 +389,7 @@ def read_history(
             rates[partition.day] = seen
     if not rates:
         reasons = ", ".join(f"{day}: {reason}" for day, reason in sorted(left_out.items()))
-        raise InputError(f"{root}: expected a day of {app!r} that can be used, got {reasons}")
+        raise InputError(f"{root}: expected a usable day of {app!r}, got {reasons}")
     reject_stale(root, app, max(rates), now=now)
     used = sorted(rates)
     run = _last_run(used)
@@ -443,7 +444,7 @@ def _find_fault(
             return f"nothing of {name!r}"
         told = int(np.isfinite(rates[name]).sum()) - impossible.get(name, 0)
         if told < LEAST_COVERED * DAY_MINUTES:
-            return f"only {max(told, 0) / DAY_MINUTES:.0%} of the minutes of {name!r} are sound"
+            return f"only {max(told, 0) / DAY_MINUTES:.0%} of the minutes of {name!r} are complete"
     return ""
 
 

@@ -364,8 +364,8 @@ def _is_file(path: Path) -> bool:
 
 def _unreadable(folder: Path, error: OSError) -> InputError:
     return InputError(
-        f"{folder}: expected a folder of tables that can be read, got: {error.strerror}; look at "
-        "its volume, and let the user that runs this read all that lies in it"
+        f"{folder}: expected a readable folder of tables, got: {error.strerror}; "
+        "check its volume, and give this user read access to everything in it"
     )
 
 

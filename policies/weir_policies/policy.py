@@ -1,4 +1,7 @@
-"""What every operator policy promises, and the values that go in and come out.
+"""What every policy promises, and the values that go in and come out.
+
+Most policies decide for one operator (`OperatorPolicy`), some for all operators of an application
+at once (`ApplicationPolicy`). `registry.is_joint` says which of the two one is.
 
 A policy is pure: no clock, no I/O, randomness only from the generator handed to its constructor.
 `decide` changes nothing (equal state and input, equal decision); `learn` is the only place where
@@ -11,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
 
 from weir_policies.errors import ParameterError
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.season import Season
 
@@ -87,20 +93,42 @@ class OperatorModel:
 class CostWeights:
     """How much each part of an interval's cost matters; the defaults are the paper's.
 
+    The aliases are the fields' names in the files of experiments and tunings.
+
     Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
 
     Raises:
         ParameterError: A weight is negative.
     """
 
-    violation: float = 0.6
-    resources: float = 0.2
-    reconfiguration: float = 0.2
+    violation: Annotated[float, Field(alias="violations", ge=0, examples=[0.6])] = 0.6
+    resources: Annotated[float, Field(ge=0, examples=[0.2])] = 0.2
+    reconfiguration: Annotated[float, Field(alias="reconfigurations", ge=0, examples=[0.2])] = 0.2
 
     def __post_init__(self) -> None:
         """Refuse negative weights."""
         if not min(self.violation, self.resources, self.reconfiguration) >= 0:
             raise ParameterError(f"Expected weights >= 0, got {self}")
+
+    def normalised(self) -> CostWeights:
+        """Return the weights as parts of their sum, which is all that they say."""
+        total = self.violation + self.resources + self.reconfiguration
+        if total == 0:
+            return self
+        return CostWeights(
+            violation=self.violation / total,
+            resources=self.resources / total,
+            reconfiguration=self.reconfiguration / total,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tuning:
+    """What a tuning sets: the weights and latency budgets that operators decide with."""
+
+    weights: CostWeights
+    budgets: Mapping[str, Annotated[float, Field(gt=0)]]
+    """Seconds of mean response time granted to each operator, by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,15 +257,34 @@ class WarmStartable(Protocol):
 
 
 @runtime_checkable
-class ApplicationPolicy(Protocol):
-    """Chooses the deployments of all operators at once."""
+class Compilable(Protocol):
+    """A policy that is compiled, which may take a minute on a machine that has not done it yet."""
 
-    def decide(self, observations: Mapping[str, Observation]) -> Mapping[str, Decision]:
-        """Choose a target per operator; of one operator alone, its part of the joint target."""
+    def compile(self) -> None:
+        """Compile it now, before it is asked."""
         ...
 
-    def learn(self, transitions: Mapping[str, Transition]) -> None:
-        """Update the learned state from one interval of all operators, in the dataflow's order."""
+
+@runtime_checkable
+class ApplicationPolicy(Protocol):
+    """Chooses the deployments of all operators at once.
+
+    The dataflow holds the operators that it decides for, and may lack others of the job: those with
+    a fixed deployment. Observations and transitions are by the operators' names.
+    """
+
+    def decide(
+        self, observations: Mapping[str, Observation], dataflow: Dataflow
+    ) -> Mapping[str, Decision]:
+        """Choose a target for each operator that was observed.
+
+        Missing data, or an operator that was not observed, gives present deployments with a reason
+        wherever the joint target depends on it.
+        """
+        ...
+
+    def learn(self, transitions: Mapping[str, Transition], dataflow: Dataflow) -> None:
+        """Update the learned state from one interval; nothing where an operator's is missing."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
 """Policies by name: Weir's own, and those of other installed packages.
 
 To add one to Weir: one file under `operator_manager/`, one line in `POLICIES`. One that decides for
-a whole application (`Joint`) is under `application_manager/` instead. A package of its own declares
+a whole application may also be under `application_manager/`. A package of its own declares
 an entry point of the group `weir.policies` that is a `Registered` (`examples/policy`).
+
+What a policy can do beyond deciding, its line declares; nobody asks for its name or its class.
 """
 
 from __future__ import annotations
@@ -12,12 +14,18 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from weir_policies.errors import MissingExtraError, PolicyNotLoadedError, UnknownPolicyError
-from weir_policies.policy import Neighbourhood, OperatorPolicy
+from weir_policies.errors import (
+    MissingExtraError,
+    ParameterError,
+    PolicyNotLoadedError,
+    UnknownPolicyError,
+)
+from weir_policies.model.dataflow import Dataflow
+from weir_policies.policy import ApplicationPolicy, Neighbourhood, OperatorModel, OperatorPolicy
 
 if TYPE_CHECKING:
     from weir_policies.deep.policy import DeepAlgorithm
@@ -31,104 +39,78 @@ Values = Mapping[str, Any]
 class Registered:
     """A policy that can be chosen by name."""
 
-    build: Callable[[np.random.Generator, Values], OperatorPolicy]
-    """Makes one from a generator, which those that draw nothing leave alone, and parameters."""
+    build: Callable[[np.random.Generator, Values], OperatorPolicy | ApplicationPolicy]
+    """Makes one from a generator, which those that draw nothing leave alone, and parameters: an
+    `ApplicationPolicy` where it is `joint` with these parameters, else an `OperatorPolicy`."""
     neighbourhood: Neighbourhood
     """Which targets it proposes: one replica away, or any."""
     learns_by_trying: bool = False
     """Whether it explores, or takes what it does not know yet for free of violations. Then it is
     trained in a simulator before it decides for a real job."""
+    joint: bool | Callable[[Values], bool] = False
+    """Whether it decides for all operators of an application at once, with these parameters."""
+    kernels: Callable[[Values], Algorithm] | None = None
+    """Returns its compiled algorithm, which the simulator runs by itself; `None` where it has
+    none."""
+    network: Callable[[Values], DeepAlgorithm] | None = None
+    """Returns its algorithm with a network, of which the simulator runs many at once; `None` where
+    it has none."""
+    from_objective: tuple[str, ...] = ()
+    """Parameters that the objective of a job gives where nobody else does: `catch_up`,
+    `event_time`."""
+    weighs_restarts: bool = False
+    """Whether it stays where a change is not worth its restart, so that what it proposes is not
+    what a job needs that is restarted anyway."""
 
 
 ENTRY_POINTS = "weir.policies"
 """Group of the entry points by which other packages declare policies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Builds a policy from an algorithm, whose module is imported when it is asked for."""
+def compiled(
+    module: str,
+    name: str,
+    neighbourhood: Neighbourhood,
+    *,
+    package: str = "weir_policies.operator_manager",
+    learns_by_trying: bool = False,
+    from_objective: tuple[str, ...] = (),
+    weighs_restarts: bool = False,
+) -> Registered:
+    """Return the line of a compiled policy, whose module is imported when it is asked for.
 
-    module: str
-    """Below `package`; its function `define(values, name=...)` returns the algorithm."""
-    name: str
-    package: str = "weir_policies.operator_manager"
+    Args:
+        module: Below `package`; its function `define(values, name=...)` returns the algorithm.
+        name: Of the policy.
+        neighbourhood: See `Registered`.
+        package: Full name of the package.
+        learns_by_trying: See `Registered`.
+        from_objective: See `Registered`.
+        weighs_restarts: See `Registered`.
+    """
 
-    def define(self, values: Values) -> Algorithm:
-        """Return the algorithm with these parameters.
-
-        Raises:
-            ParameterError: A parameter is unknown, no number, or out of its range.
-        """
-        module = importlib.import_module(f"{self.package}.{self.module}")
-        algorithm: Algorithm = module.define(values, name=self.name)
+    def define(values: Values) -> Algorithm:
+        algorithm: Algorithm = importlib.import_module(f"{package}.{module}").define(
+            values, name=name
+        )
         return algorithm
 
-    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
-        """Return a policy for one operator."""
+    def build(rng: np.random.Generator, values: Values) -> OperatorPolicy | ApplicationPolicy:
+        from weir_policies.kernels.application_policy import KernelApplicationPolicy
         from weir_policies.kernels.policy import KernelPolicy
 
-        return KernelPolicy(self.define(values), rng)
+        algorithm = define(values)
+        return (KernelApplicationPolicy if algorithm.joint else KernelPolicy)(algorithm, rng)
 
-
-@dataclass(frozen=True, slots=True)
-class Deep:
-    """Builds a policy with a network, whose module and torch are imported when it is asked for."""
-
-    module: str
-    """Below `operator_manager`; its function `define(values, name=...)` returns the algorithm."""
-    name: str
-
-    def define(self, values: Values) -> DeepAlgorithm:
-        """Return the algorithm with these parameters.
-
-        Raises:
-            MissingExtraError: torch is not installed.
-            ParameterError: A parameter is unknown, of another kind, or out of its range.
-        """
-        try:
-            module = importlib.import_module(f"weir_policies.operator_manager.{self.module}")
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtraError(
-                f"Expected torch for the policy {self.name}, and it is not installed: "
-                "pip install 'weir[tune]'"
-            ) from error
-        algorithm: DeepAlgorithm = module.define(values, name=self.name)
-        return algorithm
-
-    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
-        """Return a policy for one operator."""
-        algorithm = self.define(values)
-        from weir_policies.deep.policy import DeepPolicy
-
-        return DeepPolicy(algorithm, rng)
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """Builds a policy that decides for all operators at once, whose module is imported then."""
-
-    module: str
-    """Below `application_manager`; its function `define(values, name=..., rng=...)` returns it."""
-    name: str
-
-    def adapt(
-        self, rng: np.random.Generator, values: Values, operators: int
-    ) -> tuple[OperatorPolicy, ...]:
-        """Return an adapter to one policy for each operator.
-
-        Raises:
-            ParameterError: A parameter is unknown, of another kind, or out of its range.
-        """
-        from weir_policies.application_manager.joint_adapter import adapt_joint
-
-        module = importlib.import_module(f"weir_policies.application_manager.{self.module}")
-        return adapt_joint(module.define(values, name=self.name, rng=rng), operators)
-
-    def __call__(self, rng: np.random.Generator, values: Values) -> OperatorPolicy:
-        """Return the policy of an application of one operator."""
-        return self.adapt(rng, values, 1)[0]
+    return Registered(
+        build,
+        neighbourhood,
+        learns_by_trying,
+        joint=lambda values: define(values).joint,
+        kernels=define,
+        from_objective=from_objective,
+        weighs_restarts=weighs_restarts,
+    )
 
 
 def _compile(
@@ -136,13 +118,45 @@ def _compile(
 ) -> dict[str, Registered]:
     """Return the lines of the policies that one module defines."""
     return {
-        name: Registered(Compiled(module, name), neighbourhood, learns_by_trying) for name in names
+        name: compiled(module, name, neighbourhood, learns_by_trying=learns_by_trying)
+        for name in names
     }
 
 
 def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
     """Return the lines of the policies with a network that one module defines."""
-    return {name: Registered(Deep(module, name), Neighbourhood.ONE, True) for name in names}
+    return {name: _deep(module, name) for name in names}
+
+
+def _deep(module: str, name: str) -> Registered:
+    """Return the line of a policy with a network; torch is imported when it is asked for."""
+
+    def define(values: Values) -> DeepAlgorithm:
+        try:
+            found = importlib.import_module(f"weir_policies.operator_manager.{module}")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError(
+                f"Expected torch, which the policy {name} needs, got no such package: "
+                "pip install 'weir[tune]'"
+            ) from error
+        algorithm: DeepAlgorithm = found.define(values, name=name)
+        return algorithm
+
+    def build(rng: np.random.Generator, values: Values) -> OperatorPolicy:
+        algorithm = define(values)
+        from weir_policies.deep.policy import DeepPolicy
+
+        return DeepPolicy(algorithm, rng)
+
+    return Registered(build, Neighbourhood.ONE, True, network=define)
+
+
+def _build_autrascale(rng: np.random.Generator, values: Values) -> ApplicationPolicy:
+    from weir_policies.application_manager.autrascale.policy import define
+
+    return define(values, name="autrascale", rng=rng)
 
 
 POLICIES: Mapping[str, Registered] = {
@@ -154,7 +168,7 @@ POLICIES: Mapping[str, Registered] = {
         neighbourhood=Neighbourhood.ONE,
     ),
     **_compile("ds2", "ds2", neighbourhood=Neighbourhood.ANY),
-    **_compile("queueing", "queueing", neighbourhood=Neighbourhood.ANY),
+    "queueing": compiled("queueing", "queueing", Neighbourhood.ANY, from_objective=("catch_up",)),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
     **_compile("cpu_band", "cpu-band", neighbourhood=Neighbourhood.ANY),
@@ -187,7 +201,13 @@ POLICIES: Mapping[str, Registered] = {
     ),
     **_compile("mdp", "mdp", neighbourhood=Neighbourhood.ONE),
     **_compile("mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
-    **_compile("planner.policy", "planner", neighbourhood=Neighbourhood.ANY),
+    "planner": compiled(
+        "planner.policy",
+        "planner",
+        Neighbourhood.ANY,
+        from_objective=("catch_up",),
+        weighs_restarts=True,
+    ),
     **_compile(
         "q_learning_pds",
         "ql-pds",
@@ -197,7 +217,12 @@ POLICIES: Mapping[str, Registered] = {
     ),
     **_learn_deeply("dqn", "dqn"),
     **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
-    "autrascale": Registered(Joint("autrascale.policy", "autrascale"), Neighbourhood.ANY),
+    "autrascale": Registered(
+        _build_autrascale,
+        Neighbourhood.ANY,
+        joint=True,
+        from_objective=("catch_up", "event_time"),
+    ),
 }
 
 
@@ -209,7 +234,7 @@ def names() -> tuple[str, ...]:
 def build(
     name: str, *, rng: np.random.Generator, parameters: Values | None = None
 ) -> OperatorPolicy:
-    """Return a new policy.
+    """Return a new policy for one operator.
 
     Args:
         name: One of `names()`.
@@ -218,29 +243,89 @@ def build(
 
     Raises:
         UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is unknown, no number, or out of its range.
+        ParameterError: A parameter is unknown, no number, or out of its range; or with them the
+            policy decides for all operators at once.
     """
-    return _find(name).build(rng, {} if parameters is None else parameters)
+    if is_joint(name, parameters):
+        raise ParameterError(
+            f"Expected a policy that decides for one operator, got {name}, which decides for all "
+            "of an application at once: build it by build_joint"
+        )
+    return cast(OperatorPolicy, _find(name).build(rng, {} if parameters is None else parameters))
 
 
-def build_all(
-    name: str, *, rngs: Sequence[np.random.Generator], parameters: Values | None = None
-) -> tuple[OperatorPolicy, ...]:
-    """Return the policies of all operators of an application, in the order of its dataflow.
+def build_joint(
+    name: str, *, rng: np.random.Generator, parameters: Values | None = None
+) -> ApplicationPolicy:
+    """Return a new policy for all operators of an application.
 
     Args:
         name: One of `names()`.
-        rngs: A generator per operator; a policy for all of them at once draws from the first.
+        rng: The only source of randomness that it may use.
         parameters: As for `build`.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: A parameter is unknown, no number, or out of its range; or with them the
+            policy decides for one operator.
+    """
+    if not is_joint(name, parameters):
+        raise ParameterError(
+            f"Expected a policy that decides for all operators of an application, got {name}, "
+            "which decides for one: build it by build"
+        )
+    return cast(ApplicationPolicy, _find(name).build(rng, {} if parameters is None else parameters))
+
+
+def is_joint(name: str, parameters: Values | None = None) -> bool:
+    """Return whether the policy decides for all operators at once, with these parameters.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    builder = _find(name).build
-    if isinstance(builder, Joint) and rngs:
-        return builder.adapt(rngs[0], {} if parameters is None else parameters, len(rngs))
-    return tuple(build(name, rng=rng, parameters=parameters) for rng in rngs)
+    declared = _find(name).joint
+    if isinstance(declared, bool):
+        return declared
+    return declared({} if parameters is None else parameters)
+
+
+def refuse_parameters(name: str, parameters: Values) -> None:
+    """Refuse what a policy cannot be built with.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        MissingExtraError: It needs a library that is not installed.
+        ParameterError: A parameter is unknown, no number, or out of its range.
+    """
+    _find(name).build(np.random.default_rng(0), parameters)
+
+
+def refuse_operators(
+    name: str,
+    parameters: Values,
+    models: Sequence[OperatorModel],
+    dataflow: Dataflow | None = None,
+) -> None:
+    """Refuse operators that a joint policy cannot decide for together; others take any.
+
+    Args:
+        name: Of the policy.
+        parameters: Its settings.
+        models: Those that it decides for, in the order of the dataflow; what is measured may be
+            NaN.
+        dataflow: Of these operators; `None` where it is known only once a job runs.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: It cannot; names the setting to change.
+    """
+    algorithm = define(name, parameters)
+    if algorithm is not None and algorithm.joint and models:
+        from weir_policies.kernels.application_policy import refuse_application
+
+        flow = dataflow or Dataflow(operators=tuple(model.name for model in models))
+        refuse_application(algorithm, models, flow)
 
 
 def define(name: str, parameters: Values | None = None) -> Algorithm | None:
@@ -250,12 +335,8 @@ def define(name: str, parameters: Values | None = None) -> Algorithm | None:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    builder = _find(name).build
-    return (
-        builder.define({} if parameters is None else parameters)
-        if isinstance(builder, Compiled)
-        else None
-    )
+    kernels = _find(name).kernels
+    return None if kernels is None else kernels({} if parameters is None else parameters)
 
 
 def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | None:
@@ -266,12 +347,17 @@ def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | 
         MissingExtraError: torch is not installed.
         ParameterError: A parameter is unknown, of another kind, or out of its range.
     """
-    builder = _find(name).build
-    return (
-        builder.define({} if parameters is None else parameters)
-        if isinstance(builder, Deep)
-        else None
-    )
+    network = _find(name).network
+    return None if network is None else network({} if parameters is None else parameters)
+
+
+def from_objective(name: str) -> tuple[str, ...]:
+    """Return the parameters that the objective of a job gives the policy; see `Registered`.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    return _find(name).from_objective
 
 
 def sees_application(name: str) -> bool:
@@ -313,7 +399,16 @@ def is_deep(name: str) -> bool:
     Raises:
         UnknownPolicyError: No policy has this name.
     """
-    return isinstance(_find(name).build, Deep)
+    return _find(name).network is not None
+
+
+def weighs_restarts(name: str) -> bool:
+    """Return whether the policy stays where a change is not worth its restart.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
+    return _find(name).weighs_restarts
 
 
 def _find(name: str) -> Registered:
@@ -343,8 +438,9 @@ def _load(name: str) -> Registered:
         found = declared.load()
     except Exception as error:  # whatever a package of others does when it is imported
         raise PolicyNotLoadedError(
-            f"Expected the policy {name} in {declared.value}, got {type(error).__name__}: {error}; "
-            "mend the package that declares it, or uninstall it"
+            f"Expected the policy {name} in {declared.value}, got "
+            f"{type(error).__name__}: {error}; repair the package that declares it, "
+            "or uninstall it"
         ) from error
     if not isinstance(found, Registered):
         raise PolicyNotLoadedError(

@@ -217,8 +217,8 @@ def _measure(runs: Sequence[FinishedRun]) -> Measured | None:
     cost = estimate([result.average_cost for result in results])
     violations = estimate([result.violations for result in results])
     reconfigurations = estimate([result.reconfigurations for result in results])
-    violation_part = weights.violations * violations.mean / 100
-    reconfiguration_part = weights.reconfigurations * reconfigurations.mean / 100
+    violation_part = weights.violation * violations.mean / 100
+    reconfiguration_part = weights.reconfiguration * reconfigurations.mean / 100
     return Measured(
         cost=cost,
         violations=violations,

@@ -8,17 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir_policies.kernels.policy import fill_model
-from weir_policies.kernels.view import (
-    BUDGET,
-    INTERVAL,
-    STEP,
-    TOP_COST,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    View,
-    empty_view,
-)
+from weir_policies.kernels.view import View, empty_view
 from weir_policies.policy import OperatorModel
 from weir_simulator.beliefs import believed_models, true_models
 from weir_simulator.dynamics import find_speeds, first_replicas
@@ -87,9 +77,9 @@ def make_rules(experiment: Experiment, *, seed: int) -> Rules:
     return Rules(
         slot=experiment.slot,
         bound=experiment.objective.response_time,
-        weight_violation=weights.violations,
+        weight_violation=weights.violation,
         weight_resources=weights.resources,
-        weight_reconfiguration=weights.reconfigurations,
+        weight_reconfiguration=weights.reconfiguration,
         top_cost=experiment.dearest * sum(each.max_replicas for each in experiment.operators),
         queues=world.carries_backlog or world.loss_probability > 0,
         downtime=world.downtime,
@@ -132,13 +122,13 @@ def _see(
     most = experiment.most_replicas(policy)
     for o, model in enumerate(models):
         fill_model(view, o, model)
-        view.rules[o, STEP] = one_step
-        view.seen[o, BUDGET] = budgets[model.name]
-        view.seen[o, INTERVAL] = experiment.slot
-        view.traits[o, TOP_COST] = most[model.name] * experiment.dearest
-        view.traits[o, WEIGHT_VIOLATION] = weights.violations
-        view.traits[o, WEIGHT_RESOURCES] = weights.resources
-        view.traits[o, WEIGHT_RECONFIGURATION] = weights.reconfigurations
+        view.model[o].one_step = one_step
+        view.seen[o].budget = budgets[model.name]
+        view.seen[o].interval = experiment.slot
+        view.model[o].top_cost = most[model.name] * experiment.dearest
+        view.model[o].weight_violation = weights.violation
+        view.model[o].weight_resources = weights.resources
+        view.model[o].weight_reconfiguration = weights.reconfiguration
     return view
 
 

@@ -158,10 +158,3 @@ def nexmark_q11() -> ContendedApplication:
         serial=np.array([0.05, 0.015]),
         crosstalk=np.array([0.0006, 0.0002]),
     )
-
-
-def case_study() -> ContendedApplication:
-    """Return the single operator of the published case studies, within 7 % of its Fig. 5."""
-    return ContendedApplication(
-        base=np.array([150e3]), serial=np.array([0.25]), crosstalk=np.array([0.005])
-    )

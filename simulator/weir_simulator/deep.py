@@ -19,19 +19,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.prediction import predict_one, price_of
-from weir_policies.kernels.view import (
-    BUDGET,
-    RATE,
-    RECONFIGURATION,
-    RESOURCES,
-    RESPONSE_TIME,
-    TOP_COST,
-    VIOLATION,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    View,
-)
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.compile import Scene, compile_experiment
@@ -149,10 +137,10 @@ def simulate_deep(
 def _note(worlds: _Worlds, rates: Floats, rows: Floats) -> None:
     """Keep what happened in a slot that is over, by run; rates and rows are `(r,)`, `(r, 5)`."""
     view = worlds.believed
-    rows[:, AT_RATE], rows[:, AT_TIME] = rates, view.seen[:, RESPONSE_TIME]
+    rows[:, AT_RATE], rows[:, AT_TIME] = rates, view.seen["response_time"]
     # What is paid is what ran in the slot; the deployments are those of the next one already.
     rows[:, AT_PRICE] = (view.counts_before * view.price).sum(axis=1)
-    rows[:, AT_CHANGE] = np.where(view.cost[:, RECONFIGURATION] > 0, RESTART, NOTHING)
+    rows[:, AT_CHANGE] = np.where(view.cost["reconfiguration"] > 0, RESTART, NOTHING)
     rows[:, AT_REPLICAS] = view.counts.sum(axis=1)
 
 
@@ -183,14 +171,16 @@ def _refuse_what_differs(experiments: Sequence[Experiment]) -> None:
         )
 
 
+def _join(views: Sequence[View]) -> View:
+    """Return views of one operator each as the rows of one."""
+    rows = {name: np.concatenate([getattr(each, name) for each in views]) for name in View._fields}
+    return views[0]._replace(**rows)
+
+
 def _stack(scenes: Sequence[Scene]) -> _Worlds:
     """Return the worlds of several scenes, each of one operator, as rows of one."""
-    truth = View(
-        *(np.concatenate(arrays) for arrays in zip(*(each.truth for each in scenes), strict=True))
-    )
-    believed = View(
-        *(np.concatenate(arrays) for arrays in zip(*(each.view for each in scenes), strict=True))
-    )
+    truth = _join([each.truth for each in scenes])
+    believed = _join([each.view for each in scenes])
     return _Worlds(
         truth=truth._replace(counts=believed.counts, price=believed.price),
         believed=believed,
@@ -241,15 +231,14 @@ def _observe(worlds: _Worlds, rates: Floats, slot: int) -> None:
     truth, view = worlds.truth, worlds.believed
     for run in range(view.counts.shape[0]):
         seen = view.seen[run]
-        for column in range(seen.size):
-            view.before[run, column] = seen[column]
-        seen[RATE] = rates[slot, run]
-        seen[RESPONSE_TIME], _ = predict_one(run, truth, truth.counts[run], rates[slot, run])
-        view.cost[run, VIOLATION] = 1.0 if seen[RESPONSE_TIME] > seen[BUDGET] else 0.0
+        view.before[run] = seen
+        seen.rate = rates[slot, run]
+        seen.response_time, _ = predict_one(run, truth, truth.counts[run], rates[slot, run])
+        view.cost[run].violation = 1.0 if seen.response_time > seen.budget else 0.0
         price = price_of(run, view, view.counts[run])
-        view.cost[run, RESOURCES] = price / view.traits[run, TOP_COST]
+        view.cost[run].resources = price / view.model[run].top_cost
         worlds.totals[run, SPENT] += price
-        worlds.totals[run, VIOLATIONS] += view.cost[run, VIOLATION]
+        worlds.totals[run, VIOLATIONS] += view.cost[run].violation
 
 
 @compiled
@@ -264,11 +253,11 @@ def _account(worlds: _Worlds) -> None:
             view.counts_before[run, place] = view.counts[run, place]
             view.counts[run, place] = view.target[run, place]
             worlds.replicas[run, place] += view.target[run, place]
-        view.cost[run, RECONFIGURATION] = changed
+        view.cost[run].reconfiguration = changed
         worlds.totals[run, RECONFIGURATIONS] += changed
-        weights = view.traits[run]
+        weights = view.model[run]
         worlds.totals[run, COST] += (
-            weights[WEIGHT_VIOLATION] * view.cost[run, VIOLATION]
-            + weights[WEIGHT_RESOURCES] * view.cost[run, RESOURCES]
-            + weights[WEIGHT_RECONFIGURATION] * changed
+            weights.weight_violation * view.cost[run].violation
+            + weights.weight_resources * view.cost[run].resources
+            + weights.weight_reconfiguration * changed
         )

@@ -17,14 +17,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.prediction import arrive, capacity_of, predict_one, share_of, water_level
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import (
-    AGGREGATION,
-    AVERAGE,
-    BY_LOAD,
-    SERVICE_MEAN,
-    SHARING,
-    View,
-)
+from weir_policies.kernels.view import AVERAGE, BY_LOAD, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.randomness import SPEED, draw_factor
 from weir_simulator.state import Rules, State
@@ -37,7 +30,7 @@ more arrives: the rest of the time is in the backlog."""
 @compiled
 def sustain(o: int, truth: View) -> float:
     """Return records/s at which the busiest replica is just always busy."""
-    if truth.rules[o, SHARING] == BY_LOAD:
+    if truth.model[o].sharing == BY_LOAD:
         return capacity_of(o, truth, truth.counts[o])
     _, busiest = predict_one(o, truth, truth.counts[o], 1.0)
     return 1 / busiest
@@ -144,13 +137,13 @@ def fill_busy(o: int, rate: float, cap: bool, truth: View, view: View) -> float:
     for place in range(counts.size):
         size += counts[place]
         speed += counts[place] * truth.speedup[o, place]
-    level = water_level(o, truth, counts, rate) if truth.rules[o, SHARING] == BY_LOAD else 0.0
+    level = water_level(o, truth, counts, rate) if truth.model[o].sharing == BY_LOAD else 0.0
     busiest = 0.0
     for place in range(counts.size):
         busy = 0.0
         if counts[place] > 0:
             share = share_of(o, truth, place, size, speed, rate, level)
-            service_mean = truth.traits[o, SERVICE_MEAN] / truth.speedup[o, place]
+            service_mean = truth.model[o].service_mean / truth.speedup[o, place]
             busy = arrive(o, truth, size, rate, share) * service_mean
             if cap:
                 busy = min(busy, 1.0)
@@ -215,7 +208,7 @@ def find_speeds(o: int, truth: View, state: State) -> None:
 
     The slowest counts where the worst replica does and shares are equal, else their mean.
     """
-    slowest_counts = truth.rules[o, AGGREGATION] != AVERAGE and truth.rules[o, SHARING] == 0
+    slowest_counts = truth.model[o].aggregation != AVERAGE and truth.model[o].sharing == 0
     for place in range(truth.counts.shape[1]):
         if truth.counts[o, place] == 0:
             truth.speedup[o, place] = state.nominal[place]

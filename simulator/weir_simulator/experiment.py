@@ -30,18 +30,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from weir_policies import registry
 from weir_policies.application_manager.budgets import share_budgets, share_equally
-from weir_policies.errors import DataflowError, InfeasibleObjectiveError, WeirPolicyError
+from weir_policies.errors import (
+    DataflowError,
+    InfeasibleObjectiveError,
+    ParameterError,
+    WeirPolicyError,
+)
 from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
+from weir_policies.model import node_types as model_types
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import least_response_time
 from weir_policies.model.season import HOURS, Season
-from weir_policies.policy import Aggregation, Neighbourhood, OperatorModel, Sharing
+from weir_policies.parameters import Settings
+from weir_policies.policy import Aggregation, CostWeights, Neighbourhood, OperatorModel, Sharing
 from weir_simulator.section import (
     MOST_SEED,
     MOST_SLOTS,
@@ -131,7 +137,7 @@ def judge_trace(trace: TraceSource) -> Iterator[Mistake]:
         yield Mistake(
             (), {"file": trace.file and str(trace.file), "kind": trace.kind},
             "either a file or a kind",
-            "write file: taxi.txt to read a trace, kind: taxi to make one up",
+            "write file: taxi.txt to read a trace, or kind: taxi to generate one",
         )  # fmt: skip
 
 
@@ -141,11 +147,11 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
     if policy.name not in known:
         yield Mistake(
             ("name",), policy.name, f"a policy ({', '.join(known)})",
-            suggest(policy.name, known, otherwise="choose one of those"),
+            suggest(policy.name, known, otherwise="choose one of them"),
         )  # fmt: skip
         return
     try:
-        registry.build(policy.name, rng=np.random.default_rng(0), parameters=policy.parameters)
+        registry.refuse_parameters(policy.name, policy.parameters)
     except WeirPolicyError as error:
         at = _find_parameter(policy.parameters, str(error))
         yield Mistake(
@@ -153,7 +159,7 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
             policy.parameters[at[0]] if at else policy.parameters,
             # The policy's own sentence: `Expected a whole number for levels, got 2.5`.
             str(error).removeprefix("Expected ").rpartition(", got ")[0] or f"{error}",
-            "correct it or leave it out, which is its default",
+            "correct it, or remove it to use its default",
         )
 
 
@@ -190,7 +196,7 @@ def _something_has_a_price(
         yield Mistake(
             ("nodeTypes",), [each.price for each in node_types],
             "a price above zero for one of them",
-            "give prices, or costNormaliser: 1 where only violations count",
+            "set prices, or costNormaliser: 1 if only violations count",
         )  # fmt: skip
 
 
@@ -199,7 +205,7 @@ def _repeated(section: str, names: Sequence[str]) -> Iterator[Mistake]:
         if name in names[:index]:
             yield Mistake(
                 (section, index, "name"), name,
-                f"a name that {section}[{names.index(name)}] does not have yet",
+                f"another name than {section}[{names.index(name)}]",
                 "rename one of them",
             )  # fmt: skip
 
@@ -217,7 +223,7 @@ def _edges_join_operators(
                 wrong = True
                 yield Mistake(
                     ("edges", index), name, f"an operator ({', '.join(known)})",
-                    suggest(name, known, otherwise="choose one of those or add the operator"),
+                    suggest(name, known, otherwise="choose one of them, or add the operator"),
                 )  # fmt: skip
         if pair in pairs[:index]:
             wrong = True
@@ -235,7 +241,7 @@ def _edges_join_operators(
     except DataflowError as error:
         yield Mistake(
             ("edges",), [list(pair) for pair in pairs], "edges without a cycle",
-            f"take one of its edges out: {error}",
+            f"remove one of its edges: {error}",
         )  # fmt: skip
 
 
@@ -269,7 +275,7 @@ def _unknown_node_types(
         if name not in known:
             yield Mistake(
                 (*path, name), name, f"a node type ({', '.join(known)})",
-                suggest(name, known, otherwise="choose one of those or add the type"),
+                suggest(name, known, otherwise="choose one of them, or add the type"),
             )  # fmt: skip
 
 
@@ -284,7 +290,7 @@ def _pools_are_known_once(
             if pool not in known:
                 yield Mistake(
                     here, pool, f"a pool ({', '.join(known)})",
-                    suggest(pool, known, otherwise="choose one of those or add a type of the pool"),
+                    suggest(pool, known, otherwise="choose one of them, or add a type of the pool"),
                 )  # fmt: skip
             elif pool in (operator.pools or ())[:place]:
                 yield Mistake(here, pool, "each pool once", "remove this one")
@@ -307,7 +313,7 @@ def _initial_fits_operators(
             yield Mistake(
                 ("initial",), initial,
                 f"from 1 to {operator.max_replicas} replicas of {operator.name}{where}",
-                "add replicas" if size < 1 else "take replicas away",
+                "add replicas" if size < 1 else "remove replicas",
             )  # fmt: skip
             return
 
@@ -339,7 +345,7 @@ def _initial_fits_pools(
         yield Mistake(
             ("initial",), initial,
             f"at most {limit} replicas of all operators in pool {pool}, here {held}",
-            "begin with fewer, begin on another node type, or raise the pool's limit",
+            "start with fewer, start on another node type, or raise the pool's limit",
         )  # fmt: skip
 
 
@@ -365,13 +371,56 @@ def _errors_are_given_or_drawn(believed: Believed) -> Iterator[Mistake]:
         if believed.service_error[0] > believed.service_error[1]:
             yield Mistake(
                 ("believed", "serviceError"), list(believed.service_error),
-                "the least error before the greatest", "turn them round",
+                "the smallest error before the largest", "swap them",
             )  # fmt: skip
     if believed.speedup_error is not None and believed.speedups:
         yield Mistake(
             ("believed", "speedups"), believed.speedups,
             "either speedups or speedupError", "remove one of them",
         )  # fmt: skip
+
+
+def _joint_policy_fits_operators(
+    policy: PolicyChoice,
+    operators: tuple[Operator, ...],
+    node_types: tuple[NodeType, ...],
+    edges: tuple[Edge, ...],
+    rate: RateLevels,
+) -> Iterator[Mistake]:
+    """Refuse operators that a policy cannot decide for together, where it decides for all."""
+    settings = Settings(policy.parameters, {"levels": rate.levels, "max_rate": rate.max})
+    if not registry.is_joint(policy.name, settings):
+        return
+    models = [
+        OperatorModel(
+            name=operator.name,
+            node_types=tuple(
+                model_types.NodeType(
+                    name=each.name, pool=each.pool_name, speedup=each.speedup, price=each.price
+                )
+                for each in node_types
+                if operator.may_use(each)
+            ),
+            max_replicas=operator.max_replicas,
+            service_mean=1 / operator.service_rate,
+            service_scv=operator.scv,
+        )
+        for operator in operators
+    ]
+    if not all(model.node_types for model in models):
+        return  # pools that do not exist are another rule's
+    try:
+        flow = _join(operators, edges)
+        registry.refuse_operators(policy.name, settings, models, flow)
+    except DataflowError:
+        return  # another rule's
+    except ParameterError as error:
+        yield Mistake(
+            ("policy", "parameters"),
+            policy.parameters,
+            f"parameters with which {policy.name} can decide for all operators together",
+            str(error).replace("Expected", "expected", 1),
+        )
 
 
 _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
@@ -388,6 +437,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _initial_fits_pools,
     _key_groups_suffice,
     _errors_are_given_or_drawn,
+    _joint_policy_fits_operators,
 )
 
 
@@ -465,7 +515,7 @@ class Edge(Section):
         if not isinstance(value, list):
             return value
         if len(value) != 2:
-            raise refusal("a pair of operators, [from, to]", "write for example [a, b]")
+            raise refusal("a pair of operators, [from, to]", "write, for example, [a, b]")
         return {"from": value[0], "to": value[1]}
 
 
@@ -494,14 +544,6 @@ class Objective(Section):
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
     """Seconds from source to sink along the slowest path; a slot above it is a violation."""
-
-
-class Weights(Section):
-    """How much each part of a slot's cost matters."""
-
-    violations: AtLeastZero = Field(default=0.6, examples=[0.6])
-    resources: AtLeastZero = Field(default=0.2, examples=[0.2])
-    reconfigurations: AtLeastZero = Field(default=0.2, examples=[0.2])
 
 
 class RateLevels(Section):
@@ -655,7 +697,7 @@ class Experiment(Section):
     cost_normaliser: AboveZero | None = Field(default=None, examples=[2.0])
     """Price that the greatest cost is made of, all replicas at it; `None` is the dearest type's."""
     objective: Objective = Field(examples=[{"responseTime": "50ms"}])
-    weights: Weights = Weights()
+    weights: CostWeights = CostWeights()
     rate: RateLevels = RateLevels()
     trace: TraceSource = Field(examples=[{"file": "taxi.txt"}])
     training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
@@ -703,13 +745,7 @@ class Experiment(Section):
     @property
     def dataflow(self) -> graph.Dataflow:
         """The operators and their edges as a graph."""
-        return graph.Dataflow(
-            operators=tuple(operator.name for operator in self.operators),
-            edges=tuple(
-                graph.Edge(source=edge.source, target=edge.target, selectivity=edge.selectivity)
-                for edge in self.edges
-            ),
-        )
+        return _join(self.operators, self.edges)
 
     def most_replicas(self, policy: str) -> dict[str, int]:
         """Return how many replicas each operator's greatest cost is made of."""
@@ -756,3 +792,18 @@ class Experiment(Section):
         if self.step is not None:
             return self.step == 1
         return registry.neighbourhood(policy) is Neighbourhood.ONE
+
+
+def _join(operators: Sequence[Operator], edges: Sequence[Edge]) -> graph.Dataflow:
+    """Return operators and edges as a graph.
+
+    Raises:
+        DataflowError: They make none.
+    """
+    return graph.Dataflow(
+        operators=tuple(operator.name for operator in operators),
+        edges=tuple(
+            graph.Edge(source=edge.source, target=edge.target, selectivity=edge.selectivity)
+            for edge in edges
+        ),
+    )

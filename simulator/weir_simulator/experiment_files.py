@@ -26,6 +26,7 @@ _LONGEST_VALUE = 80
 
 _EXPECTED = {
     "bool_type": "true or false",
+    "dataclass_type": "a mapping of fields",
     "dict_type": "a mapping",
     "finite_number": "a finite number",
     "float_type": "a number",
@@ -40,8 +41,8 @@ _EXPECTED = {
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} characters",
     "string_type": "text",
-    "too_long": "a list of at most {max_length}",
-    "too_short": "a list of at least {min_length}",
+    "too_long": "at most {max_length} entries",
+    "too_short": "at least {min_length} entries",
     "tuple_type": "a list",
 }
 """What was expected, by pydantic's type of error and its context."""
@@ -88,14 +89,14 @@ def _describe(error: ErrorDetails) -> str:
     match error["type"]:
         case "missing":
             return join(path, "a value", None, f"add it{_example(schema, ', such as ')}")
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             known = sorted(_schema_at(path[:-1]).get("properties", {}))
             remedy = suggest(
                 str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}"
             )
             return join(path, "a known field", got, remedy)
         case "enum" | "literal_error":
-            return join(path, context["expected"], got, "choose one of those")
+            return join(path, context["expected"], got, "choose one of them")
     if "remedy" in context:
         return join(path, context["expected"], got, context["remedy"])
     expected = _EXPECTED.get(error["type"])
@@ -104,7 +105,7 @@ def _describe(error: ErrorDetails) -> str:
         path,
         error["msg"] if expected is None else expected.format(**context),
         got,
-        _example(schema, "write for example ") or remedy,
+        _example(schema, "write, for example, ") or remedy,
     )
 
 
@@ -207,7 +208,8 @@ def _judge_trace(name: str, source: TraceSource) -> Iterator[tuple[Place, str]]:
         yield (
             (name, "file"),
             join((name, "file"), "a file with one rate per line", str(source.file),
-                 "which is not there: correct the path, or make a trace up with kind: taxi"),
+                 "which does not exist: correct the path, or generate a trace with kind: "
+"taxi"),
         )  # fmt: skip
         return
     try:
@@ -274,7 +276,7 @@ def _read(path: Path) -> tuple[object, dict[Place, int]]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise _wrong(
-            f"{path}: expected an experiment, got an error ({error.strerror}); correct the path"
+            f"{path}: expected an experiment, got the error {error.strerror}; correct the path"
         ) from error
     except UnicodeDecodeError as error:
         raise _wrong(
@@ -286,7 +288,7 @@ def _read(path: Path) -> tuple[object, dict[Place, int]]:
         node = loader.get_single_node()
         if node is None:
             raise _wrong(
-                f"{path}:1: expected an experiment, got an empty file; begin with operators:"
+                f"{path}:1: expected an experiment, got an empty file; start with operators:"
             )
         lines = dict(_find_lines(node, (), path))
         return loader.construct_document(node), lines
@@ -294,17 +296,15 @@ def _read(path: Path) -> tuple[object, dict[Place, int]]:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise _wrong(
-            f"{path}:{line}: expected YAML, got something else ({error.problem}); correct the line "
-            "or the indentation above it"
+            f"{path}:{line}: expected YAML, got an error ({error.problem}); correct "
+            "this line, or the indentation above it"
         ) from error
     except RecursionError as error:
         raise _wrong(
-            f"{path}:1: expected YAML, got an alias inside of what it stands for; write it out"
+            f"{path}:1: expected YAML, got an alias that contains itself; write it out"
         ) from error
     except yaml.YAMLError as error:
-        raise _wrong(
-            f"{path}:1: expected YAML, got something else ({error}); correct it"
-        ) from error
+        raise _wrong(f"{path}:1: expected YAML, got an error ({error}); correct it") from error
     finally:
         loader.dispose()
 
@@ -326,8 +326,8 @@ def _find_lines(node: yaml.Node, place: Place, path: Path) -> Iterator[tuple[Pla
             here = (*place, name)
             if name in seen and name != "<<":
                 raise _wrong(
-                    f"{path}:{line}: {written_path(here)}: expected each field once, got a second; "
-                    f"remove it or the one in line {seen[name]}"
+                    f"{path}:{line}: {written_path(here)}: expected each field once, got a "
+                    f"duplicate; remove it or the one in line {seen[name]}"
                 )
             seen[name] = line
             yield from _find_lines(value, here, path)

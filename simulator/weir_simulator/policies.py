@@ -1,8 +1,9 @@
-"""The policies of an experiment's operators, as their live managers would build them."""
+"""The policies of an experiment, as live managers would build them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,30 +11,44 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory
-from weir_policies.policy import OperatorPolicy, WarmStartable
+from weir_policies.policy import ApplicationPolicy, OperatorPolicy, WarmStartable
 from weir_simulator.experiment import Experiment
 
 
 def policy_generator(seed: int, operator: int) -> np.random.Generator:
-    """Return the generator of one operator's policy."""
+    """Return the generator of one operator's policy; one for all operators has the first's."""
     return np.random.default_rng([seed, 1, operator])
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What decides in a run: one policy per operator, or one for all of them."""
+
+    operators: Mapping[str, OperatorPolicy]
+    """By operator; empty where one decides for all."""
+    application: ApplicationPolicy | None = None
 
 
 def build_policies(
     experiment: Experiment, policy: str, settings: Mapping[str, Any], *, seed: int
-) -> Sequence[OperatorPolicy]:
-    """Return a policy per operator, told what usually arrives where the experiment says it.
+) -> Policies:
+    """Return what decides, told what usually arrives where the experiment says it.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: A setting is wrong.
     """
-    rngs = [policy_generator(seed, row) for row in range(len(experiment.operators))]
-    policies = registry.build_all(policy, rngs=rngs, parameters=settings)
-    for operator, built in zip(experiment.operators, policies, strict=True):
+    if registry.is_joint(policy, settings):
+        rng = policy_generator(seed, 0)
+        return Policies({}, registry.build_joint(policy, rng=rng, parameters=settings))
+    policies: dict[str, OperatorPolicy] = {}
+    for row, operator in enumerate(experiment.operators):
+        rng = policy_generator(seed, row)
+        built = registry.build(policy, rng=rng, parameters=settings)
         if operator.usual is not None and isinstance(built, WarmStartable):
             built.expect(operator.usual.season)
-    return policies
+        policies[operator.name] = built
+    return Policies(policies)
 
 
 def tell_seasons(experiment: Experiment, algorithm: Algorithm, memory: Memory) -> None:

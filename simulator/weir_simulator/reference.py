@@ -16,6 +16,7 @@ import numpy as np
 
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
+from weir_policies.kernels.application_policy import KernelApplicationPolicy
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
@@ -24,8 +25,8 @@ from weir_policies.model.queueing import predict_means
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
     Aggregation,
+    ApplicationPolicy,
     CostParts,
-    CostWeights,
     Observation,
     OperatorModel,
     OperatorPolicy,
@@ -37,7 +38,7 @@ from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
-from weir_simulator.policies import build_policies
+from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
@@ -82,7 +83,7 @@ class Replica:
 
 @dataclass(slots=True, kw_only=True)
 class PlainOperator:
-    """One operator as it is, and its policy."""
+    """One operator as it is, and what its policy last made of it."""
 
     row: int
     """Its place among the operators; numbers what is drawn for it."""
@@ -91,7 +92,6 @@ class PlainOperator:
     nominal: tuple[NodeType, ...]
     """The node types as they are today, before replicas differ."""
     believed: OperatorModel
-    policy: OperatorPolicy
     budget: float
     most_replicas: int
     """What its greatest cost is made of."""
@@ -267,8 +267,8 @@ def run_reference(
     outcome: Outcome,
     *,
     seed: int,
-) -> dict[str, OperatorPolicy]:
-    """Run a policy through a trace, fill the outcome, return what each operator's has become.
+) -> Policies:
+    """Run a policy through a trace, fill the outcome, return what has become of the policies.
 
     Raises:
         UnknownPolicyError: No policy has this name.
@@ -276,7 +276,7 @@ def run_reference(
     """
     world = _World(experiment, policy, settings, seed)
     world.run(trace, outcome)
-    return {name: operator.policy for name, operator in world.operators.items()}
+    return world.policies
 
 
 class _World:
@@ -296,7 +296,7 @@ class _World:
         budgets = experiment.share_bound(policy, believed)
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
-        policies = build_policies(experiment, policy, settings, seed=seed)
+        self.policies = build_policies(experiment, policy, settings, seed=seed)
         for row, (truth, initial) in enumerate(
             zip(models, experiment.initial_deployments, strict=True)
         ):
@@ -305,7 +305,6 @@ class _World:
                 truth=truth,
                 nominal=self.node_types,
                 believed=believed[row],
-                policy=policies[row],
                 budget=budgets[truth.name],
                 most_replicas=most_replicas[truth.name],
                 source=truth.name not in fed,
@@ -326,10 +325,15 @@ class _World:
     def train(self, rates: Trace) -> None:
         """Let the policies learn from another stretch of time, with nothing flowing yet."""
         gains = self.dataflow.spread_rates(dict.fromkeys(self.dataflow.sources, 1.0))
-        for name, operator in self.operators.items():
-            if isinstance(operator.policy, KernelPolicy):
-                observation = replace(self.observe(operator, 0), model=operator.believed)
-                operator.policy.train(observation, rates * gains[name])
+        seen = {
+            name: replace(self.observe(operator, 0), model=operator.believed)
+            for name, operator in self.operators.items()
+        }
+        if isinstance(self.policies.application, KernelApplicationPolicy):
+            self.policies.application.train(seen, self.dataflow, rates)
+        for name, policy in self.policies.operators.items():
+            if isinstance(policy, KernelPolicy):
+                policy.train(seen[name], rates * gains[name])
 
     def run(self, trace: Trace, outcome: Outcome) -> None:
         """Take one slot after another."""
@@ -414,8 +418,10 @@ class _World:
         """Let the managers decide; return what the change of all operators takes."""
         for operator in self.operators.values():
             operator.target = operator.deployment
-        for operator in self.operators.values():
-            self.manage(operator, t)
+        if self.policies.application is not None:
+            self.manage_all(self.policies.application, t)
+        for name, policy in self.policies.operators.items():
+            self.manage(self.operators[name], policy, t)
         return self.cut_targets()
 
     def price_of(self, t: int, name: str) -> float:
@@ -426,37 +432,65 @@ class _World:
             paid = Deployment(tuple(max(pair) for pair in zip(paid, coming, strict=True)))
         return price_per_hour(paid, self.node_types)
 
-    def manage(self, operator: PlainOperator, t: int) -> None:
+    def manage(self, operator: PlainOperator, policy: OperatorPolicy, t: int) -> None:
         """Let an operator's manager observe, learn and decide; what it decides is `target`."""
-        here, proposed = operator.deployment, operator.proposed
-        if draw(self.seed, t, operator.row, MISSING) < self.experiment.world.missing:
+        if self.is_missing(operator, t):
             operator.before = None
             return
         observation = self.observe(operator, t)
         if operator.before is not None:
-            cost = CostParts(
-                violation=float(operator.response > operator.budget),
-                resources=normalised_cost(
-                    here,
-                    self.node_types,
-                    max_replicas=operator.most_replicas,
-                    dearest=self.experiment.dearest,
-                ),
-                reconfiguration=float(operator.reconfigured),
-            )
-            operator.policy.learn(
-                Transition(
-                    observation=operator.before,
-                    proposed=proposed,
-                    enacted=here,
-                    cost=cost,
-                    next_observation=observation,
-                )
-            )
+            policy.learn(self.end_interval(operator, operator.before, observation))
         operator.before = observation
         if self.provisioned_at <= t:
-            decision = operator.policy.decide(observation)
+            decision = policy.decide(observation)
             operator.target, operator.urgency = decision.target, decision.urgency
+
+    def manage_all(self, policy: ApplicationPolicy, t: int) -> None:
+        """Let one policy observe, learn and decide for all operators."""
+        seen = {
+            name: self.observe(operator, t)
+            for name, operator in self.operators.items()
+            if not self.is_missing(operator, t)
+        }
+        ended = {
+            name: self.end_interval(operator, operator.before, seen[name])
+            for name, operator in self.operators.items()
+            if name in seen and operator.before is not None
+        }
+        for name, operator in self.operators.items():
+            operator.before = seen.get(name)
+        policy.learn(ended, self.dataflow)
+        if self.provisioned_at <= t:
+            for name, decision in policy.decide(seen, self.dataflow).items():
+                self.operators[name].target = decision.target
+                self.operators[name].urgency = decision.urgency
+
+    def is_missing(self, operator: PlainOperator, t: int) -> bool:
+        """Return whether nothing can be measured of an operator in a slot."""
+        return draw(self.seed, t, operator.row, MISSING) < self.experiment.world.missing
+
+    def end_interval(
+        self, operator: PlainOperator, before: Observation, after: Observation
+    ) -> Transition:
+        """Return what the slot that ends teaches of an operator."""
+        here = operator.deployment
+        cost = CostParts(
+            violation=float(operator.response > operator.budget),
+            resources=normalised_cost(
+                here,
+                self.node_types,
+                max_replicas=operator.most_replicas,
+                dearest=self.experiment.dearest,
+            ),
+            reconfiguration=float(operator.reconfigured),
+        )
+        return Transition(
+            observation=before,
+            proposed=operator.proposed,
+            enacted=here,
+            cost=cost,
+            next_observation=after,
+        )
 
     def observe(self, operator: PlainOperator, t: int) -> Observation:
         """Return what the manager measures, with its errors."""
@@ -465,7 +499,6 @@ class _World:
         time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
         busy_error = draw_factor(self.seed, t, o, BUSY_NOISE, noise)
         most = 1.0 if self.queues else math.inf
-        weights = self.experiment.weights
         weeks = t * self.slot / WEEK
         return Observation(
             time=t * self.slot,
@@ -482,11 +515,7 @@ class _World:
             backlog=operator.backlog,
             replica_ages=operator.ages(),
             budget=operator.budget,
-            weights=CostWeights(
-                violation=weights.violations,
-                resources=weights.resources,
-                reconfiguration=weights.reconfigurations,
-            ),
+            weights=self.experiment.weights,
             dearest=self.experiment.dearest,
             most_replicas=operator.most_replicas,
         )
@@ -565,8 +594,8 @@ class _World:
         totals[SPENT] += price
         totals[COST] += (
             weights.resources * price / top
-            + weights.violations * violated
-            + weights.reconfigurations * (kind == RESTART)
+            + weights.violation * violated
+            + weights.reconfiguration * (kind == RESTART)
         )
         if outcome.history.size:
             row = outcome.history[t]

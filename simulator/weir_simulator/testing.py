@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.comparison import FinishedRun, PlannedRun, estimate
 from weir_simulator.experiment import (
     Experiment,
@@ -13,7 +14,6 @@ from weir_simulator.experiment import (
     Objective,
     Operator,
     TraceSource,
-    Weights,
 )
 from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
 from weir_simulator.run import Result
@@ -21,7 +21,6 @@ from weir_simulator.traces import TraceKind
 from weir_simulator.tuning.order import (
     Estimate,
     Evaluation,
-    Point,
     Prediction,
     TuningRequest,
     TuningResult,
@@ -146,8 +145,8 @@ def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningRequest,
         better: Whether the best is surely better than what was in force.
         keeps: Whether anything keeps the constraints.
     """
-    before = Point(weights=Weights(), budgets={"op": 0.05})
-    best = Point(weights=Weights(violations=0.2), budgets={"op": 0.04})
+    before = Tuning(weights=CostWeights(), budgets={"op": 0.05})
+    best = Tuning(weights=CostWeights(violation=0.2), budgets={"op": 0.04})
     order = TuningRequest(experiment=an_experiment(), algorithm="random", incumbent=before)
     evaluations = [
         Evaluation(

@@ -84,7 +84,7 @@ def as_trace(values: ArrayLike) -> Trace:
     if wrong.size:
         slot = int(wrong[0])
         raise TraceError(
-            f"Slot {slot} holds {trace[slot]:g}; give a finite number of records/s, 0 or more"
+            f"Slot {slot} is {trace[slot]:g}; give a finite number of records/s, 0 or more"
         )
     return trace
 
@@ -131,8 +131,8 @@ def cut(trace: Trace, *, start: int, slots: int) -> Trace:
         raise TraceError(f"slots is {slots}; give 1 to {trace.size}, as many as the trace has")
     if start < 0 or start + slots > trace.size:
         raise TraceError(
-            f"start {start} and slots {slots} leave the trace, which has {trace.size}; "
-            f"give a start from 0 to {trace.size - slots} or fewer slots"
+            f"start {start} and slots {slots} exceed the trace, which has "
+            f"{trace.size}; give a start from 0 to {trace.size - slots} or fewer slots"
         )
     return trace[start : start + slots].copy()
 

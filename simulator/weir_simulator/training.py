@@ -7,6 +7,7 @@ have learned here can be loaded there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,23 @@ from weir_simulator.reference import run_reference
 from weir_simulator.run import new_outcome, settings_of
 
 
-def train_policies(
-    experiment: Experiment, *, slots: int, seed: int
-) -> dict[str, Mapping[str, Any]]:
-    """Return what the experiment's policy has learned for each operator.
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What policies have learned, for `load_state_dict`."""
+
+    operators: Mapping[str, Mapping[str, Any]]
+    """By operator; empty where one policy decides for all."""
+    application: Mapping[str, Any] | None = None
+    """Of the policy that decides for all operators; `None` where each has its own."""
+
+
+def train_policies(experiment: Experiment, *, slots: int, seed: int) -> Trained:
+    """Return what the experiment's policies have learned.
 
     Args:
         experiment: The world, its trace and its policy.
         slots: How many are lived through, the trace over and over again.
         seed: Decides what happens by chance.
-
-    Returns:
-        Learned state by operator, for `load_state_dict`.
 
     Raises:
         ParameterError: The policy cannot take the experiment.
@@ -39,4 +45,8 @@ def train_policies(
     choice = experiment.policy
     settings = settings_of(experiment, choice.parameters)
     policies = run_reference(experiment, trace, choice.name, settings, outcome, seed=seed)
-    return {name: policy.state_dict() for name, policy in policies.items()}
+    application = policies.application
+    return Trained(
+        {name: policy.state_dict() for name, policy in policies.operators.items()},
+        None if application is None else application.state_dict(),
+    )

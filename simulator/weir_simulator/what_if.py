@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -18,7 +19,6 @@ from weir_simulator.experiment import (
     Experiment,
     NodeType,
     Operator,
-    Weights,
     initial_counts,
 )
 from weir_simulator.experiment_files import describe_all
@@ -48,7 +48,7 @@ def with_traffic(experiment: Experiment, factor: float) -> Experiment:
     """
     if not 0 < factor < math.inf:
         raise ExperimentError(
-            (f"traffic: expected a factor above 0, got {factor:g}; write for example 1.5",)
+            ((f"traffic: expected a factor above 0, got {factor:g}; write, for example, 1.5"),)
         )
     changes = tuple(
         each if each.rate is None else each.model_copy(update={"rate": each.rate * factor})
@@ -104,7 +104,7 @@ def without_pool(experiment: Experiment, pool: str) -> Experiment:
     types = tuple(each for each in experiment.node_types if each.pool_name != pool)
     if not types:
         raise ExperimentError(
-            (f"without {pool}: expected another pool to be left, got none; add one first",)
+            ((f"without {pool}: expected at least one other pool, got none; add one first"),)
         )
     for each in experiment.operators:
         if each.pools == (pool,):
@@ -152,15 +152,8 @@ def with_bound(experiment: Experiment, bound: float) -> Experiment:
 def with_emphasis(experiment: Experiment, factor: float) -> Experiment:
     """Return the experiment with the weight of violations multiplied."""
     weights = experiment.weights
-    return experiment.model_copy(
-        update={
-            "weights": Weights(
-                violations=weights.violations * factor,
-                resources=weights.resources,
-                reconfigurations=weights.reconfigurations,
-            )
-        }
-    )
+    heavier = replace(weights, violation=weights.violation * factor)
+    return experiment.model_copy(update={"weights": heavier})
 
 
 def _leave(operator: Operator, pool: str) -> Operator:
@@ -178,14 +171,15 @@ def _require(experiment: Experiment, pool: str) -> None:
     known = list(dict.fromkeys(each.pool_name for each in experiment.node_types))
     if pool not in known:
         raise ExperimentError(
-            (f"pool: expected one of {', '.join(known)}, got {pool!r}; choose one of those",)
+            ((f"pool: expected one of {', '.join(known)}, got {pool!r}; choose one of them"),)
         )
 
 
 def _rebuild(experiment: Experiment, updates: Mapping[str, object], what: str) -> Experiment:
     """Return the changed experiment, judged again as a whole."""
     try:
-        return Experiment.model_validate(experiment.model_copy(update=updates).model_dump())
+        changed = experiment.model_copy(update=updates).model_dump()
+        return Experiment.model_validate(changed, strict=False)
     except ValidationError as error:
         raise _refusal(error, what) from error
 

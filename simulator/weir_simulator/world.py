@@ -22,27 +22,7 @@ from numba import types
 from weir_policies.kernels.compiled import compiled, compiled_as
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
-from weir_policies.kernels.view import (
-    BACKLOG,
-    BUDGET,
-    BUSIEST,
-    KERNEL_TYPE,
-    MEMORY_TYPE,
-    PROCESSED,
-    RATE,
-    RECONFIGURATION,
-    RESOURCES,
-    RESPONSE_TIME,
-    STEP,
-    TIME,
-    TIME_OF_WEEK,
-    TOP_COST,
-    VIEW_TYPE,
-    VIOLATION,
-    Kernel,
-    Memory,
-    View,
-)
+from weir_policies.kernels.view import KERNEL_TYPE, MEMORY_TYPE, VIEW_TYPE, Kernel, Memory, View
 from weir_policies.model.arrays import Floats
 from weir_simulator.dynamics import (
     fill_busy,
@@ -140,21 +120,20 @@ def fits(o: int, state: State, view: View) -> bool:
 @compiled
 def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View) -> None:
     """Let an operator's policy see the slot that is ending."""
-    seen, before = view.seen[o], view.before[o]
-    for column in range(seen.size):
-        before[column] = seen[column]
-    seen[RATE] = state.rate[o]
-    seen[RESPONSE_TIME] = state.response[o]
-    seen[PROCESSED] = state.rate[o] if state.passed[o] < 0 else state.passed[o]
-    seen[BACKLOG] = state.backlog[o]
-    seen[TIME] = t * rules.slot
+    seen = view.seen[o]
+    view.before[o] = seen
+    seen.rate = state.rate[o]
+    seen.response_time = state.response[o]
+    seen.processed = state.rate[o] if state.passed[o] < 0 else state.passed[o]
+    seen.backlog = state.backlog[o]
+    seen.time = t * rules.slot
     weeks = t * rules.slot / WEEK
-    seen[TIME_OF_WEEK] = weeks - np.floor(weeks)  # several times as fast as a remainder
+    seen.time_of_week = weeks - np.floor(weeks)  # several times as fast as a remainder
     busiest = fill_busy(o, state.rate[o], rules.queues, truth, view)
     if rules.noise > 0:
-        seen[RATE] *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
-        seen[PROCESSED] *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
-        seen[RESPONSE_TIME] *= draw_factor(rules.seed, t, o, TIME_NOISE, rules.noise)
+        seen.rate *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
+        seen.processed *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
+        seen.response_time *= draw_factor(rules.seed, t, o, TIME_NOISE, rules.noise)
         error = draw_factor(rules.seed, t, o, BUSY_NOISE, rules.noise)
         busiest = 0.0
         for place in range(view.busy.shape[1]):
@@ -162,9 +141,9 @@ def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View
             if rules.queues:
                 view.busy[o, place] = min(view.busy[o, place], 1.0)
             busiest = max(busiest, view.busy[o, place])
-    seen[BUSIEST] = busiest
-    view.cost[o, VIOLATION] = 1.0 if state.response[o] > seen[BUDGET] else 0.0
-    view.cost[o, RESOURCES] = price_of(o, truth, truth.counts[o]) / view.traits[o, TOP_COST]
+    seen.busiest = busiest
+    view.cost[o].violation = 1.0 if state.response[o] > seen.budget else 0.0
+    view.cost[o].resources = price_of(o, truth, truth.counts[o]) / view.model[o].top_cost
 
 
 @compiled
@@ -236,13 +215,13 @@ def _agree(rules: Rules, state: State, view: View) -> int:
         for place in range(view.counts.shape[1]):
             view.proposed[o, place] = view.target[o, place]
             moved += abs(view.target[o, place] - view.counts[o, place])
-        if view.rules[o, STEP] == 1 and moved > 1:
+        if view.model[o].one_step == 1 and moved > 1:
             step_towards(o, view)
         if rules.pool_limits and not fits(o, state, view):
             for place in range(view.counts.shape[1]):
                 view.target[o, place] = view.counts[o, place]
         taken = classify(o, rules, state, view)
-        view.cost[o, RECONFIGURATION] = 1.0 if taken == RESTART else 0.0
+        view.cost[o].reconfiguration = 1.0 if taken == RESTART else 0.0
         kind = max(kind, taken)
     return kind
 
@@ -392,7 +371,7 @@ def run_world(
         if provisioned_at > t:  # the change that is under way is not to be touched
             kind = NOTHING
             for o in range(truth.counts.shape[0]):
-                view.cost[o, RECONFIGURATION] = 0.0
+                view.cost[o].reconfiguration = 0.0
                 for place in range(truth.counts.shape[1]):
                     view.proposed[o, place] = view.counts[o, place]
                     view.counts_before[o, place] = view.counts[o, place]

@@ -24,12 +24,17 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs before the first test: a build takes longer than a test may."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     needed = any(item.get_closest_marker("kubernetes_api") for item in session.items)
-    if not needed or session.config.option.collectonly or reporter is None:
+    if not needed or session.config.option.collectonly:
         return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+
+    def say(sentence: str) -> None:
+        if reporter is not None:  # a process of pytest-xdist has none
+            reporter.write(f"{sentence}\n", flush=True)
+
     with suppress(MissingProgramError):  # said again by each test that needs it
-        find_or_build_assets(say=lambda sentence: reporter.write(f"{sentence}\n", flush=True))
+        find_or_build_assets(say=say)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def a_whole_spec() -> dict[str, Any]:
     return spec
 
 
-UNSEEN = "at most the whole job's"
+UNSEEN = "at most the bound of the whole job"
 """Part of a refusal that no rule of the server can make: it compares fields without a type."""
 
 SECTIONS = tuple(a_whole_spec())

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.api.test_watched_changes import until
-from tests.operator.kubernetes.controller_process.two_controllers import (
+from tests.operator.kubernetes.process.two_controllers import (
     OneWorld,
     OpenFence,
     WallClock,

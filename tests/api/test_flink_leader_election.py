@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
+from benchmarks.flink.plain_flink import JOB_MANAGER, TASK_MANAGER
 from tests.api.client import Kube, session_for
-from tests.operator.external.conftest import JOB, StockFlink
-from weir_operator.flink.commands import Installation
+from tests.operator.external.conftest import JOB, a_stock_flink, run_stock_job
 from weir_operator.flink.configuration import high_availability
-from weir_operator.flink.jars import build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pods import FlinkPods
-from weir_operator.runtime.local.processes import free_ports
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink]
-
-STOCK_JOB = Path(__file__).parents[1] / "operator/external/StockJob.java"
 
 
 @pytest.fixture
@@ -57,7 +52,6 @@ def token_of(kube):
 @pytest.fixture
 async def electing_flink(kube, control_plane, pods, token_of, tmp_path):
     """A JobManager and a TaskManager, each with the token of its own account."""
-    rest, rpc = free_ports(2)
     storage = (tmp_path / "state").as_uri()
     election = high_availability(
         cluster=pods.cluster_id, namespace=kube.namespace, storage=f"{storage}/recovery"
@@ -74,24 +68,19 @@ async def electing_flink(kube, control_plane, pods, token_of, tmp_path):
             "execution.checkpointing.dir": f"{storage}/checkpoints",
         }
 
-    flink = StockFlink(
-        folder=tmp_path,
-        rest_port=rest,
-        rpc_port=rpc,
-        installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+    flink = a_stock_flink(
+        tmp_path,
         more={
-            "jobmanager": await configuration(pods.account),
-            "tm-a": await configuration(pods.task_manager_account),
+            JOB_MANAGER: await configuration(pods.account),
+            TASK_MANAGER: await configuration(pods.task_manager_account),
         },
     )
-    yield flink
-    await flink.end()
+    async with flink:
+        yield flink
 
 
 async def test_a_job_runs_and_checkpoints_with_the_rights_of_its_pods(electing_flink, tmp_path):
-    jar = build_jar([STOCK_JOB], tmp_path / "jar/stock.jar", entry_class="StockJob")
-
-    await electing_flink.run(jar)
+    await run_stock_job(electing_flink, tmp_path / "jar")
 
     async with FlinkRest(electing_flink.url) as rest, asyncio.timeout(60):
         while (found := await rest.checkpoints(JOB)) is None or found.newest is None:

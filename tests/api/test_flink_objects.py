@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +20,13 @@ from weir_operator.runtime.kubernetes.configuration import (
     job_manager_files,
     task_manager_files,
 )
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
+from weir_operator.wiring import assembly
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -284,8 +288,8 @@ async def test_an_object_of_somebody_else_is_refused_and_left_as_it_is(
         await objects.apply(*wanted)
 
     assert str(refused.value) == (
-        f"{own['kind']} {name} exists in {kube.namespace} and is not Weir's; rename or delete it, "
-        "or rename the StreamApp"
+        f"{own['kind']} {name} exists in {kube.namespace}, but Weir did not create it; rename or "
+        "delete it, or rename the StreamApp"
     )
     assert (await kube.get(path)).body == made.body
     for each in wanted:
@@ -327,3 +331,25 @@ async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, gu
                  f"/api/v1/namespaces/{kube.namespace}/secrets"):  # fmt: skip
         with pytest.raises(RefusedByKubernetesError, match="cannot list"):
             await guest.list(path)
+
+
+async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it(
+    kube, guest, pods_of
+):
+    pods = await pods_of()
+    runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
+
+    def revision_of(**flink):
+        app = parse_manifest(a_manifest(flink={"image": "trips:1.4"} | flink, nodePools=POOLS))
+        return assembly.revision_of(app, assembly.job_spec(app, beside=Path("/")))
+
+    label = {"metadata": {"labels": {"team": "a b"}}}
+    refusal = await runtime.find_misfit(revision_of(podTemplate=label), {"large"})
+    taken = await runtime.find_misfit(revision_of(), {"large"})
+
+    assert "(422)" in refusal
+    assert "a b" in refusal
+    assert taken == ""
+    assert (await kube.get(AppObjects(guest, pods).path("Deployment", group="apps/v1"))).body[
+        "items"
+    ] == []

@@ -19,8 +19,8 @@ from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError
 from weir_operator.tuning import job as tuning_job
 from weir_operator.tuning.job import JobTuner
-from weir_operator.tuning.testing import a_work, an_answer
-from weir_operator.tuning.worker import write_frames
+from weir_operator.tuning.protocol import write_frames
+from weir_operator.tuning.testing import a_request, an_answer
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -128,7 +128,7 @@ async def end(kube, path, job):
 async def test_a_job_is_made_followed_and_removed_with_the_charts_rights(kube, tuner_of):
     log = io.StringIO()
     write_frames(ANSWER.model_dump_json(by_alias=True), log)
-    tuning = asyncio.create_task(tuner_of(log.getvalue()).tune(a_work(), name="v1"))
+    tuning = asyncio.create_task(tuner_of(log.getvalue()).tune(a_request(), name="v1"))
     path, job = await the_job(kube)
     work = await kube.get(
         f"/api/v1/namespaces/{kube.namespace}/configmaps/{job['metadata']['name']}"
@@ -144,7 +144,7 @@ async def test_a_job_is_made_followed_and_removed_with_the_charts_rights(kube, t
 
 
 async def test_a_cancelled_tuning_leaves_no_job(kube, tuner_of):
-    tuning = asyncio.create_task(tuner_of("").tune(a_work(), name="v1"))
+    tuning = asyncio.create_task(tuner_of("").tune(a_request(), name="v1"))
     path, _ = await the_job(kube)
 
     tuning.cancel()

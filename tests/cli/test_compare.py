@@ -79,7 +79,7 @@ def test_a_policy_that_is_refused_is_shown_as_such(tmp_path):
 
     assert result.exit_code == 0, result.output
     assert "ql-pds" in result.stdout
-    assert "huge: ql-pds was refused: " in result.stdout
+    assert "huge: ql-pds rejects this experiment: " in result.stdout
 
 
 def test_every_file_is_judged_before_anything_runs(experiment, tmp_path):

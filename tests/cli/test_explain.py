@@ -11,12 +11,10 @@ from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
 from weir_operator.tuning.testing import a_prediction
-from weir_operator.tuning.work import Forecast
 from weir_policies.model.node_types import Deployment
-from weir_policies.policy import Candidate, Expectation
+from weir_policies.policy import Candidate, CostWeights, Expectation, Tuning
 from weir_policies.testing import a_decision, an_observation
-from weir_simulator.experiment import Weights
-from weir_simulator.tuning.order import Point
+from weir_simulator.tuning.order import Forecast
 
 EXPECTED = Expectation(response_time=0.02, utilisation=0.6, cost_per_hour=0.12)
 MORE = a_decision(
@@ -53,9 +51,9 @@ def a_version(number, *, ago, weights=(0.6, 0.2, 0.2), **fields):
         number=number,
         since=time.time() - ago,
         former=number - 1,
-        point=Point(
-            weights=Weights(
-                violations=violations, resources=resources, reconfigurations=reconfigurations
+        point=Tuning(
+            weights=CostWeights(
+                violation=violations, resources=resources, reconfiguration=reconfigurations
             ),
             budgets={"match": 0.3},
         ),
@@ -133,7 +131,7 @@ def test_a_tuning_is_told_with_what_it_set_and_why_it_was_kept_or_taken_back(sta
     assert "match 300 ms" in words
     assert "kept: 0 of 60 intervals were late" in words
     assert "taken back: 9 were late" in words
-    assert "tuned version 1: Expected to cost 1 an hour instead of 2" in words
+    assert "tuned version 1: Forecast: cost of 1 per hour instead of 2" in words
 
 
 def test_a_tuning_that_came_later_is_not_told_of_the_time_before(state):
@@ -149,7 +147,7 @@ def test_a_tuning_that_came_later_is_not_told_of_the_time_before(state):
 def test_a_decision_that_nothing_followed_says_so(state):
     told = explain(state, "--operator", "match").output
 
-    assert "nothing has been seen since" in told
+    assert "there is no later measurement" in told
 
 
 @pytest.mark.parametrize(

@@ -4,46 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
-from tests.cluster.conftest import Place, is_gone
+from benchmarks.cluster.live_app import LiveApp
+from benchmarks.cluster.place import Place, is_gone
 from tests.cluster.trips_on_kubernetes import NAME
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.kubernetes.api.client import NotFoundError
-from weir_operator.kubernetes.api.objects import collection
 
 Status = Mapping[str, Any]
 
 _CLOCK = SystemClock()
 
 
-class Story:
+class Story(LiveApp):
     """The StreamApp trips; remembers how long each chapter took."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self._path = f"{collection(place.namespace)}/{NAME}"
+        super().__init__(place.api, place.namespace, NAME)
         self._chapter_began = _CLOCK.now()
         self.chapters: dict[str, float] = {}
         """Seconds that each chapter took."""
-
-    async def begin(self, manifest: dict[str, Any]) -> None:
-        """Apply the manifest."""
-        await self._place.api.create(collection(self._place.namespace), manifest)
-
-    async def change(self, **spec: object) -> None:
-        """Change fields of the spec, as `kubectl patch --type merge` does."""
-        await self._place.api.patch(self._path, {"spec": spec})
-
-    async def annotate(self, name: str, text: str | None) -> None:
-        """Set an annotation, or take it away with `None`."""
-        await self._place.api.patch(self._path, {"metadata": {"annotations": {name: text}}})
-
-    async def status(self) -> Status:
-        """Return the status as it is now."""
-        found: Status = (await self._place.api.get(self._path)).get("status", {})
-        return found
 
     async def until(self, what: Callable[[Status], object], *, within: float) -> Status:
         """Return the first status of which `what` holds.
@@ -62,26 +42,13 @@ class Story:
 
     async def delete(self, *, within: float) -> None:
         """Delete the StreamApp and wait until it is gone."""
-        await self._place.api.delete(self._path)
+        await self.api.delete(self.path)
 
         async def gone() -> bool | None:
-            return True if await is_gone(self._place.api, self._path) else None
+            return True if await is_gone(self.api, self.path) else None
 
         left = await wait_until(gone, clock=_CLOCK, timeout=within, period=0.5)
         assert left, json.dumps(await self.status(), indent=1)
-
-    async def leave(self) -> None:
-        """Hold the namespace's end up no longer, where the story broke off in the middle."""
-        with suppress(NotFoundError):
-            await self._place.api.patch(self._path, {"metadata": {"finalizers": None}})
-
-    async def pods(self, component: str) -> list[dict[str, Any]]:
-        """Return the job's pods that are not about to go: `jobmanager` or `taskmanager`."""
-        found = await self._place.api.list(
-            f"/api/v1/namespaces/{self._place.namespace}/pods",
-            labels=f"weir.dev/app={NAME},weir.dev/component={component}",
-        )
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     async def until_no_pods(self, component: str, *, within: float) -> None:
         """Wait until all pods of a component are about to go.
@@ -98,7 +65,7 @@ class Story:
 
     async def events(self) -> dict[str, str]:
         """Return the message of the last event of each reason."""
-        found = await self._place.api.list(f"/api/v1/namespaces/{self._place.namespace}/events")
+        found = await self.api.list(f"/api/v1/namespaces/{self.namespace}/events")
         return {each["reason"]: each["message"] for each in found}
 
     def close_chapter(self, name: str) -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from benchmarks.trips_cluster import read_proof
-from tests.cluster.trips_on_kubernetes import TripsOnKubernetes, trips_app
+from benchmarks.cluster.cluster_job import ClusterJob
+from tests.cluster.trips_on_kubernetes import trips_app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PodsPendingError, ResizeRefusedError
 from weir_operator.flink.rest import FlinkRest
@@ -23,15 +23,10 @@ BOTH_POOLS = {**FIXED, "match": {"large/500m": 1, "small/250m": 1}, "aggregate":
 RESIZED = {**FIXED, "match": {"large/1": 1}, "aggregate": {"small/250m": 1}}
 
 
-async def pods(place, component):
-    path = f"/api/v1/namespaces/{place.namespace}/pods"
-    return await place.api.list(path, labels=f"weir.dev/component={component}")
-
-
 async def restarts(place):
     return [
         status["restartCount"]
-        for pod in await pods(place, "taskmanager")
+        for pod in await place.pods("taskmanager")
         for status in pod["status"]["containerStatuses"]
     ]
 
@@ -52,7 +47,7 @@ async def checkpoints(trips):
 
 @pytest.mark.timeout(600)
 async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
-    async with TripsOnKubernetes(place, trips_app(place), SMALL) as trips:
+    async with ClusterJob(place, trips_app(place), SMALL) as trips:
         await trips.lifecycle.bring_up()
         assert trips.store.load().deployments == SMALL
 
@@ -60,7 +55,7 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
         assert end.step is Step.DONE, end.failure
         nodes = {
             pod["spec"]["nodeName"]
-            for pod in await pods(place, "taskmanager")
+            for pod in await place.pods("taskmanager")
             if pod["metadata"]["labels"]["weir.dev/pool"] == "large"
         }
         assert nodes == {"large"}
@@ -90,16 +85,14 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
             return await checkpoints(trips) >= 2
 
         assert await until(has_checkpoint)
-        (job_manager,) = await pods(place, "jobmanager")
+        (job_manager,) = await place.pods("jobmanager")
         name = job_manager["metadata"]["name"]
         await place.api.delete(f"/api/v1/namespaces/{place.namespace}/pods/{name}", grace=0)
-        await trips.until_running(job)
+        await trips.until_running(limit=120.0)
         assert trips.store.load().job_id == job
         assert not [event for event in trips.events if event.reason == "JobLost"]
 
-        await trips.lifecycle.suspend()
-        proof = read_proof(place.state / "out")
-        await trips.runtime.close()
+        proof = await trips.finish()
 
     assert (proof.lost, proof.doubled, proof.sequence_errors) == (0, 0, 0)
     assert proof.emitted > 0
@@ -113,7 +106,7 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
 @pytest.mark.timeout(600)
 async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
     path = f"/api/v1/namespaces/{place.namespace}"
-    async with TripsOnKubernetes(place, trips_app(place), SMALL) as trips:
+    async with ClusterJob(place, trips_app(place), SMALL) as trips:
         await trips.lifecycle.bring_up()
         job = trips.store.load().job_id
         assert job is not None
@@ -132,10 +125,10 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
         await place.api.delete(
             f"/apis/apps/v1/namespaces/{place.namespace}/deployments/{trips.pods.job_manager}"
         )
-        await trips.until_running(job)
+        await trips.until_running(limit=120.0)
         assert trips.store.load().job_id == job, "its successor takes up the job"
 
-        used = len(await pods(place, "taskmanager")) + 1
+        used = len(await place.pods("taskmanager")) + 1
         await place.api.create(
             f"{path}/resourcequotas",
             {
@@ -152,7 +145,6 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
         assert len(await trips.runtime.replicas()) == len(before)
 
         await trips.lifecycle.suspend()
-        await trips.runtime.close()
 
 
 @pytest.mark.timeout(600)
@@ -161,7 +153,7 @@ async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
         trips_app(place, config={"pipeline.generic-types": "true", "env.java.opts.all": option})
         for option in ("-Dmake=1", "-Dmake=2")
     )
-    async with TripsOnKubernetes(place, first, SMALL) as trips:
+    async with ClusterJob(place, first, SMALL) as trips:
         await trips.lifecycle.bring_up()
         old = {each.id for each in await trips.runtime.replicas()}
         trips.ask_for(second)
@@ -172,11 +164,9 @@ async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
         assert revision is not None
         assert not old & {each.id for each in now}
         assert {each.revision for each in now} == {revision.id}
-        (job_manager,) = await pods(place, "jobmanager")
+        (job_manager,) = await place.pods("jobmanager")
         assert job_manager["metadata"]["labels"]["weir.dev/revision"] == revision.id
 
-        await trips.lifecycle.suspend()
-        proof = read_proof(place.state / "out")
-        await trips.runtime.close()
+        proof = await trips.finish()
 
     assert (proof.lost, proof.doubled) == (0, 0)

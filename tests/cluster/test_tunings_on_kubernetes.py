@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.trips_on_kubernetes import REPOSITORY
 from tests.helm.program import find_or_build_helm
 from weir_operator.clock import SystemClock
+from weir_operator.flink.jars import REPOSITORY
 from weir_operator.tuning.job import JobTuner
-from weir_operator.tuning.testing import a_work
-from weir_operator.tuning.work import TuningLostError
+from weir_operator.tuning.protocol import TuningLostError
+from weir_operator.tuning.testing import a_request
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -78,12 +78,12 @@ async def list_jobs(place) -> tuple[dict[str, Any], ...]:
 
 async def test_a_tuning_is_made_in_a_pod_and_its_job_goes(place, tuner_of):
     tuner = tuner_of(pool="medium", deadline=600.0)
-    work = a_work(policy="queueing", algorithm="joint")
+    work = a_request(policy="queueing", algorithm="joint")
 
     answer = await tuner.tune(work, name="v1")
 
-    assert answer.result.algorithm == "joint"
-    assert answer.result.best.budgets.keys() == {"op"}
+    assert answer.algorithm == "joint"
+    assert answer.best.budgets.keys() == {"op"}
     assert answer.forecast.intervals == work.watch
     assert await list_jobs(place) == ()
 
@@ -92,6 +92,6 @@ async def test_a_tuning_that_finds_no_node_is_lost_and_its_job_goes(place, tuner
     tuner = tuner_of(pool="nowhere", deadline=5.0)
 
     with pytest.raises(TuningLostError, match="DeadlineExceeded"):
-        await tuner.tune(a_work(), name="v1")
+        await tuner.tune(a_request(), name="v1")
 
     assert await list_jobs(place) == ()

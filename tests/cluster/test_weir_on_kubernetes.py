@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 import yaml
 
-from benchmarks.trips_cluster import read_proof
-from tests.cluster.conftest import CLAIM, IMAGE, Place
+from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
+from benchmarks.cluster.place import CLAIM, IMAGE, Place
+from benchmarks.flink.ledger import read_proof
 from tests.cluster.memory_on_kubernetes import MemoryOnKubernetes
 from tests.cluster.prometheus_on_kubernetes import PrometheusOnKubernetes, start_prometheus
 from tests.cluster.story_on_kubernetes import (
@@ -25,31 +23,15 @@ from tests.cluster.story_on_kubernetes import (
     outcome,
     target,
 )
-from tests.cluster.trips_on_kubernetes import REPOSITORY
 from tests.helm.program import find_or_build_helm
+from weir_operator.flink.jars import REPOSITORY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-CONTROLLER_IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
-RELEASE = "weir"
-CRD = "streamapps.weir.dev"
 SMALLEST = {"medium/500m": 1}
 """Of `match`: a replica serves 33 records/s; the trace runs from 70 down to 5 and up again."""
 QUERIES_ANSWERED = 'sum(prometheus_http_requests_total{handler="/api/v1/query",code="200"})'
 """By the server to Weir: the test asks it nothing before."""
-
-Helm = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def helm() -> Helm:
-    program = find_or_build_helm()
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [str(each) for each in (program, *arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    return run
 
 
 @pytest.fixture
@@ -58,27 +40,17 @@ async def prometheus(place) -> PrometheusOnKubernetes:
 
 
 @pytest.fixture
-async def installed(place, helm, prometheus) -> AsyncIterator[Helm]:
-    """Install the chart for the test's namespace; the definition is the cluster's, and stays."""
-    crd = yaml.safe_load((REPOSITORY / "crds/weir.dev_streamapps.yaml").read_text())
-    await place.api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
-    repository, _, tag = CONTROLLER_IMAGE.rpartition(":")
+async def installed(place, prometheus) -> AsyncIterator[Callable[..., None]]:
+    """Install the chart for the test's namespace; gives Helm there."""
+    helm = find_or_build_helm()
+    await apply_definition(place.api)
     values = {
-        "image": {"repository": repository, "tag": tag},
-        "watchNamespaces": [place.namespace],
         "prometheus": {"url": prometheus.url},
-        "state": {"enabled": False},
-        "crds": {"enabled": False},
         "nodeSelector": {"weir.dev/pool": "medium"},
     }
-    file = place.state / "values.json"
-    file.write_text(json.dumps(values))
-    chart = REPOSITORY / "helm/weir"
-    name = ("--namespace", place.namespace)
-    done = helm("install", RELEASE, chart, *name, "-f", file, "--wait", "--timeout", "3m")
-    assert done.returncode == 0, done.stderr
-    yield helm
-    helm("uninstall", RELEASE, *name)
+    install_chart(place.namespace, watched=place.namespace, values=values, helm=helm)
+    yield partial(run_helm, namespace=place.namespace, helm=helm)
+    run_helm("uninstall", RELEASE, namespace=place.namespace, helm=helm)
 
 
 @pytest.fixture
@@ -87,7 +59,7 @@ async def story(place, installed, tell) -> AsyncIterator[Story]:
     story = Story(place)
     async with MemoryOnKubernetes(place.api, place.namespace) as memory:
         yield story
-        await story.leave()
+        await story.remove_finalizer()
     times = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in story.chapters.items())
     tell(f"times: {times}")
     tell(
@@ -106,7 +78,7 @@ def stream_app(place: Place) -> dict[str, Any]:
     spec["flink"] |= {"image": IMAGE, "storage": {"claim": CLAIM}}
     arguments = spec["flink"]["job"]["args"]
     arguments[arguments.index("--slot-seconds") + 1] = "4"
-    arguments += ["--out", f"{place.inside}/out"]
+    arguments += ["--out", place.inside(place.state / "out")]
     spec["operatorManager"]["interval"] = "8s"
     spec["rescale"] = {  # the machine may be busy
         "startDeadline": "180s",
@@ -120,7 +92,7 @@ async def test_a_job_is_advised_scaled_upgraded_rested_and_ended_without_losing_
     place, installed, prometheus, story
 ):
     manifest = stream_app(place)
-    await story.begin(manifest)
+    await story.create(manifest)
 
     await is_advised_and_left_alone(story)
     await is_scaled_out_over_two_pools(story)
@@ -129,11 +101,11 @@ async def test_a_job_is_advised_scaled_upgraded_rested_and_ended_without_losing_
     await is_upgraded(story, manifest["spec"]["flink"]["job"]["args"])
     await rests(story)
     await stands_still_until_the_pause_ends(story)
-    assert installed("test", RELEASE, "--namespace", place.namespace).returncode == 0
+    installed("test", RELEASE)
     assert await prometheus.ask(QUERIES_ANSWERED) > 0
     savepoint = await ends(story)
 
-    assert (place.seen_here(savepoint) / "_metadata").is_file()
+    assert (place.outside(savepoint) / "_metadata").is_file()
     proof = read_proof(place.state / "out")
     assert proof.emitted > 2000
     assert (proof.lost, proof.doubled, proof.sequence_errors) == (0, 0, 0)
@@ -231,7 +203,7 @@ async def ends(story: Story) -> str:
     await story.delete(within=180.0)
 
     assert not await story.pods("taskmanager") + await story.pods("jobmanager")
-    found = re.search(r"kept in (\S+);", (await story.events())["FinalSavepoint"])
+    found = re.search(r"state is in (\S+);", (await story.events())["FinalSavepoint"])
     assert found
     story.close_chapter("deleted")
     return found[1]

@@ -61,7 +61,7 @@ def test_every_command_and_option_is_on_the_page(references):
     sections = re.findall(r"^## `weir ([a-z]+)`$", page, re.MULTILINE)
     assert sections == list(COMMANDS)
     assert "## `weir traces cut`" in page
-    assert "| `--duration <str>` | End after this time" in page
+    assert "| `--duration <str>` | Stop after this time" in page
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(references):

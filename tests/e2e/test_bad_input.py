@@ -78,7 +78,7 @@ def pools(**changes):
                     "config": {"taskmanager.numberOfTaskSlots": "4"},
                 }
             },
-            ("spec.flink.config", "taskmanager.numberOfTaskSlots", "leave it out"),
+            ("spec.flink.config", "taskmanager.numberOfTaskSlots", "remove it"),
             id="a key of Flink that Weir owns",
         ),
         pytest.param(

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.dying_controller import TARGET, run_and_die, the_job
-from benchmarks.trips_cluster import Trips, TripsCluster, deployments, read_arrivals
+from benchmarks.flink.dying_controller import TARGET, run_and_die, the_job
+from benchmarks.flink.ledger import read_arrivals
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
 from weir_operator.flink.jars import build_all
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number

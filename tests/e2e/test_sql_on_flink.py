@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from benchmarks.rocksdb_memory import read_caches
+from benchmarks.flink.rocksdb_memory import read_caches
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 
 RECORDS = 6000

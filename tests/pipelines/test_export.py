@@ -143,5 +143,5 @@ def test_a_day_that_is_asked_for_again_is_the_same_to_the_byte(tmp_path):
 
 
 def test_a_day_that_is_not_over_is_refused(tmp_path):
-    with pytest.raises(SourceError, match="Expected a day that is over, got 2026-03-02"):
+    with pytest.raises(SourceError, match="Expected a complete day, got 2026-03-02"):
         export_day(FakeHistory(), Store(tmp_path), MONDAY, now=START + 20 * HOUR)

@@ -104,7 +104,7 @@ def test_old_samples_are_removed_once_they_are_worked_up_and_the_trace_stays(dum
     pruned = run("run", "--tables", tables, "--keep-days", "1")
     traced = run("trace", trace, "--app", "streams_trips", "--operator", "read", "--tables", tables)
 
-    assert f"streams_trips {DAY}: samples kept though old" in kept.output
+    assert f"streams_trips {DAY}: kept old samples" in kept.output
     assert (worked.exit_code, "samples" in worked.output) == (0, False)
     assert f"streams_trips {DAY}: samples removed" in pruned.output
     assert pruned.exit_code == 1  # nothing of yesterday is there to be worked up
@@ -171,7 +171,7 @@ def test_an_application_that_the_server_refuses_costs_the_others_nothing(tmp_pat
     assert exported.exit_code == 1
     assert f"streams_trips {DAY}: exported" in exported.output
     assert "a_bad: refused: found duplicate series" in exported.output
-    assert "Error: Expected the whole history, got not all of a_bad;" in exported.output
+    assert "Expected the whole history, but a_bad is incomplete;" in exported.output
 
 
 @pytest.mark.usefixtures("server", "lasting_session")
@@ -192,7 +192,7 @@ def test_a_night_without_any_history_yet_succeeds_and_says_so(tmp_path, monkeypa
 
     assert night.exit_code == 0, night.output
     assert night.output.splitlines()[-1] == (
-        f"nothing to work up: http://it has no samples of {DAY} to {DAY}"
+        f"nothing to process: http://it has no samples of {DAY} to {DAY}"
     )
 
 
@@ -204,4 +204,4 @@ def test_a_night_in_which_all_is_refused_fails(tmp_path, monkeypatch):
     night = run("run", "--prometheus", "http://it", "--from", DAY, "--tables", tmp_path)
 
     assert night.exit_code == 1
-    assert "got not all of a_bad" in night.output
+    assert "but a_bad is incomplete" in night.output

@@ -64,7 +64,9 @@ def test_a_season_of_more_than_a_week_ago_is_refused_to_whoever_steers_by_it(tmp
     near, far = (datetime(2026, 3, number, 12, tzinfo=UTC).timestamp() for number in (15, 16))
 
     assert read_seasons(Tables(tmp_path), APP, now=near).keys() == {"op"}
-    with pytest.raises(InputError, match="got 2026-03-08 as the latest; look why weir pipelines"):
+    with pytest.raises(
+        InputError, match="got 2026-03-08 as the latest; find out why weir pipelines"
+    ):
         read_seasons(Tables(tmp_path), APP, now=far)
 
 

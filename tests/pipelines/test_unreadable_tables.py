@@ -46,14 +46,14 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path, folder):
     with (
         unreadable(tmp_path / folder),
         pytest.raises(
-            InputError, match=f"{folder}.*: expected a folder .*, got: Permission denied"
+            InputError, match=f"{folder}.*: expected a readable folder .*, got: Permission denied"
         ),
     ):
         tables.paths(table, [DAY])
     with (
         unreadable(tmp_path / folder),
         pytest.raises(
-            InputError, match=r"app=trips.*: expected a folder .*, got: Permission denied"
+            InputError, match=r"app=trips.*: expected a readable folder .*, got: Permission denied"
         ),
     ):
         tables.partitions(table, DAY.app)
@@ -75,6 +75,6 @@ def test_seasons_that_may_not_be_read_are_not_taken_for_none(tmp_path):
 
     with (
         unreadable(folder),
-        pytest.raises(InputError, match=r"profiles/v1/app=trips: expected a folder of tables that"),
+        pytest.raises(InputError, match=r"profiles/v1/app=trips: expected a readable folder"),
     ):
         read_seasons(Tables(tmp_path), DAY.app)

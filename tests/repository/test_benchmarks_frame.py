@@ -30,10 +30,10 @@ def run() -> list[Figure]:
 def bench(root, run, tmp_path):
     """Run the real frame over one small benchmark, `small-sums`, in a folder of its own."""
     folder = tmp_path / "benchmarks"
-    folder.mkdir()
+    (folder / "sums").mkdir(parents=True)
     for part in ("__main__.py", "figures.py", "raw_results.py", "registry.py", "rows.py"):
         shutil.copy(root / "benchmarks" / part, folder)
-    (folder / "small_sums.py").write_text(SUMS.format(least=6.0))
+    (folder / "sums" / "small_sums.py").write_text(SUMS.format(least=6.0))
 
     def run_benchmarks(*arguments):
         return run([sys.executable, "-m", "benchmarks", *arguments], cwd=tmp_path, COLUMNS="120")
@@ -104,16 +104,16 @@ def test_an_unknown_benchmark_is_refused_in_one_sentence(bench):
 
 
 def test_an_incomplete_benchmark_is_refused_by_name(bench, tmp_path):
-    (tmp_path / "benchmarks" / "half.py").write_text('ABOUT = "Nothing yet"\n')
+    (tmp_path / "benchmarks" / "sums" / "half.py").write_text('ABOUT = "Nothing yet"\n')
 
     refused = bench()
 
     assert refused.returncode == 2
-    assert refused.stderr == "Expected benchmarks/half.py to have ['DURATION', 'run']\n"
+    assert refused.stderr == "Expected benchmarks/sums/half.py to have ['DURATION', 'run']\n"
 
 
 def test_a_value_that_is_no_number_is_refused(bench, tmp_path):
-    path = tmp_path / "benchmarks" / "small_sums.py"
+    path = tmp_path / "benchmarks" / "sums" / "small_sums.py"
     path.write_text(path.read_text().replace("value=8.0", "value=float('nan')"))
 
     refused = bench("small-sums")

@@ -47,7 +47,7 @@ def test_the_command_knows_it(installed, run, root, bin_folder, tmp_path):
 @pytest.mark.parametrize(
     ("declared", "sentence"),
     [
-        ("no_such_module:POLICY", "mend the package that declares it, or uninstall it"),
+        ("no_such_module:POLICY", "repair the package that declares it, or uninstall it"),
         ("json:dumps", "to be a weir_policies.registry.Registered, got function"),
     ],
 )

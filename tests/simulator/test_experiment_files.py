@@ -27,12 +27,18 @@ policy: {name: ql-pds, parameters: {}}
 
 
 @pytest.fixture
-def write(tmp_path):
+def folder(tmp_path_factory):
+    """Return a folder with a short name, because sentences cut values that are long."""
+    return tmp_path_factory.mktemp("x")
+
+
+@pytest.fixture
+def write(folder):
     """Write an experiment, with one piece of the right one replaced."""
 
     def write_file(old: str = "", new: str = "") -> Path:
         assert old in RIGHT
-        path: Path = tmp_path / "experiment.yaml"
+        path: Path = folder / "experiment.yaml"
         path.write_text(RIGHT.replace(old, new, 1) if old else RIGHT + new)
         return path
 
@@ -84,8 +90,8 @@ def test_a_power_of_ten_is_a_number(write):
     assert load_experiment(path).world.loss_probability == 1e-4
 
 
-def test_a_trace_is_looked_for_beside_the_file(write, tmp_path):
-    (tmp_path / "rates.txt").write_text("1\n2\n3\n4\n")
+def test_a_trace_is_looked_for_beside_the_file(write, folder):
+    (folder / "rates.txt").write_text("1\n2\n3\n4\n")
     path = write("{kind: taxi, slots: 100}", "{file: rates.txt, start: 1, slots: 2}")
 
     rates = arrival_rates(load_experiment(path).trace)
@@ -96,7 +102,7 @@ def test_a_trace_is_looked_for_beside_the_file(write, tmp_path):
 def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("5\n6\n")
-    path = write("{kind: taxi, slots: 100}", "{file: absent.txt, slots: 100}")
+    path = write("{kind: taxi, slots: 100}", "{file: no.txt, slots: 100}")
 
     experiment = load_experiment(path, trace=other)
 
@@ -108,7 +114,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
     [
         (
             "serviceRate: 180", "serviceRate: -5",
-            "2: operators[0].serviceRate: expected more than 0, got -5; write for example 180",
+            "2: operators[0].serviceRate: expected more than 0, got -5; write, for example, 180",
         ),
         (
             "serviceRate: 180", "servicerate: 180",
@@ -116,12 +122,12 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ),
         (
             "maxReplicas: 10}\nedges", "maxReplicas: 2.5}\nedges",
-            "3: operators[1].maxReplicas: expected a whole number, got 2.5; write for example 10",
+            "3: operators[1].maxReplicas: expected a whole number, got 2.5; write, for example, 10",
         ),
         (
             "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: [t2, t3]}\nedges",
             "3: operators[1].pools[1]: expected a pool (t1, t2), got 't3'; "
-            "choose one of those or add a type of the pool",
+            "choose one of them, or add a type of the pool",
         ),
         (
             "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: [t2, t2]}\nedges",
@@ -129,7 +135,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ),
         (
             "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: []}\nedges",
-            '3: operators[1].pools: expected a list of at least 1, got []; write for example '
+            '3: operators[1].pools: expected at least 1 entries, got []; write, for example, '
             '["small"]',
         ),
         (
@@ -145,21 +151,21 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         (
             "[[parse, match]]", "[[parse]]",
             "4: edges[0]: expected a pair of operators, [from, to], got [\"parse\"]; "
-            "write for example [a, b]",
+            "write, for example, [a, b]",
         ),
         (
             "[[parse, match]]", "[[parse, match], [match, parse]]",
             '4: edges: expected edges without a cycle, got [["parse", "match"], ["match", "parse"]]'
-            "; take one of its edges out: Expected no cycle, got parse -> match -> parse",
+            "; remove one of its edges: Expected no cycle, got parse -> match -> parse",
         ),
         (
             "speedup: 0.7", "speedup: .inf",
             "7: nodeTypes[1].speedup: expected a finite number, got Infinity; "
-            "write for example 1.0",
+            "write, for example, 1.0",
         ),
         (
             "name: t2", "name: t1",
-            "7: nodeTypes[1].name: expected a name that nodeTypes[0] does not have yet, got 't1'; "
+            "7: nodeTypes[1].name: expected another name than nodeTypes[0], got 't1'; "
             "rename one of them",
         ),
         (
@@ -169,17 +175,17 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ),
         (
             "50ms", "0s",
-            "8: objective.responseTime: expected more than 0, got 0.0; write for example 50ms",
+            "8: objective.responseTime: expected more than 0, got 0.0; write, for example, 50ms",
         ),
         (
-            "{kind: taxi, slots: 100}", "{file: absent.txt}",
-            "9: trace.file: expected a file with one rate per line, got '{folder}/absent.txt'; "
-            "which is not there: correct the path, or make a trace up with kind: taxi",
+            "{kind: taxi, slots: 100}", "{file: no.txt}",
+            "9: trace.file: expected a file with one rate per line, got '{folder}/no.txt'; "
+            "which does not exist: correct the path, or generate a trace with kind: taxi",
         ),
         (
             "{kind: taxi, slots: 100}", "{slots: 100}",
             '9: trace: expected either a file or a kind, got {"file": null, "kind": null}; '
-            "write file: taxi.txt to read a trace, kind: taxi to make one up",
+            "write file: taxi.txt to read a trace, or kind: taxi to generate one",
         ),
         (
             "name: ql-pds", "name: ql-psd",
@@ -189,32 +195,44 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         (
             "parameters: {}", "parameters: {levels: 2.5}",
             "10: policy.parameters.levels: expected a whole number for levels, got 2.5; "
-            "correct it or leave it out, which is its default",
+            "correct it, or remove it to use its default",
         ),
         (
             "", "wieghts: {}\n",
             "11: wieghts: expected a known field, got {}; did you mean 'weights'?",
         ),
         (
+            "", "weights: {violation: 0.5}\n",
+            "11: weights.violation: expected a known field, got 0.5; did you mean 'violations'?",
+        ),
+        (
+            "", "weights: {violations: -1}\n",
+            "11: weights.violations: expected 0 or more, got -1; write, for example, 0.6",
+        ),
+        (
+            "", "weights: 3\n",
+            "11: weights: expected a mapping of fields, got 3; correct it",
+        ),
+        (
             "", "initial: {t3: 1}\n",
             "11: initial.t3: expected a node type (t1, t2), got 't3'; "
-            "choose one of those or add the type",
+            "choose one of them, or add the type",
         ),
         (
             "", "initial: {t1: 6, t2: 5}\n",
             "11: initial: expected from 1 to 10 replicas of parse, "
-            'got {"t1": 6, "t2": 5}; take replicas away',
+            'got {"t1": 6, "t2": 5}; remove replicas',
         ),
         (
             "", "seeds: [1, 1]\n",
             "11: seeds: expected distinct seeds, got [1, 1]; "
             "equal seeds give equal runs: keep each once",
         ),
-        ("", "step: 2\n", "11: step: expected 1 or 'any', got 2; choose one of those"),
+        ("", "step: 2\n", "11: step: expected 1 or 'any', got 2; choose one of them"),
         (
             "", "sharing: fair\n",
             "11: sharing: expected 'equal', 'proportional' or 'byLoad', got 'fair'; "
-            "choose one of those",
+            "choose one of them",
         ),
         (
             "", "world: {downtime: -3s}\n",
@@ -224,21 +242,29 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         (
             "", "world:\n  changes:\n    - {slot: 5, prices: {t4: 100}}\n",
             "13: world.changes[0].prices.t4: expected a node type (t1, t2), got 't4'; "
-            "choose one of those or add the type",
+            "choose one of them, or add the type",
         ),
         (
             "", "believed: {serviceTime: 1.1, serviceError: [0.05, 0.1]}\n",
             "11: believed.serviceTime: expected either serviceTime or serviceError, got 1.1; "
             "remove one of them",
         ),
+        (
+            "{name: ql-pds, parameters: {}}",
+            "{name: mdp-rl, parameters: {centralised: 1, node_type: 7}}",
+            "10: policy.parameters: expected parameters with which mdp-rl can decide for all "
+            'operators together, got {"centralised": 1, "node_type": 7}; expected node_type of '
+            "mdp-rl below 2, the number of node types, got 7; give the place of the type that it "
+            "adds, counted from 0",
+        ),
         ("", "step: any\nstep: 1\n",
-            "12: step: expected each field once, got a second; remove it or the one in line 11"),
+            "12: step: expected each field once, got a duplicate; remove it or the one in line 11"),
         ("", "rate: [\n",
-            "12: expected YAML, got something else (expected the node content, but found "
-            "'<stream end>'); correct the line or the indentation above it"),
+            "12: expected YAML, got an error (expected the node content, but found "
+            "'<stream end>'); correct this line, or the indentation above it"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence_with_line_field_value_and_remedy(write, old, new, mistake):
+def test_each_mistake_is_a_sentence_with_line_field_value_and_remedy(write, old, new, mistake):
     path = write(old, new)
 
     found = mistakes_in(path)
@@ -262,17 +288,17 @@ def test_every_mistake_is_told_once_in_the_order_of_the_lines(write):
     ]
 
 
-def test_a_trace_with_a_bad_line_is_named_with_both_lines(write, tmp_path):
-    (tmp_path / "rates.txt").write_text("1\nx\n")
+def test_a_trace_with_a_bad_line_is_named_with_both_lines(write, folder):
+    (folder / "rates.txt").write_text("1\nx\n")
     path = write("{kind: taxi, slots: 100}", "{file: rates.txt}")
 
     [mistake] = mistakes_in(path)
 
-    assert mistake.startswith(f"9: trace.file: Trace {tmp_path}/rates.txt, line 2: 'x' is not a")
+    assert mistake.startswith(f"9: trace.file: Trace {folder}/rates.txt, line 2: 'x' is not a")
 
 
-def test_a_stretch_that_leaves_its_trace_is_refused(write, tmp_path):
-    (tmp_path / "rates.txt").write_text("1\n2\n")
+def test_a_stretch_that_leaves_its_trace_is_refused(write, folder):
+    (folder / "rates.txt").write_text("1\n2\n")
     path = write("{kind: taxi, slots: 100}", "{file: rates.txt, slots: 3}")
 
     assert mistakes_in(path) == [
@@ -283,10 +309,10 @@ def test_a_stretch_that_leaves_its_trace_is_refused(write, tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "expected an experiment, got an empty file; begin with operators:"),
+        (b"", "expected an experiment, got an empty file; start with operators:"),
         (b"- 1\n", "the experiment: expected a mapping of fields, got [1]; correct it"),
-        (b"a: 1\n---\nb: 2\n", "expected YAML, got something else (but found another document)"),
-        (b"a: &a [*a]\n", "expected YAML, got an alias inside of what it stands for"),
+        (b"a: 1\n---\nb: 2\n", "expected YAML, got an error (but found another document)"),
+        (b"a: &a [*a]\n", "expected YAML, got an alias that contains itself"),
         (b"\xff", "expected text in UTF-8, got byte 0xff at position 0; save the file as UTF-8"),
     ],
 )

@@ -1,7 +1,8 @@
 import pytest
 
+from weir_policies.policy import CostWeights
 from weir_simulator.errors import ExperimentError
-from weir_simulator.experiment import Believed, Change, Weights, World
+from weir_simulator.experiment import Believed, Change, World
 from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.testing import an_experiment
 
@@ -11,7 +12,7 @@ EVERYTHING = an_experiment(
         {"name": "b", "service_rate": 1e3, "max_replicas": 4, "sharing": "proportional"},
     ],
     edges=[{"source": "a", "target": "b", "selectivity": 0.25}],
-    weights=Weights(violations=1 / 3, resources=0.5, reconfigurations=1 / 6),
+    weights=CostWeights(violation=1 / 3, resources=0.5, reconfiguration=1 / 6),
     world=World(
         downtime=2.5, provisioning_delay=60.0, loss_probability=1e-5,
         changes=(Change(slot=4, rate=1.5, prices={"t1": 2.0}),),

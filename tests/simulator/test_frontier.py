@@ -96,7 +96,7 @@ def test_every_bound_is_planned_for_with_every_emphasis_and_seed():
     planned = [
         (
             trial.experiment.objective.response_time,
-            round(trial.experiment.weights.violations, 6),
+            round(trial.experiment.weights.violation, 6),
             trial.seed,
         )
         for trial in trials

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
-from weir_simulator.policies import build_policies
+from weir_simulator.policies import Policies, build_policies
 from weir_simulator.reference import PlainOperator, run_reference
 from weir_simulator.run import new_outcome, settings_of
 from weir_simulator.testing import an_experiment
@@ -53,20 +54,18 @@ class OnlyItsOwn:
         self.policy, self.places = policy, sorted(places)
 
     def decide(self, observation):
-        decision = self.policy.decide(self.narrow(observation))
-        counts = dict(zip(self.places, decision.target.counts, strict=True))
-        target = Deployment(tuple(counts.get(place, 0) for place in range(len(TYPES))))
-        return replace(decision, target=target)
+        return self.widen(self.policy.decide(self.narrow(observation)))
 
     def learn(self, transition):
-        self.policy.learn(
-            replace(
-                transition,
-                observation=self.narrow(transition.observation),
-                proposed=self.cut(transition.proposed),
-                enacted=self.cut(transition.enacted),
-                next_observation=self.narrow(transition.next_observation),
-            )
+        self.policy.learn(self.narrow_interval(transition))
+
+    def narrow_interval(self, transition):
+        return replace(
+            transition,
+            observation=self.narrow(transition.observation),
+            proposed=self.cut(transition.proposed),
+            enacted=self.cut(transition.enacted),
+            next_observation=self.narrow(transition.next_observation),
         )
 
     def narrow(self, observation):
@@ -80,6 +79,28 @@ class OnlyItsOwn:
     def cut(self, deployment):
         return Deployment(tuple(deployment.counts[place] for place in self.places))
 
+    def widen(self, decision):
+        counts = dict(zip(self.places, decision.target.counts, strict=True))
+        target = Deployment(tuple(counts.get(place, 0) for place in range(len(TYPES))))
+        return replace(decision, target=target)
+
+
+class OnlyTheirOwn:
+    """A policy for all operators that is told of no node type but each operator's."""
+
+    def __init__(self, policy):
+        self.policy = policy
+        self.each = {name: OnlyItsOwn(policy, places) for name, places in ALLOWED.items()}
+
+    def decide(self, observations, dataflow):
+        narrow = {name: self.each[name].narrow(seen) for name, seen in observations.items()}
+        decisions = self.policy.decide(narrow, dataflow)
+        return {name: self.each[name].widen(decision) for name, decision in decisions.items()}
+
+    def learn(self, transitions, dataflow):
+        narrow = {name: self.each[name].narrow_interval(t) for name, t in transitions.items()}
+        self.policy.learn(narrow, dataflow)
+
 
 @pytest.fixture
 def narrowed(monkeypatch):
@@ -87,10 +108,13 @@ def narrowed(monkeypatch):
 
     def build_narrow(experiment, *args, **kwargs):
         policies = build_policies(experiment, *args, **kwargs)
-        return [
-            OnlyItsOwn(policy, ALLOWED[operator.name])
-            for policy, operator in zip(policies, experiment.operators, strict=True)
-        ]
+        narrow: Any = {
+            name: OnlyItsOwn(each, ALLOWED[name]) for name, each in policies.operators.items()
+        }
+        narrow_together: Any = (
+            None if policies.application is None else OnlyTheirOwn(policies.application)
+        )
+        return Policies(narrow, narrow_together)
 
     return lambda: monkeypatch.setattr("weir_simulator.reference.build_policies", build_narrow)
 

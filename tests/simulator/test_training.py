@@ -7,7 +7,9 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import UnknownPolicyError
+from weir_policies.model.node_types import Deployment
 from weir_policies.testing import an_observation
+from weir_simulator.beliefs import believed_models
 from weir_simulator.testing import an_experiment
 from weir_simulator.training import train_policies
 
@@ -17,7 +19,7 @@ SLOTS = 40  # longer than the trace, which begins again
 
 def trained(*, slots=SLOTS, seed=1):
     experiment = an_experiment(policy={"name": LEARNER})
-    return train_policies(experiment, slots=slots, seed=seed)["op"]
+    return train_policies(experiment, slots=slots, seed=seed).operators["op"]
 
 
 def fresh():
@@ -52,3 +54,22 @@ def test_policies_that_explore_are_trained_first_and_those_that_plan_are_not():
 def test_nobody_knows_whether_an_unknown_policy_learns():
     with pytest.raises(UnknownPolicyError):
         registry.learns_by_trying("no-such-policy")
+
+
+def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():
+    parameters = {"centralised": 1, "max_rate": 400, "levels": 4}
+    experiment = an_experiment(policy={"name": "mdp-rl", "parameters": parameters})
+
+    learned = train_policies(experiment, slots=SLOTS, seed=1)
+
+    live = registry.build_joint("mdp-rl", rng=np.random.default_rng(0), parameters=parameters)
+    live.load_state_dict(json.loads(json.dumps(learned.application)))
+    assert learned.operators == {}
+    seen = {"op": an_observation(model=experiment_model(experiment), deployment=Deployment((1, 0)))}
+    reason = live.decide(seen, experiment.dataflow)["op"].reason
+    assert f"after {SLOTS - 1} intervals learned" in reason
+
+
+def experiment_model(experiment):
+    [model] = believed_models(experiment, np.random.default_rng(0))
+    return model

@@ -81,7 +81,7 @@ def test_what_the_file_says_of_a_pool_goes_with_it():
 def test_the_last_pool_cannot_go():
     one = without_pool(an_experiment(), "t1")
 
-    with pytest.raises(ExperimentError, match="without t2: expected another pool to be left"):
+    with pytest.raises(ExperimentError, match="without t2: expected at least one other pool"):
         without_pool(one, "t2")
 
 
@@ -131,4 +131,4 @@ def test_budgets_of_the_file_are_parts_of_the_bound():
 def test_an_emphasis_touches_the_weight_of_violations_only():
     weights = with_emphasis(an_experiment(), 0.5).weights
 
-    assert (weights.violations, weights.resources, weights.reconfigurations) == (0.3, 0.2, 0.2)
+    assert (weights.violation, weights.resources, weights.reconfiguration) == (0.3, 0.2, 0.2)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from weir_operator.external.view import ExternalJob, Place
 from weir_operator.loop import cost
 from weir_operator.loop.guards import guards_while_draining, refuse_target
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp import world
@@ -67,16 +67,17 @@ class Advice:
         saved = self.cost_now - self.cost_advised
         way = "less" if saved >= 0 else "more"
         parts = [
-            f"Under Weir {say_money(self.cost_advised)} per hour instead of "
-            f"{say_money(self.cost_now)}, {say_money(abs(saved))} {way} at the traffic of now"
+            f"With Weir {say_money(self.cost_advised)} per hour instead of "
+            f"{say_money(self.cost_now)}, {say_money(abs(saved))} {way} at the "
+            "current traffic"
         ]
         if not math.isnan(self.memory_now):
             parts.append(
-                f"{_say_memory(self.memory_advised)} of memory, which has no price, instead of "
-                f"{_say_memory(self.memory_now)}"
+                f"{_say_memory(self.memory_advised)} of memory instead of "
+                f"{_say_memory(self.memory_now)} (not included in the cost)"
             )
         if not math.isnan(self.response_time):
-            parts.append(f"response time {say_time(self.response_time)} expected")
+            parts.append(f"expected response time {say_time(self.response_time)}")
         return "; ".join(parts)
 
 
@@ -122,7 +123,7 @@ def share_cost(app: StreamApp, job: ExternalJob, paid: float) -> dict[str, float
 def advise(
     tick: Tick,
     job: ExternalJob,
-    managers: Mapping[str, OperatorManager],
+    managers: Mapping[str, ObservedOperator],
     *,
     app: StreamApp,
     pods: Sequence[Place],
@@ -161,7 +162,7 @@ def advise(
             times[name] = 0.0
         else:
             targets[name] = Deployment.from_named(job.deployments[name], types)
-            messages[name] = "Nothing could be decided: it was not measured"
+            messages[name] = "No decision, because there is no measurement"
             times[name] = math.nan
     named = {
         name: target.named(managers[name].model.node_types) for name, target in targets.items()

@@ -131,8 +131,8 @@ class _ReadOnlyTransport(FlinkTransport):
         """
         if method != "GET":
             raise PermanentError(
-                f"Expected nothing but questions to a job that somebody else runs, got {method} "
-                f"{path}: it is advised only, see spec.flink.ref"
+                f"Expected only GET requests to an external job, got {method} {path}: "
+                "Weir only advises it, see spec.flink.ref"
             )
         return await super().ask(
             method, path, parse, body=body, form=form, timeout=timeout, what=what

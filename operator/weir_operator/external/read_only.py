@@ -119,7 +119,7 @@ class ExternalJobs(FlinkJobs):
             TemporaryError: The job's service is not known now.
         """
         if self._watch.flink is None:
-            raise TemporaryError("The REST service of spec.flink.ref is not known now")
+            raise TemporaryError("The REST service of spec.flink.ref is unknown at the moment")
         return self._watch.flink
 
     async def progress(self, job_id: str) -> Progress | None:
@@ -148,7 +148,7 @@ class ExternalJobs(FlinkJobs):
             TemporaryError: Another job runs now, or none.
         """
         if self._watch.job is None or self._watch.job.id != job_id:
-            raise TemporaryError(f"Job {job_id} is not the one that runs now")
+            raise TemporaryError(f"Job {job_id} is not the one that is running now")
         return self._watch.job.topology
 
 
@@ -192,6 +192,6 @@ class ExternalStore:
 
 def _refuse(what: str) -> NoReturn:
     raise ForeignJobError(
-        f"Expected only questions to a job that somebody else runs, got a wish to {what}: it is "
-        "advised only, see spec.flink.ref"
+        f"Expected only read access to an external job, got a request to {what}: "
+        "Weir only advises it, see spec.flink.ref"
     )

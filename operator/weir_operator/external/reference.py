@@ -63,7 +63,7 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
     """
     ref = app.spec.flink.ref
     if ref is None:
-        raise PermanentError("spec.flink.ref: expected the job to be advised, got none")
+        raise PermanentError("spec.flink.ref: expected the external job to advise, got none")
     namespace = app.metadata.namespace
     if str(ref.kind) == "FlinkDeployment":
         found = await api.get(_FLINK_DEPLOYMENTS.format(namespace, ref.name))
@@ -225,8 +225,9 @@ async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) ->
     if len(before) != 1:
         names = ", ".join(service["metadata"]["name"] for service, _ in before) or "none"
         raise PermanentError(
-            f"spec.flink.ref: expected one service with Flink's REST port before Deployment {name},"
-            f" got {names}; name it with the annotation {REST_SERVICE}: NAME[:PORT]"
+            "spec.flink.ref: expected one service with Flink's REST port for "
+            f"Deployment {name}, got {names}; name it with the annotation "
+            f"{REST_SERVICE}: NAME[:PORT]"
         )
     return _url(*before[0])
 
@@ -244,8 +245,8 @@ def _read_note(note: str) -> tuple[str, int | None]:
     if right and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= HIGHEST_PORT:
         return name, int(port)
     raise PermanentError(
-        f"Annotation {REST_SERVICE}: expected NAME or NAME:PORT, a service of the StreamApp's own "
-        f"namespace, got {note[:LONGEST_NAME]!r}"
+        f"Annotation {REST_SERVICE}: expected NAME or NAME:PORT, a service in the "
+        f"StreamApp's namespace, got {note[:LONGEST_NAME]!r}"
     )
 
 
@@ -265,8 +266,9 @@ def _url(service: Json, port: int) -> str:
     meta, address = service["metadata"], service["spec"].get("clusterIP")
     if service["spec"].get("type") == "ExternalName":
         raise PermanentError(
-            f"spec.flink.ref: expected a service that selects the JobManager's pods, got "
-            f"{meta['name']} of type ExternalName; name another with the annotation {REST_SERVICE}"
+            "spec.flink.ref: expected a service that selects the JobManager's pods, "
+            f"got {meta['name']} of type ExternalName; name another one with the "
+            f"annotation {REST_SERVICE}"
         )
     host = f"{meta['name']}.{meta['namespace']}.svc"
     if address and address != "None":  # a headless service has only its name

@@ -30,15 +30,16 @@ from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
 from weir_operator.streamapp.section import LONGEST_NAME
+from weir_policies import registry
 
 WHOLE_CORE = 1.0
 """Cores that one task can use: it is one thread."""
-WEIGHS_RESTARTS = "planner"
 SEEN_FIRST = 5
 """Intervals whose largest rate an advice must be able to carry; none is given before."""
 ASKED = Policy(name="queueing", settings={"minimum_saving": 0.0, "scale_in_window": SEEN_FIRST})
-"""What answers in its place: what the job needs. The planner asks whether a change is worth its
-restart, and has no plan before twenty minutes; a job that comes to Weir is restarted anyway."""
+"""What answers in place of a policy that asks whether a change is worth its restart, as the
+planner, which has no plan before twenty minutes: what the job needs. A job that comes to Weir is
+restarted anyway."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +119,9 @@ def view_job(
             the job has no graph yet.
     """
     if not job.vertices:
-        raise TemporaryError(f"Flink has no graph of job {job.id} yet ({job.state.value})")
+        raise TemporaryError(
+            f"Flink does not show the graph of job {job.id} yet ({job.state.value})"
+        )
     named = dict(zip((v.id for v in job.vertices), name_vertices(job), strict=True))
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()
@@ -127,8 +130,8 @@ def view_job(
             place = places.get(subtask.task_manager or "")
             if place is None:
                 raise TemporaryError(
-                    f"Subtask {subtask.index} of {vertex.name!r} runs on no TaskManager that is "
-                    f"known ({subtask.status}); the job may be restarting"
+                    f"Subtask {subtask.index} of {vertex.name!r} runs on no known TaskManager "
+                    f"({subtask.status}); the job may be restarting"
                 )
             replica = replica_id(named[vertex.id], str(subtask.index))
             if subtask.status == FINISHED:
@@ -174,7 +177,7 @@ def external_app(app: StreamApp, job: ExternalJob) -> StreamApp:
     pools = tuple(_with_sizes(pool, job.replicas) for pool in app.spec.node_pools)
     flink = app.spec.flink.model_copy(update={"max_parallelism": job.max_parallelism})
     loops = app.spec.operator_manager
-    if loops.policy.name == WEIGHS_RESTARTS:
+    if registry.weighs_restarts(loops.policy.name):
         loops = loops.model_copy(update={"policy": ASKED})
     spec = app.spec.model_copy(
         update={
@@ -196,7 +199,8 @@ def unknown_operators(app: StreamApp, job: ExternalJob) -> str:
         return ""
     return (
         f"spec.operators: expected vertices of job {job.name!r} "
-        f"({', '.join(job.topology.operators)}), got {', '.join(unknown)}; they are passed over"
+        f"({', '.join(job.topology.operators)}), got {', '.join(unknown)}; Weir "
+        "ignores them"
     )
 
 
@@ -205,9 +209,10 @@ def other_max_parallelism(app: StreamApp, job: ExternalJob) -> str:
     if app.spec.flink.max_parallelism == job.max_parallelism:
         return ""
     return (
-        f"spec.flink.maxParallelism: expected {job.max_parallelism}, as job {job.name!r} has it, "
-        f"got {app.spec.flink.max_parallelism}; advice does not mind, but a savepoint of the job "
-        f"can be taken over only with {job.max_parallelism}"
+        f"spec.flink.maxParallelism: expected {job.max_parallelism}, as in job "
+        f"{job.name!r}, got {app.spec.flink.max_parallelism}; the advice does not "
+        "depend on it, but Weir can resume from a savepoint of the job only with "
+        f"{job.max_parallelism}"
     )
 
 

@@ -57,7 +57,7 @@ class JobWatch:
                 return self.job
             job = await flink.job(run.id)
             if job is None or not job.vertices:
-                raise TemporaryError(f"Job {run.name!r} of spec.flink.ref has not begun to run")
+                raise TemporaryError(f"Job {run.name!r} of spec.flink.ref is not running yet")
             subtasks = {
                 vertex.id: await flink.subtasks(job.id, vertex.id) for vertex in job.vertices
             }
@@ -96,9 +96,11 @@ class JobWatch:
             names = ", ".join(sorted(run.name for run in runs))
             raise PermanentError(
                 f"spec.flink.ref: expected a cluster that runs one job, got {len(runs)}: "
-                f"{names}; advice is given for a cluster of one job alone"
+                f"{names}; Weir advises only clusters with one job"
             )
         if not runs:
             self.job = None
-            raise TemporaryError("spec.flink.ref: no job runs on the cluster that it names")
+            raise TemporaryError(
+                "spec.flink.ref: expected a running job on the cluster that it names, got none"
+            )
         return runs[0]

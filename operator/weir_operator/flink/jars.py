@@ -77,7 +77,7 @@ def find_java() -> Path:
     answer = _run([str(java), "-version"]).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', answer)  # Java 8 calls itself 1.8
     if version is None:
-        raise PermanentError(f"{java} -version does not tell a version: {_first_line(answer)!r}")
+        raise PermanentError(f"{java} -version does not print a version: {_first_line(answer)!r}")
     if int(version[1]) < OLDEST_JAVA:
         raise PermanentError(
             f"{java} is Java {version[1]}: Flink needs Java {OLDEST_JAVA} or newer, "

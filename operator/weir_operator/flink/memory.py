@@ -129,7 +129,7 @@ def size_task_manager(
     parts = _parts_of(user, enough)
     taken = ", ".join(f"{size // _MIB} of {name}" for name, size in parts.named().items() if size)
     asks = managed is not None or any(key.startswith(f"{_TASK_MANAGER}managed.") for key in user)
-    remedy = ", or ask for less managed memory" if asks else ""
+    remedy = ", or reduce managed memory" if asks else ""
     raise PermanentError(
         f"{field}: expected at least {enough.process}Mi for a TaskManager ({taken}), got"
         f" {process}Mi; raise it{remedy}"
@@ -214,8 +214,9 @@ def split_job_manager(
     if heap_of(process) < least:
         enough = _least(lambda mib: heap_of(mib) >= least, above=process)
         raise PermanentError(
-            f"{field}: expected at least {enough}Mi for a JobManager ({metaspace // _MIB} MiB of"
-            f" metaspace and {LEAST_JOB_MANAGER_HEAP} of heap among it), got {process}Mi; raise it"
+            f"{field}: expected at least {enough}Mi for a JobManager (including "
+            f"{metaspace // _MIB} MiB of metaspace and {LEAST_JOB_MANAGER_HEAP} of "
+            f"heap), got {process}Mi; raise it"
         )
     return JobManagerSplit(heap=heap_of(process), metaspace=metaspace)
 
@@ -318,8 +319,8 @@ class _Sizes:
         for key, field in _SECOND_TOTALS.items():
             if key.startswith(self.prefix) and key in self.configuration:
                 raise PermanentError(
-                    f"spec.flink.config[{key}]: expected no second total, got"
-                    f" {self.configuration[key]}; leave it out and set {field}"
+                    f"spec.flink.config[{key}]: expected no second total, got "
+                    f"{self.configuration[key]}; remove it and set {field}"
                 )
 
     def get(self, name: str, default: int | None) -> int:

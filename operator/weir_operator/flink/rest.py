@@ -346,12 +346,12 @@ def _say_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
         )
     if "Main-Class" in trace and "program-class" in trace:
         return (
-            "spec.flink.job.entryClass: expected the class whose main is run, got nothing, and the "
-            "jar's manifest names none; add it"
+            "spec.flink.job.entryClass: expected the class whose main to run, got "
+            "nothing, and the jar's manifest names none; add it"
         )
     return (
         "spec.flink.job: expected a program that submits its job, got "
-        f"{root_cause(trace)}; correct the program, its args, or what it starts from"
+        f"{root_cause(trace)}; correct the program, its args, or its initial state"
     )
 
 

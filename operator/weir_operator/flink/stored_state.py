@@ -41,7 +41,9 @@ async def list_snapshots(rest: FlinkRest, job_id: str, storage: Storage) -> tupl
     """
     trace = await ask_program(rest, MAIN, (job_id, storage.checkpoints, storage.savepoints))
     if not trace:
-        raise TemporaryError(f"Expected the storage of job {job_id} to be listed, got a plan")
+        raise TemporaryError(
+            f"Expected the list of the state of job {job_id} in the storage, got a plan"
+        )
     return read_answer(trace)
 
 

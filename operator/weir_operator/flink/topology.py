@@ -51,10 +51,6 @@ class Topology:
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
 
-    def keyed_into(self, operator: str) -> bool:
-        """Return whether records reach the operator by key."""
-        return any(edge.keyed for edge in self.edges if edge.target == operator)
-
 
 async def discover(
     rest: FlinkRest, job_id: str, operator_of_task_manager: Mapping[str, str]
@@ -104,8 +100,8 @@ def idle_operators(topology: Topology, expected: Iterable[str]) -> str | None:
     if not idle:
         return None
     return (
-        f"Expected tasks of operators {idle}, but the job's vertices run on the TaskManagers of"
-        f" {list(topology.operators)} alone; {_REMEDY}"
+        f"Expected tasks of operators {idle}, but the job's vertices run only on "
+        f"the TaskManagers of {list(topology.operators)}; {_REMEDY}"
     )
 
 
@@ -122,8 +118,9 @@ async def waiting(rest: FlinkRest, job_id: str) -> str | None:
     if not names:
         return None
     return (
-        f"Vertices {names} wait for TaskManagers; where none of their operator were started, list"
-        " the operator in spec.operators under the name that the job gives to Weir.pin"
+        f"Vertices {names} wait for TaskManagers; if Weir starts none for their "
+        "operator, list the operator in spec.operators under the name in the "
+        "job's call of Weir.pin"
     )
 
 
@@ -213,13 +210,15 @@ def _operator_of(
         operator = operator_of_task_manager.get(subtask.task_manager)
         if operator is None:
             raise TemporaryError(
-                f"Subtask {subtask.index} of {vertex.name!r} runs on {subtask.task_manager}, which"
-                " is none of Weir's TaskManagers; it may just have ended"
+                f"Subtask {subtask.index} of {vertex.name!r} runs on "
+                f"{subtask.task_manager}, which is not a TaskManager of Weir; it may just "
+                "have ended"
             )
         operators.add(operator)
     if len(operators) != 1:
         raise PermanentError(
-            f"Expected vertex {vertex.name!r} on the TaskManagers of one operator, got"
-            f" {sorted(operators)}: the job lacks the slot sharing groups; {_REMEDY}"
+            f"Expected vertex {vertex.name!r} on the TaskManagers of one operator, "
+            f"got {sorted(operators)}: the job does not set the slot sharing groups; "
+            f"{_REMEDY}"
         )
     return operators.pop()

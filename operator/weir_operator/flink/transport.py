@@ -110,7 +110,7 @@ class FlinkTransport:
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
         except TooLargeError as error:
-            raise TemporaryError(f"Flink's answer to {what} is not read: {error}") from error
+            raise TemporaryError(f"Weir cannot read Flink's answer to {what}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             log.info("Flink cannot be reached", request=f"{method} {url}", failure=str(error))
             raise TemporaryError(f"Flink cannot be reached for {what}: {_reason(error)}") from error
@@ -146,13 +146,14 @@ def _understand(what: str, status: int, content: bytes, parse: Callable[[Json], 
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _not_flink(what, f"something else ({type(error).__name__})", content) from error
     except RecursionError as error:
-        raise _not_flink(what, "one nested too deep", content) from error
+        raise _not_flink(what, "one with too many levels of nesting", content) from error
 
 
 def _not_flink(what: str, got: str, content: bytes) -> PermanentError:
     _log_answer(what, content)
     return PermanentError(
-        f"Expected an answer of Flink 2.x to {what}, got {got}; is something else listening there?"
+        f"Expected an answer of Flink 2.x to {what}, got {got}; check whether "
+        "another program listens there"
     )
 
 

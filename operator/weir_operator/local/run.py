@@ -84,13 +84,13 @@ class ManifestWatch:
                 app = load_manifest(self._manifest)
                 self._directives = self._translate(app)
             except PermanentError as mistake:
-                self._report("InvalidSpec", f"{mistake}; the job is left as it is")
+                self._report("InvalidSpec", f"{mistake}; the running job continues unchanged")
                 return self._directives
             if not carried_by_directives(_without_job(self._app.spec), _without_job(app.spec)):
                 self._report(
                     "RestartNeeded",
-                    "The manifest has changed in more than weir local takes over while it runs: "
-                    "end it and start it again",
+                    "weir local cannot apply this change of the manifest while it runs: stop "
+                    "it and start it again",
                 )
         return self._directives
 
@@ -326,8 +326,8 @@ def _source(
 def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
     if app.spec.flink.ref is not None:
         raise PermanentError(
-            "spec.flink.ref: expected a job of its own for a run on this machine, got a reference; "
-            "give flink.job.jar instead"
+            "spec.flink.ref: expected a job to run on this machine, got a reference; "
+            "set flink.job.jar instead"
         )
     names = world.operator_names(app)
     speeds = {each.name: each.speedup for name in names for each in world.node_types(app, name)}

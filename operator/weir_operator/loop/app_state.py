@@ -18,7 +18,7 @@ import structlog
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.decision_records import DecisionRecord, Records
 from weir_operator.loop.execute import change_of
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
@@ -34,6 +34,8 @@ VERSION = 1
 
 class LearnedStore:
     """The learned state of all operators of a StreamApp, one JSON file.
+
+    What a policy has learned that decides for all of them at once is kept once, beside them.
 
     State of another policy than the one in use, of other settings, or of before `resetNonce`
     changed, is not loaded: with a policy's tables it would bring back the settings they were
@@ -65,36 +67,53 @@ class LearnedStore:
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` tells what is wrong with it
 
-    def save(self, managers: Mapping[str, OperatorManager]) -> None:
+    def save(self, managers: Managers) -> None:
         """Replace the file in one step.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
         """
         states = {name: manager.state_dict() for name, manager in managers.items()}
-        write_atomically(self._path, json.dumps({**self._key, "operators": states}))
+        learned: dict[str, Any] = {**self._key, "operators": states}
+        application = managers.application_state()
+        if application is not None:
+            learned["application"] = application
+        write_atomically(self._path, json.dumps(learned))
 
-    def restore(self, managers: Mapping[str, OperatorManager]) -> None:
+    def restore(self, managers: Managers) -> None:
         """Give every manager what it had learned; one whose state does not fit starts over.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
         """
-        for name, state in self.load().items():
-            if name not in managers:
-                continue
-            before = managers[name].state_dict()
-            try:
-                managers[name].load_state_dict(state)
-            except (StateError, KeyError, TypeError, ValueError) as error:
-                managers[name].load_state_dict(before)
-                aside = self._put_aside()
-                log.warning(
-                    "learned state does not fit", operator=name, kept=aside, cause=str(error)
-                )
+        kept = self._read()
+        for name, state in kept.get("operators", {}).items():
+            if name in managers:
+                own = managers[name]
+                self._try_to_load(name, own.state_dict(), state, own.load_state_dict)
+        before = managers.application_state()
+        if before is not None and "application" in kept:
+            load = managers.load_application_state
+            self._try_to_load("all of them", before, kept["application"], load)
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Return the state per operator; empty where there is none that fits."""
+        states: dict[str, dict[str, Any]] = self._read().get("operators", {})
+        return states
+
+    def _try_to_load(
+        self, whose: str, before: State, state: State, load: Callable[[State], None]
+    ) -> None:
+        """Restore a state, or what was there before where it does not fit."""
+        try:
+            load(state)
+        except (StateError, KeyError, TypeError, ValueError) as error:
+            load(before)
+            aside = self._put_aside()
+            log.warning("learned state does not fit", operator=whose, kept=aside, cause=str(error))
+
+    def _read(self) -> dict[str, Any]:
+        """Return what the file holds; empty where there is nothing that fits."""
         try:
             text = read_if_present(self._path)
             if text is None:
@@ -102,17 +121,21 @@ class LearnedStore:
             kept = json.loads(text)
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
-            states: dict[str, dict[str, Any]] = kept["operators"]
+            found: dict[str, Any] = {"operators": kept["operators"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
             return {}
-        return states
+        return found | ({"application": kept["application"]} if "application" in kept else {})
 
     def _put_aside(self) -> str:
         """Give the file another name, because the next tick writes it again; return its path."""
         aside = self._path.with_suffix(".unreadable")
-        if self._path.exists():  # a second operator's state that does not fit is in the same file
-            self._path.replace(aside)
+        try:
+            if self._path.exists():  # another operator's state that does not fit may be in it, too
+                self._path.replace(aside)
+        except OSError as error:
+            log.warning("learned state cannot be put aside", path=str(aside), failure=str(error))
+            return str(self._path)
         return str(aside)
 
 
@@ -127,7 +150,7 @@ class AppState:
         self,
         *,
         policy: str,
-        managers: Mapping[str, OperatorManager],
+        managers: Managers,
         restarts: RestartBudget,
         store: StatusStore,
         records: Records,
@@ -171,7 +194,7 @@ class AppState:
         try:
             self._learned.restore(self._managers)
         except TemporaryError as error:
-            self._unrestored = f"What was learned before is not in use: {error}"
+            self._unrestored = f"Weir does not use what it had learned: {error}"
 
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
@@ -181,8 +204,7 @@ class AppState:
 
     async def forget(self, nonce: int) -> None:
         """Start over: nothing learned or measured, no failed deployment, no full pool, no bill."""
-        for manager in self._managers.values():
-            manager.forget()
+        self._managers.forget()
         self._unrestored = ""
         self._learned.begin_anew(nonce)
         # A file that cannot be replaced stands under the nonce before, and is not read again.
@@ -216,7 +238,7 @@ class AppState:
                 time=now,
                 operator=name,
                 policy=FALLBACK_POLICY
-                if self._managers[name].uses_fallback_policy
+                if self._managers.uses_fallback_policy(name)
                 else self._policy,
                 observation=proposal.observation,
                 decision=proposal.decision,

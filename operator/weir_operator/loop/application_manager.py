@@ -8,7 +8,7 @@ from dataclasses import replace
 from weir_operator.loop.budgets import BudgetSharing, Shares
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Direction, Guard, refuse_change, refuse_target
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Move, Proposal, Ruling
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
@@ -77,7 +77,7 @@ class ApplicationManager:
             self._gate.note(mean if self._statistic == "mean" else quantile, now)
         self.sharing.note_output(mean=mean, quantile=quantile)
 
-    def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
+    def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; see `BudgetSharing`."""
         return self.sharing.share(dataflow, managers)
 
@@ -165,7 +165,7 @@ class ApplicationManager:
         name = move.request.operator
         paid = self._pay_one(name, move.request.score, ruling.tokens, now)
         if refusal is None and ruling.granted:
-            refusal = f"Denied: {' and '.join(ruling.granted)} change first"
+            refusal = f"Denied: {' and '.join(ruling.granted)} must change first"
         if refusal is None and not paid.restart:
             refusal = paid.verdicts[0].reason
         shared = self._refuse_shared(urgent=move.request.score >= NEEDED)
@@ -269,7 +269,7 @@ class ApplicationManager:
 def say_failed(known: FailedDeployment, now: float) -> str:
     """Return why a deployment that failed is not gone to, one sentence."""
     return (
-        "Denied: this deployment failed before and is not tried again for "
+        "Denied: this deployment failed, and Weir does not try it again for "
         f"{(known.until - now) / 60:.0f} min ({known.reason})"
     )
 

@@ -11,12 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.tuned import UNTUNED, Tuned, fit_budgets
+from weir_operator.loop.operator_manager import ObservedOperator
+from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.errors import InfeasibleObjectiveError
-from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.queueing import least_response_time
+from weir_policies.policy import Tuning
 
 WITHIN_REACH = 1.5
 """How many times the least possible response time is aimed at where the objective is below that:
@@ -50,7 +51,7 @@ class BudgetSharing:
         self._sink_bounds = dict(sink_bounds)
         self.tail = _TYPICAL_TAIL[statistic]
         """How many times the mean the bounded statistic is, as far as it was measured."""
-        self.tuned: Tuned = UNTUNED
+        self.tuned: Tuning = UNTUNED
         """What the Operator Managers work with from the next tick on."""
 
     @property
@@ -68,7 +69,7 @@ class BudgetSharing:
         ratio = max(1.0, quantile / mean)
         self.tail += _SLOWLY * (ratio - self.tail)
 
-    def share(self, dataflow: Dataflow, managers: Mapping[str, OperatorManager]) -> Shares:
+    def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
 
         An objective out of reach is told, and what comes close to it is shared instead: a job that
@@ -88,7 +89,7 @@ class BudgetSharing:
         self,
         shared: Mapping[str, float],
         dataflow: Dataflow,
-        managers: Mapping[str, OperatorManager],
+        managers: Mapping[str, ObservedOperator],
     ) -> dict[str, float] | None:
         """Return the tuned budgets within the bounds; `None` where there are none that fit."""
         wished = {
@@ -114,7 +115,7 @@ class BudgetSharing:
     def _share(
         self,
         dataflow: Dataflow,
-        managers: Mapping[str, OperatorManager],
+        managers: Mapping[str, ObservedOperator],
         bound: float,
         sink_bounds: Mapping[str, float],
     ) -> dict[str, float]:
@@ -125,7 +126,7 @@ class BudgetSharing:
         """
         least = {name: _least(manager) for name, manager in managers.items()}
         fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
-        scaled = contract(dataflow, fixed)
+        scaled = dataflow.without(fixed)
         own = {name: least[name] if name in fixed else 0.0 for name in dataflow.operators}
         reserved = dataflow.response_time(own)
         budgets = {name: least[name] for name in fixed}
@@ -182,29 +183,15 @@ class _OutOfReachError(Exception):
     def __init__(self, field: str, bound: float, least: float, possible: float) -> None:
         """Word the refusal; the least is rounded up, so that a bound just above it is none."""
         super().__init__(
-            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} ms, the least "
-            f"possible on these pools, got {bound * 1000:.0f} ms; raise the bound or add a faster "
-            "pool"
+            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} "
+            f"ms, the minimum on these pools, got {bound * 1000:.0f} ms; raise the "
+            "bound or add a faster pool"
         )
         self.possible = possible
         """Seconds of mean response time without any load."""
 
 
-def contract(dataflow: Dataflow, removed: list[str]) -> Dataflow | None:
-    """Return the graph without some operators, feeders joined to followers; `None` if empty."""
-    edges = {(edge.source, edge.target) for edge in dataflow.edges}
-    for name in removed:
-        feeders = {source for source, target in edges if target == name}
-        followers = {target for source, target in edges if source == name}
-        edges = {edge for edge in edges if name not in edge}
-        edges |= {(feeder, follower) for feeder in feeders for follower in followers}
-    left = tuple(name for name in dataflow.operators if name not in removed)
-    if not left:
-        return None
-    return Dataflow(operators=left, edges=tuple(Edge(source=a, target=b) for a, b in sorted(edges)))
-
-
-def _least(manager: OperatorManager) -> float:
+def _least(manager: ObservedOperator) -> float:
     """Seconds that the operator needs at least; zero where its service time is not known yet."""
     model = manager.model
     if math.isnan(model.service_mean):

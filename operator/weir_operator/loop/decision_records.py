@@ -120,8 +120,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise PermanentError(
-            f"Expected records of version {VERSION} at most in {path}, got {version}: "
-            "use a newer weir, or move the file away"
+            f"Expected records of version {VERSION} or older in {path}, got "
+            f"{version}: use a newer Weir, or move the file away"
         )
     # Before the first table: pages that become free can then be given back to the disk.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -157,11 +157,13 @@ def telling(path: Path) -> Iterator[None]:
             raise DamagedRecordsError(
                 f"Expected decision records in {path}, got: {error}; move the file away"
             ) from error
-        raise TemporaryError(f"Could not use {path}: {error}; free or mend the disk") from error
+        raise TemporaryError(
+            f"Could not use {path}: {error}; free space on the disk, or repair it"
+        ) from error
     except OSError as error:
         raise PermanentError(
-            f"Expected {path.parent} to be a folder that can be written, got: "
-            f"{error.strerror or error}; change its rights"
+            f"Expected write access to the folder {path.parent}, got: "
+            f"{error.strerror or error}; change its permissions"
         ) from error
 
 
@@ -507,7 +509,9 @@ class RecordStore:
                 time=float(time),
                 operator=str(operator),
                 policy=str(policy),
-                observation=_OBSERVATION.validate_python(self._plain(observation)),
+                observation=_OBSERVATION.validate_python(
+                    self._plain(observation), by_alias=False, by_name=True
+                ),
                 decision=_DECISION.validate_python(self._plain(decision)),
                 verdict=str(verdict),
                 change=None if change is None else str(change),
@@ -519,8 +523,7 @@ class RecordStore:
             yield
         except (TypeError, ValueError) as error:
             raise DamagedRecordsError(
-                f"Expected decision records in {self._path}, got a row that is damaged; "
-                "move the file away"
+                f"Expected decision records in {self._path}, got a damaged row; move the file away"
             ) from error
 
 
@@ -610,7 +613,7 @@ class TolerantRecords:
             failure = str(error)
         except Exception as error:  # a defect in keeping records is no reason to stop scaling
             log.exception("defect in keeping records")
-            failure = f"a defect of Weir, {type(error).__name__}; see the log"
+            failure = f"a defect in Weir, {type(error).__name__}; see the log"
         now, before = self._monotonic(), self.failure
         if failure:
             self._failed_at = now
@@ -621,12 +624,15 @@ class TolerantRecords:
             aside = self._path.name + ASIDE
             self._report(
                 "RecordsDamaged",
-                f"The decision records were damaged and start over; what was there is in {aside}",
+                "The decision records were damaged, so Weir started new ones; the old "
+                f"file is {aside}",
             )
         if failure and not before:
-            self._report("RecordsNotKept", f"Decisions go on and are not recorded: {failure}")
+            self._report(
+                "RecordsNotKept", f"Weir decides, but cannot record its decisions: {failure}"
+            )
         if before and not failure:
-            self._report("RecordsKept", "Decisions are recorded again")
+            self._report("RecordsKept", "Weir records its decisions again")
 
     def _opened(self) -> RecordStore:
         if self._store is None:

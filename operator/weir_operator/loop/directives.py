@@ -143,8 +143,10 @@ def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
         if text.lower() != "true":
             until = _parse_time(text)
             remark = (
-                f"its value {text[:40]!r} is neither true nor a time such as 2026-01-31T08:00:00Z; "
-                "correct it or remove the annotation"
+                (
+                    f"its value {text[:40]!r} is neither true nor a time such as "
+                    "2026-01-31T08:00:00Z; correct it or remove the annotation"
+                )
                 if until is None
                 else ""
             )
@@ -164,9 +166,9 @@ def _name_edition(spec: Spec) -> str:
 
 
 def _parse_time(text: str) -> float | None:
-    """Return Unix seconds; a time without a zone is UTC."""
+    """Return Unix seconds; a time without a zone is UTC; `None` of what no calendar has in UTC."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

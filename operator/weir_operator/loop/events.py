@@ -59,6 +59,7 @@ WARNINGS = frozenset(
         "ReplicaUnclaimed",
         "ResizeRefused",
         "RolledBack",
+        "SavepointFound",
         "ScalingRefused",
         "StateMissing",
         "StateNotRemoved",
@@ -162,7 +163,7 @@ class Notices:
             if self._guards.get((cause, name)) != reason:
                 self.report(_BEGIN[cause], reason[:1].upper() + reason[1:])
         for cause, name in self._guards.keys() - present.keys():
-            self.report(_END[cause], f"{name} holds no more")
+            self.report(_END[cause], f"{name} has ended")
         self._guards = present
 
 

@@ -159,7 +159,9 @@ class ChangeExecutor:
                     if name in action.proposals
                 ]
                 if refused:
-                    reasons.append(f"restarted because the sizes were refused in place ({refused})")
+                    reasons.append(
+                        f"restarted, because the nodes refused to resize in place ({refused})"
+                    )
                 end = await self._lifecycle.change(
                     ruling.target,
                     action.reason or "; ".join(reasons),
@@ -183,7 +185,7 @@ class ChangeExecutor:
         if tokens is not None:
             kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
         else:
-            reason = "the nodes refused the sizes in place, and no restart was left to pay with"
+            reason = "the nodes refused to resize in place, and the restart budget is empty"
             self._report("ResizeWaits", reason[:1].upper() + reason[1:])
             wait = self._settings.refused_for
             known = add_failed(

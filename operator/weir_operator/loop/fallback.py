@@ -84,10 +84,10 @@ def answer_outage(
     target = find_fallback(asked, current, models, pool_limits)
     refusal = refuse_move(current, target, models, guards)
     if directives.mode is not Mode.AUTO:
-        refusal = f"Advised only: spec.mode is {directives.mode.value}"
+        refusal = f"Only advised: spec.mode is {directives.mode.value}"
     reason = (
-        f"The metrics have been unhealthy for {asked.after} or longer: the fallback is "
-        f"{asked.deployment.value}"
+        f"The metrics have been unhealthy for at least {asked.after}: the "
+        f"fallback is {asked.deployment.value}"
     )
     return Answer(target=current if refusal is not None else target, reason=reason, refusal=refusal)
 

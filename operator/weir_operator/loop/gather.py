@@ -18,7 +18,8 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.managers import Managers
+from weir_operator.loop.operator_manager import Interval
 from weir_operator.loop.verify import Intervals
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
@@ -186,8 +187,9 @@ def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
     if not guessed:
         return ""
     return (
-        f"Service times of {', '.join(guessed)} come from busy time, with the variance of an "
-        "exponential time; wrap their functions in Weir.timed to measure it"
+        f"Service times of {', '.join(guessed)} come from busy time and are "
+        "assumed to be exponential; wrap the functions in Weir.timed to measure "
+        "them"
     )
 
 
@@ -252,11 +254,11 @@ class Snapshot:
     def reason_to_hold(self) -> str:
         """Why nothing is to be decided on what was seen, one sentence; empty where it is."""
         if self.sight.app is None:
-            return "It is not known yet where the tasks run"
+            return "Weir does not know yet where the tasks run"
         if not self.settled:
             return "The job has just been restarted"
         holding = [problem.sentence for problem in self.sight.problems if problem.kind.holds]
-        return f"The metrics are not to be trusted: {holding[0]}" if holding else ""
+        return f"The metrics cannot be trusted: {holding[0]}" if holding else ""
 
 
 class Gatherer:
@@ -271,7 +273,7 @@ class Gatherer:
         jobs: FlinkJobs,
         lifecycle: Lifecycle,
         source: MetricsSource,
-        managers: Mapping[str, OperatorManager],
+        managers: Managers,
         store: StatusStore,
         clock: Clock,
     ) -> None:
@@ -401,8 +403,8 @@ class Gatherer:
         return layout_of(status.job_id, self._topology, replicas)
 
     def _see_edges(self, topology: Topology) -> None:
+        self._managers.wait(missed=False)
         for name, manager in self._managers.items():
-            manager.wait(missed=False)
             into = [edge for edge in topology.edges if edge.target == name]
             manager.note_edges(
                 keyed=any(edge.keyed for edge in into),

@@ -52,7 +52,7 @@ class Direction(StrEnum):
 
     OUT = "scales out"
     IN = "scales in"
-    ACROSS = "moves without a change of speed"
+    ACROSS = "does not change the speed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +82,10 @@ def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
                     cause=Cause.WINDOW,
                     name=window.name,
                     allows=window.allow,
-                    reason=f"the blocked period {window.name!r} is open until {_say_time(end)} and "
-                    f"allows {_say_allowed(window.allow)}",
+                    reason=(
+                        f"the blocked period {window.name!r} lasts until {_say_time(end)} and "
+                        f"allows {_say_allowed(window.allow)}"
+                    ),
                 )
             )
     if directives.refused:
@@ -115,7 +117,7 @@ def guards_while_draining(app: AppMeasurement, flow: Dataflow) -> tuple[Guard, .
             cause=Cause.REFUSED,
             name="backlog",
             allows=Allowed.SCALE_OUT,
-            reason="the backlog at the sources is being worked off, which allows scaling out only",
+            reason="the job is working off a backlog, which allows only scaling out",
         ),
     )
 
@@ -218,8 +220,9 @@ def _refuse_overload(observation: Observation, target: Deployment) -> str | None
     if needed <= 1:
         return None
     return (
-        f"Denied: what the replicas were measured to do, {say_share(work / sum(speeds))} busy, "
-        f"would keep the target {say_share(needed)} busy, whatever is predicted"
+        f"Denied: at the measured utilisation of {say_share(work / sum(speeds))}, "
+        f"the target would be {say_share(needed)} busy, regardless of the "
+        "prediction"
     )
 
 
@@ -244,8 +247,8 @@ def _say_pause(pause: Pause) -> str:
 def _say_allowed(allowed: Allowed) -> str:
     return {
         Allowed.NOTHING: "no scaling",
-        Allowed.SCALE_OUT: "scaling out only",
-        Allowed.SCALE_IN: "scaling in only",
+        Allowed.SCALE_OUT: "only scaling out",
+        Allowed.SCALE_IN: "only scaling in",
     }[allowed]
 
 

@@ -38,6 +38,7 @@ from weir_operator.rescale.stopping import (
     StateMissingError,
     came_to_its_end,
     find_restore_point,
+    was_stopped,
 )
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Replica, Runtime
@@ -81,13 +82,13 @@ class Losses:
         before = self._replicas if self._deployments == deployments else now
         gone = [_say(each, "is gone") for name, each in before.items() if name not in now]
         again = [
-            _say(each, f"ended{f' ({each.ended})' if each.ended else ''} and was started again")
+            _say(each, f"ended{(f' ({each.ended})' if each.ended else '')} and was restarted")
             for name, each in now.items()
             if name in before and _differ(before[name].process, each.process)
         ]
         losses = [("TaskManagerLost", "; ".join(gone + again))] if gone or again else []
         if _differ(self._job_manager, job_manager):
-            losses.append(("JobManagerLost", "The JobManager ended and was started again"))
+            losses.append(("JobManagerLost", "The JobManager ended and was restarted"))
         self._replicas = {name: each for name, each in now.items() if name not in ended}
         self._deployments = deployments
         self._job_manager = job_manager or self._job_manager
@@ -333,7 +334,7 @@ class Lifecycle:
         named = f"job {before.job_id}" if before.job_id else "no job"
         self._report(
             "JobAdopted",
-            f"The status named {named}, but job {status.job_id} runs: it is taken over",
+            (f"The status named {named}, but job {status.job_id} is running: Weir takes it over"),
         )
         return status
 
@@ -350,7 +351,7 @@ class Lifecycle:
         """Stop what runs, with a savepoint, and start it from the state that the manifest names."""
         await self._suspend()
         kept = self._store.load()
-        before = f"; what was there before is in {kept.restore_path}" if kept.restore_path else ""
+        before = f"; the previous state is in {kept.restore_path}" if kept.restore_path else ""
         self._report(
             "RestoreAsked",
             f"spec.flink.job.restoreNonce is new: the job starts from {restore or 'empty state'}"
@@ -411,7 +412,10 @@ class Lifecycle:
             await self._rescaler.drop(journal)
             return
         journal = await self._redirect(journal)
-        self._report("ChangeResumed", f"Going on with {journal.reason!r} at {journal.step}")
+        self._report(
+            "ChangeResumed",
+            f"Weir continues the change ({journal.reason!r}) at step {journal.step}",
+        )
         try:
             await self._execute(journal)
         except JobFailedError as error:
@@ -428,6 +432,16 @@ class Lifecycle:
         if progress is None or progress.state not in LIVE_STATES:
             await self._recover(job, await self._find_cause(job, progress))
             return Health.RUNS
+        if status.stop_asked == job and await was_stopped(
+            job, jobs=self._jobs, runtime=self._runtime
+        ):
+            self._report(
+                "SavepointFound",
+                f"Flink took job {job} back from a checkpoint older than the savepoint that "
+                "stopped it: the job is cancelled, and goes on from the savepoint",
+            )
+            await self._jobs.cancel(job)  # once it has ended, it is recovered
+            return Health.RESTARTING
         await self._note_checkpoint(status, job)
         status = self._store.load()
         alive = await self._runtime.replicas()
@@ -444,7 +458,9 @@ class Lifecycle:
             self._report(reason, message)
         if unclaimed:
             await self._runtime.stop(unclaimed)
-            self._report("ReplicaUnclaimed", f"Ended {', '.join(unclaimed)}: nothing claims them")
+            self._report(
+                "ReplicaUnclaimed", f"Deleted {', '.join(unclaimed)}: no operator uses them"
+            )
         if not progress.running or lost:
             await self._degrade(alive)
             return Health.RESTARTING
@@ -458,7 +474,7 @@ class Lifecycle:
         reason = await self._room.note_waiting(pending)
         if not reason:
             return
-        self._report("PoolFull", f"{reason}; the job goes on with what there is")
+        self._report("PoolFull", f"{reason}; the job continues with the remaining replicas")
         status = self._store.load()
         target = await self._room.find_target(status)
         if target == status.deployments:
@@ -543,7 +559,7 @@ class Lifecycle:
         return redirected
 
     async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
-        """Return whether an upgrade, which stops the job first, would find no node to go on."""
+        """Return whether an upgrade, which stops the job first, would find no place to go on."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
         pools = {
@@ -552,8 +568,7 @@ class Lifecycle:
         misfit = await self._runtime.find_misfit(journal.revision, pools)
         if not misfit:
             return False
-        failure = f"{misfit}; add one, or correct the pool in spec.nodePools"
-        end = await self._rescaler.refuse(journal, failure, step=Step.ABANDONED)
+        end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)
         self._on_change(end)
         for reason, message in planned_changes.say_end(end):
             self._report(reason, message)
@@ -569,14 +584,14 @@ class Lifecycle:
             await self._runtime.resize(sizes)
         except ResizeRefusedError as error:
             return planned_changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
-        self._report("ReplicaResized", f"Gave back their sizes in place: {names}")
+        self._report("ReplicaResized", f"Restored their sizes in place: {names}")
         return None
 
     async def _find_cause(self, job: str, progress: Progress | None) -> str:
         if progress is None:
             return "The JobManager was lost"
         if progress.state == FINISHED:
-            return "The job was stopped with a savepoint while spec.state is Running"
+            return "The job was stopped with a savepoint, but spec.state is Running"
         return await self._jobs.failure(job)
 
     async def _note_checkpoint(self, status: AppStatus, job: str) -> None:
@@ -611,7 +626,7 @@ class Lifecycle:
             self._report("StateMissing", str(error))
             raise
         left = await self._rescaler.retained(job)
-        self._report("JobLost", f"{cause}; the job goes on from {restore or 'the beginning'}")
+        self._report("JobLost", f"{cause}; the job resumes from {restore or 'the beginning'}")
         await self._walk_to_a_place(
             lambda now, target: planned_changes.recover(
                 status, target, restore, wanted, cause, now=now, superseded=left
@@ -636,7 +651,7 @@ class Lifecycle:
                 target = await self._room.find_target(status)
                 if status.rescale is None or not status.rescale.pending or target == before:
                     raise
-                self._report("PoolFull", f"{error}; the next best place is tried")
+                self._report("PoolFull", f"{error}; Weir tries the next best place")
 
     async def _execute(self, journal: RescaleJournal) -> RescaleJournal:
         if journal != self._store.load().rescale:  # it is not one that is resumed
@@ -650,7 +665,7 @@ class Lifecycle:
             self._losses.forget()
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
-            raise JobFailedError(end.failure or "The job did not come to run")
+            raise JobFailedError(end.failure or "The job did not start")
         for reason, message in planned_changes.say_end(end):
             self._report(reason, message)
         return end

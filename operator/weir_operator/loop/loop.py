@@ -35,7 +35,7 @@ from weir_operator.loop.fallback import MetricsOutage, answer_outage
 from weir_operator.loop.gather import Gatherer, Snapshot, describe_assumed, sample_of
 from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
 from weir_operator.loop.lifecycle import Health, Lifecycle
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import Managers
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Proposal, Ruling, add_limiting_factor
 from weir_operator.loop.shadow import Bill, Seen
@@ -97,10 +97,10 @@ async def look_for_ever(
     while True:
         try:
             health = await heal()
-            down = "The job restarts: not all of its tasks run yet"
+            down = "The job is restarting: not all of its tasks run yet"
         except TemporaryError as error:
             log.warning("look failed", failure=str(error))
-            health, down = Health.RESTARTING, f"Nothing is known of the job: {error}"
+            health, down = Health.RESTARTING, f"The state of the job is unknown: {error}"
         if health is Health.FINISHED:
             return
         if health is Health.RESTARTING:
@@ -165,7 +165,7 @@ class ApplicationController:
         directives: Callable[[], Directives],
         gatherer: Gatherer,
         lifecycle: Lifecycle,
-        managers: Mapping[str, OperatorManager],
+        managers: Managers,
         application_manager: ApplicationManager,
         store: StatusStore,
         memory: AppState,
@@ -250,7 +250,9 @@ class ApplicationController:
             await self._memory.forget(self._reset_nonce)
             if self._tuning is not None:
                 self._tuning.forget(self._reset_nonce)
-            self._notices.report("LearnedForgotten", "spec.resetNonce is new: learning starts over")
+            self._notices.report(
+                "LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch"
+            )
         try:
             view = await self._gatherer.gather(start, now, set_by=start - last)
         except TemporaryError:
@@ -270,7 +272,7 @@ class ApplicationController:
 
     async def _look_for_ever(self, stop: asyncio.Event) -> None:
         await look_for_ever(self._lifecycle.heal, self._rest, self._meet)
-        self._notices.report("JobFinished", "The job came to its own end")
+        self._notices.report("JobFinished", "The job has finished")
         stop.set()
 
     async def _tick_for_ever(self) -> None:
@@ -324,9 +326,8 @@ class ApplicationController:
             return tick
         seen = self._gatherer.observe(view, status, budgets, self._am.sharing.tuned.weights)
         proposals = {
-            name: Proposal(observation=each, decision=self._managers[name].propose(each))
-            for name, each in seen.items()
-            if self._managers[name].fixed is None
+            name: Proposal(observation=seen[name], decision=decision)
+            for name, decision in self._managers.propose(seen, flow).items()
         }
         assumed = describe_assumed(sight.app, proposals)
         if assumed:
@@ -338,9 +339,7 @@ class ApplicationController:
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        ruling = add_limiting_factor(
-            ruling, proposals, {name: self._managers[name].neighbourhood for name in proposals}
-        )
+        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods)
         tick_id = uuid.uuid4().hex[:12]
         unsaved = self._memory.keep(tick_id, now, proposals, ruling)
         self._notices.report_while("LearnedNotSaved", unsaved)
@@ -374,10 +373,17 @@ class ApplicationController:
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
             refusal = refusal or self._refuse_unasked(undone.source, view.now)
-            held = f"Change {undone.id} did worse, but: {refusal}" if refusal else ""
+            held = (
+                (
+                    f"Change {undone.id} did worse than expected, but Weir cannot roll it "
+                    f"back: {refusal}"
+                )
+                if refusal
+                else ""
+            )
             self._notices.report_while("TakeBackHeld", held)
             if refusal is None:
-                reason = f"It takes change {undone.id} back, which did worse than expected"
+                reason = f"Weir rolls back change {undone.id}, which did worse than expected"
                 return self._go_to(undone.source, status, f"Granted: {reason}"), reason
         move = self._am.find_move(view, status)
         self._notices.report_while("NodeSlow", "" if move is None else move.reason)
@@ -417,11 +423,10 @@ class ApplicationController:
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared()
-        for name, manager in self._managers.items():
-            if action.reason:  # it is nobody's proposal
-                manager.skip()
-            elif name in action.ruling.granted:
-                manager.act()
+        if action.reason:  # it is nobody's proposal
+            self._managers.skip()
+        elif action.ruling.granted:
+            self._managers.act(action.ruling.granted)
         self._actor.begin(action)
 
     def _share(self, flow: Dataflow | None) -> Shares:
@@ -433,11 +438,10 @@ class ApplicationController:
     def _pass_over(self, view: Snapshot, directives: Directives, *, missed: bool) -> None:
         """Let every operator know that an interval says nothing of its deployment."""
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
-        for manager in self._managers.values():
-            if changes and directives.mode is not Mode.OFF and not directives.suspended:
-                manager.wait(missed=missed)
-            else:
-                manager.skip()
+        if changes and directives.mode is not Mode.OFF and not directives.suspended:
+            self._managers.wait(missed=missed)
+        else:
+            self._managers.skip()
 
     def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:
@@ -445,9 +449,9 @@ class ApplicationController:
         if directives.suspended:
             return "spec.state is Suspended"
         if self._lifecycle.is_changing or self._actor.is_acting:
-            return "A change is under way"
+            return "A change is in progress"
         if not fits:
-            return "The job does not run yet as the manifest has its operators and pools"
+            return "The job does not run yet with the operators and pools of the manifest"
         return view.reason_to_hold
 
     # -- changes that no operator proposed --------------------------------------------------------
@@ -481,9 +485,7 @@ class ApplicationController:
         """Take `spec.fallback` where the metrics have been unhealthy for too long."""
         now = self._clock.monotonic()
         if self._outage.note(healthy=healthy, now=now):
-            self._notices.report(
-                "FallbackEnded", "The metrics are healthy; decisions are made again"
-            )
+            self._notices.report("FallbackEnded", "The metrics are healthy; Weir decides again")
         if healthy:
             self._notices.report_while("FallbackHeld", "")
         status = self._store.load()

@@ -1,6 +1,8 @@
 """The Operator Manager: one operator's beliefs, policy and memory between two ticks.
 
-It observes, learns from the last interval, and proposes. It grants nothing and touches nothing.
+It observes, learns from the last interval, and proposes. It grants nothing and touches nothing. An
+`ObservedOperator` is the half of it that observes: of operators for which one policy decides that
+decides for all of them (`managers`), that half is all there is.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, b
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
     ChangeKind,
+    Compilable,
     CostParts,
     CostWeights,
     Decision,
@@ -48,7 +51,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _PendingTransition:
+class PendingTransition:
     """What was decided last, until what came of it is known."""
 
     before: Observation
@@ -60,7 +63,11 @@ class _PendingTransition:
     missed: bool = False
     """Whether the objective was missed meanwhile."""
 
-    def held_up(self, *, missed: bool) -> _PendingTransition | None:
+    def begin_acting(self) -> PendingTransition:
+        """Return it while it is carried out."""
+        return replace(self, acting=True)
+
+    def held_up(self, *, missed: bool) -> PendingTransition | None:
         """Return it after such an interval; what another's change disturbs teaches nothing."""
         if not self.acting:
             return None
@@ -94,30 +101,24 @@ class _PendingTransition:
         )
 
 
-class OperatorManager:
-    """The loop of one operator."""
+class ObservedOperator:
+    """One operator as its loop knows it: what is believed of it, and what was measured."""
 
     def __init__(
         self,
         *,
         model: OperatorModel,
         given: Collection[str],
-        policy: OperatorPolicy,
         fixed: Deployment | None,
         most_replicas: int | None = None,
-        fallback_policy: OperatorPolicy | None = None,
-        without_room: OperatorPolicy | None = None,
     ) -> None:
         """Begin without any belief.
 
         Args:
             model: The operator as the manifest has it.
             given: Names of the node types whose speedup the manifest gives.
-            policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
-            fallback_policy: Decides until the policy was trained; `None` where none is needed.
-            without_room: Decides while the policy's tables have no room; `None` where nobody does.
         """
         self.name = model.name
         self.fixed = fixed
@@ -125,49 +126,8 @@ class OperatorManager:
         self._specified = model
         self.given = frozenset(given)
         """Names of the node types whose speedup the manifest gives."""
-        self._policy = policy
-        self._new_fallback_policy = fallback_policy
-        self._fallback_policy = fallback_policy
-        self._without_room = without_room
-        self.uses_fallback_policy = False
-        """Whether not the policy but one in its place made the last decision."""
-        self._untaught = dict(policy.state_dict())
         self._belief = OperatorBelief()
-        self._lesson: _PendingTransition | None = None
         self._believed: OperatorModel | None = None
-
-    def compile(self) -> None:
-        """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._fallback_policy, self._without_room):
-            if isinstance(policy, KernelPolicy):
-                policy.compile()
-
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep the policy's tables in a room, where it has any worth the name."""
-        if isinstance(self._policy, KernelPolicy):
-            self._policy.keep_in(room)
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """Which targets the policy proposes; one that does not say so may propose any."""
-        if isinstance(self._deciding, KernelPolicy):
-            return self._deciding.neighbourhood
-        return Neighbourhood.ANY
-
-    @property
-    def in_training(self) -> bool:
-        """Whether a stand-in decides because the policy has not been trained yet."""
-        return self._fallback_policy is not None
-
-    def promote(self, state: Mapping[str, Any]) -> None:
-        """Let the policy decide from now on, with what it has learned in a simulator.
-
-        Raises:
-            StateError: The state is another policy's, or of another version.
-        """
-        self._policy.load_state_dict(state)
-        self._fallback_policy = None
-        self._lesson = None  # what it did not decide teaches it nothing
 
     @property
     def specified(self) -> OperatorModel:
@@ -273,6 +233,93 @@ class OperatorManager:
             most_replicas=self._most_replicas,
         )
 
+    def forget(self) -> None:
+        """Start over: no belief is kept."""
+        self._belief = OperatorBelief()
+        self._believed = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything learned as plain JSON values."""
+        return {"belief": self._belief.to_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned.
+
+        Raises:
+            StateError: It is of another version.
+        """
+        self._belief = OperatorBelief.from_dict(state["belief"])
+        self._believed = None
+
+
+class OperatorManager(ObservedOperator):
+    """The loop of one operator whose policy decides for it alone."""
+
+    def __init__(
+        self,
+        *,
+        model: OperatorModel,
+        given: Collection[str],
+        policy: OperatorPolicy,
+        fixed: Deployment | None,
+        most_replicas: int | None = None,
+        fallback_policy: OperatorPolicy | None = None,
+        without_room: OperatorPolicy | None = None,
+    ) -> None:
+        """Begin without any belief.
+
+        Args:
+            model: The operator as the manifest has it.
+            given: Names of the node types whose speedup the manifest gives.
+            policy: What decides.
+            fixed: The deployment that never changes; `None` where the operator is scaled.
+            most_replicas: See `Observation`.
+            fallback_policy: Decides until the policy was trained; `None` where none is needed.
+            without_room: Decides while the policy's tables have no room; `None` where nobody does.
+        """
+        super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
+        self._policy = policy
+        self._new_fallback_policy = fallback_policy
+        self._fallback_policy = fallback_policy
+        self._without_room = without_room
+        self.uses_fallback_policy = False
+        """Whether not the policy but one in its place made the last decision."""
+        self._untaught = dict(policy.state_dict())
+        self._lesson: PendingTransition | None = None
+
+    def compile(self) -> None:
+        """Compile the policy before it is asked, where it is compiled: it may take a minute."""
+        for policy in (self._policy, self._fallback_policy, self._without_room):
+            if isinstance(policy, Compilable):
+                policy.compile()
+
+    def keep_tables_in(self, room: TableStorage) -> None:
+        """Keep the policy's tables in a room, where it has any worth the name."""
+        if isinstance(self._policy, KernelPolicy):
+            self._policy.keep_in(room)
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """Which targets the policy proposes; one that does not say so may propose any."""
+        if isinstance(self._deciding, KernelPolicy):
+            return self._deciding.neighbourhood
+        return Neighbourhood.ANY
+
+    @property
+    def in_training(self) -> bool:
+        """Whether a stand-in decides because the policy has not been trained yet."""
+        return self._fallback_policy is not None
+
+    def promote(self, state: Mapping[str, Any]) -> None:
+        """Let the policy decide from now on, with what it has learned in a simulator.
+
+        Raises:
+            StateError: The state is another policy's, or of another version.
+        """
+        self._policy.load_state_dict(state)
+        self._fallback_policy = None
+        self._lesson = None  # what it did not decide teaches it nothing
+
     def propose(self, observation: Observation) -> Decision:
         """Learn from the last interval, then decide.
 
@@ -290,7 +337,7 @@ class OperatorManager:
             self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
             return decision
-        self._lesson = _PendingTransition(before=observation, proposed=decision.target)
+        self._lesson = PendingTransition(before=observation, proposed=decision.target)
         return decision
 
     def _learn_and_decide(self, observation: Observation) -> Decision:
@@ -301,7 +348,7 @@ class OperatorManager:
     def act(self) -> None:
         """Note that what it proposed last is carried out, so that it learns what comes of it."""
         if self._lesson is not None:
-            self._lesson = replace(self._lesson, acting=True)
+            self._lesson = self._lesson.begin_acting()
 
     def imagine(self, observation: Observation) -> Decision:
         """Decide on what is only imagined: nothing is learned from it or remembered of it."""
@@ -325,15 +372,14 @@ class OperatorManager:
 
     def forget(self) -> None:
         """Start over: neither the belief nor what the policy learned is kept."""
-        self._belief = OperatorBelief()
-        self._believed = None
+        super().forget()
         self._policy.load_state_dict(self._untaught)
         self._fallback_policy = self._new_fallback_policy
         self._lesson = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned as plain JSON values."""
-        state = {"belief": self._belief.to_dict(), "policy": dict(self._policy.state_dict())}
+        state = super().state_dict() | {"policy": dict(self._policy.state_dict())}
         # Only of policies that are trained at all: others have nothing to say of it.
         return (
             state
@@ -347,8 +393,7 @@ class OperatorManager:
         Raises:
             StateError: It is of another version.
         """
-        self._belief = OperatorBelief.from_dict(state["belief"])
-        self._believed = None
+        super().load_state_dict(state)
         self._policy.load_state_dict(state["policy"])
         self._fallback_policy = None if state.get("trained") else self._new_fallback_policy
 

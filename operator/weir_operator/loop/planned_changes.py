@@ -152,7 +152,7 @@ def start(
     """Return the first start, that of a suspended job, or one from state that a person chose."""
     return plan(
         kind=Kind.START,
-        reason="The job is to run",
+        reason="The job should run",
         now=now,
         source=status.deployments,
         target=target,
@@ -191,7 +191,7 @@ def suspend(status: AppStatus, *, now: float) -> RescaleJournal:
     """Return the stop with a savepoint."""
     return plan(
         kind=Kind.SUSPEND,
-        reason="The job is to stop",
+        reason="The job should stop",
         now=now,
         source=status.deployments,
         target={},
@@ -239,12 +239,13 @@ def improve(
     if target != status.deployments:
         return _obey_manifest(
             status, target, wanted, now=now,
-            reason="The manifest has other operators, pools, sizes or limits than what runs",
+            reason=("The manifest has other operators, pools, sizes or limits than the "
+"running job"),
         )  # fmt: skip
     if moved:
         return _obey_manifest(
             status, target, wanted, now=now,
-            reason=f"Their pool has changed in the manifest: {', '.join(moved)}",
+            reason=f"Their pool changed in the manifest: {', '.join(moved)}",
         )  # fmt: skip
     return None
 
@@ -275,7 +276,10 @@ def replace_sizes(
     """Return the replacement of replicas that came back with another size and cannot change it."""
     return plan(
         kind=Kind.RESCALE,
-        reason=f"Replicas came back with other sizes, refused in place ({refusal})",
+        reason=(
+            "Replicas came back with other sizes, and the nodes refused to resize "
+            f"them in place ({refusal})"
+        ),
         now=now,
         source=status.deployments,
         target=status.deployments,
@@ -301,7 +305,7 @@ def replace_terminating(
     reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(terminating.items()))
     return plan(
         kind=Kind.RESCALE,
-        reason=f"Replicas leave before they are lost: {reasons}",
+        reason=f"Weir moves replicas before they are lost: {reasons}",
         now=now,
         source=status.deployments,
         target=target,
@@ -342,7 +346,7 @@ def resized(
     """Return the record of a change of sizes that was made in place."""
     return plan(
         kind=Kind.RESIZE,
-        reason="Other sizes, in place",
+        reason="Resized in place",
         now=began,
         source=status.deployments,
         target=target,
@@ -354,10 +358,17 @@ def resized(
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what is to be told of a change that was not given up: reasons and sentences."""
     if end.step is Step.DONE and end.failure is not None:
-        stays = "it is not taken back, because only it can read the checkpoint that it wrote"
-        return ((f"{end.kind}Failed", f"{end.failure}; {stays}, and is started again from there"),)
+        stays = (
+            "Weir does not roll it back, because only the new revision can read the "
+            "checkpoint that it wrote"
+        )
+        return ((f"{end.kind}Failed", f"{end.failure}; {stays}, and restarts it from there"),)
     if end.step is Step.DONE:
-        by = " by checkpoint (a plain sink sees records again)" if end.by_checkpoint else ""
+        by = (
+            " from a checkpoint (a sink without transactions gets some records again)"
+            if end.by_checkpoint
+            else ""
+        )
         return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)
     if end.step is Step.ROLLED_BACK:
         return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
@@ -366,6 +377,6 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
     if end.pending and not end.avoid:
         places = ", ".join(f"{operator} in {pool}" for operator, pool in end.pending)
-        full = f"No room for {places}; the next best is looked for"
+        full = f"No room for {places}; Weir looks for the next best deployment"
         return abandoned, ("PoolFull", full)
     return (abandoned,)

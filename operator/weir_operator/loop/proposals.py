@@ -62,7 +62,7 @@ class Ruling:
         """Return the ruling of a mode that touches nothing."""
         return replace(
             self,
-            verdicts=dict.fromkeys(self.verdicts, f"Advised only: spec.mode is {mode}"),
+            verdicts=dict.fromkeys(self.verdicts, f"Only advised: spec.mode is {mode}"),
             granted=(),
             target=current,
             restart=False,
@@ -93,18 +93,18 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood) -> str:
     model, target = seen.model, decision.target
     expected = decision.expectation
     if expected.utilisation > 1:
-        short = "it is not expected to keep up"
+        short = "it is not expected to keep up with the load"
     elif expected.response_time > seen.budget:  # what is NaN binds nothing
-        short = f"its budget of {say_time(seen.budget)} is not expected to be kept"
+        short = f"it is not expected to meet its budget of {say_time(seen.budget)}"
     else:
         return ""
     if neighbourhood is Neighbourhood.ONE and proposal.kind is not ChangeKind.NOTHING:
-        return f"{short} yet: its policy moves one replica at a time"
+        return f"{short} yet, because its policy moves one replica at a time"
     if target.size >= model.max_replicas:
-        return f"{short}: maxReplicas = {model.max_replicas} binds"
+        return f"{short}, because of maxReplicas = {model.max_replicas}"
     limits = {each.pool: each.pool_limit for each in model.node_types}
     used = target.per_pool(model.node_types)
     full = [pool for pool, most in limits.items() if most is not None and used.get(pool, 0) >= most]
     if len(full) == len(limits):
-        return f"{short}: there is no more room in {' and '.join(full)}"
-    return f"{short}: no deployment in reach is expected to do better at what it costs"
+        return f"{short}, because there is no room in {' and '.join(full)}"
+    return f"{short}, because no reachable deployment is expected to be worth its cost"

@@ -56,12 +56,14 @@ class SharedRestarts:
             return None
         wait = self._tokens.wait(self._budget, now)
         what = (
-            "the restart budget over all StreamApps of this controller is empty"
+            "the restart budget for all StreamApps of this controller is empty"
             if available == 0
-            else f"the last {available} restarts over all StreamApps of this controller are kept "
-            "for those that need them"
+            else (
+                f"the last {available} restarts for all StreamApps of this controller are "
+                "reserved for changes that an objective needs"
+            )
         )
-        return f"{what}; the next token comes in {max(1.0, wait / 60):.0f} min"
+        return f"{what}; the next token is available in {max(1.0, wait / 60):.0f} min"
 
     def take(self) -> None:
         """Pay for a restart; one that cannot wait is counted, and made even without a token."""
@@ -126,8 +128,9 @@ class TokenGate:
             ("above", self._rules.high) if needed is Token.HIGH else ("below", self._rules.low)
         )
         return (
-            f"Denied: no {needed} token is left for a {request.kind}; one comes when the response "
-            f"time of the last {self._rules.every:.0f} s is {side} {bound * 1000:.0f} ms"
+            f"Denied: there is no {needed} token for a {request.kind}; one is "
+            f"available when the response time of the last {self._rules.every:.0f} s "
+            f"is {side} {bound * 1000:.0f} ms"
         )
 
 

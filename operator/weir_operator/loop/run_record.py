@@ -259,8 +259,8 @@ def read_run(lines: Iterable[str]) -> Run:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
             raise RunRecordError(
-                f"Line {number} is no record of a run: {where}: {first['msg']}; "
-                "give the lines that `weir local --json` wrote, unchanged"
+                f"Line {number} is not part of a run: {where}: {first['msg']}; use the "
+                "unchanged output of `weir local --json`"
             ) from error
         run = run.with_record(record)
     return run

@@ -26,7 +26,7 @@ from weir_operator.errors import WeirError
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import Managers
 from weir_operator.loop.proposals import Proposal
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
@@ -88,16 +88,17 @@ class Bill:
         seen = _say_span(self.seconds)
         if self.seconds < FIRST_TOLD_AFTER:
             return (
-                f"No forecast yet: the advice was followed for {seen}; what it comes to is said "
-                f"from {_say_span(FIRST_TOLD_AFTER)} on, and what it comes to a day after a day"
+                f"No forecast yet: Weir has simulated the advice for {seen}; it states "
+                f"the cost after {_say_span(FIRST_TOLD_AFTER)}, and the cost per day "
+                "after a day"
             )
         late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
         if self.seconds < DAY:
             return (
-                f"In the {seen} since it was first given, following the advice would have cost "
+                f"In the {seen} since the first advice, following it would have cost "
                 f"{say_money(self.advised)} instead of {say_money(self.paid)}, with "
-                f"{_say_restarts(self.restarts)} and {late} of intervals over the bound; what it "
-                "comes to a day is said after a day"
+                f"{_say_restarts(self.restarts)} and {late} of intervals over the bound; "
+                "Weir states the cost per day after a day"
             )
         daily = self.saved_a_day
         money = say_money(abs(daily))
@@ -131,7 +132,7 @@ class ShadowDeployment:
 
     def __init__(
         self,
-        managers: Mapping[str, OperatorManager],
+        managers: Managers,
         am: ApplicationManager,
         *,
         bound: float,
@@ -179,7 +180,7 @@ class ShadowDeployment:
             late = self._is_late(imagined, seen.flow)
         tokens = self._tokens or self._am.restarts.fill(seen.now)
         ruling = self._am.rule(
-            {name: self._decide(name, imagined[name], seen) for name in seen.proposals},
+            self._decide(imagined, seen),
             dataflow=seen.flow,
             current=current,
             failed=(),
@@ -276,11 +277,18 @@ class ShadowDeployment:
             replica_ages=(max(real.replica_ages, default=0.0),) * deployment.size,
         )
 
-    def _decide(self, name: str, imagined: Observation, seen: Seen) -> Proposal:
-        real = seen.proposals[name]
-        if imagined is seen.observations[name]:
-            return real
-        return Proposal(observation=imagined, decision=self._managers[name].imagine(imagined))
+    def _decide(self, imagined: Mapping[str, Observation], seen: Seen) -> dict[str, Proposal]:
+        """Return the proposals for the hypothetical job: real ones where nothing differs."""
+        differing = [
+            name for name in seen.proposals if imagined[name] is not seen.observations[name]
+        ]
+        decisions = self._managers.imagine(imagined, seen.flow, differing=differing)
+        return {
+            name: Proposal(observation=imagined[name], decision=decisions[name])
+            if name in decisions
+            else real
+            for name, real in seen.proposals.items()
+        }
 
     def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
         """Return whether the path is predicted above the bound; `None` where it is not known."""

@@ -104,8 +104,10 @@ class NodeWatch:
             request=first,
             replica=leaving.id,
             node=node.name,
-            reason=f"{leaving.id} leaves node {node.name}, which works at {node.speed:.2f} of the "
-            f"speed of the other nodes of pool {leaving.pool}",
+            reason=(
+                f"{leaving.id} leaves node {node.name}, which has {node.speed:.2f} of the "
+                f"speed of the other nodes of pool {leaving.pool}"
+            ),
         )
 
     def note(self, move: Move) -> None:

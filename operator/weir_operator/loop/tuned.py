@@ -10,24 +10,13 @@ them and the Application Manager shares the bound by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.policy import CostWeights
+from weir_policies.policy import CostWeights, Tuning
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tuned:
-    """Values that the Operator Managers work with."""
-
-    version: int = 0
-    """Number of the tuning that they come from; 0 where nothing was tuned."""
-    weights: CostWeights = field(default_factory=CostWeights)
-    budgets: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of mean response time, by operator; whoever is not in it gets a share of the rest."""
-
-
-UNTUNED = Tuned()
+UNTUNED = Tuning(weights=CostWeights(), budgets={})
+"""Operators without a budget get a share of what the others leave."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +35,10 @@ class TuningView:
     """How the tuning of one StreamApp stands, for the faces."""
 
     model: ModelState
-    tuned: Tuned
+    tuned: Tuning
+    """What the Operator Managers work with."""
+    version: int = 0
+    """Number of the tuning that `tuned` comes from; 0 where nothing was tuned."""
     since: float = 0.0
     """Unix time at which `tuned` was taken; 0 where nothing was tuned."""
     expected: str = ""

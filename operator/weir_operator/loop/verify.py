@@ -68,16 +68,17 @@ def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdic
     good = [interval for interval in counted if not _is_bad(interval, change, settings)]
     if good:
         return Verdict.KEEP, (
-            f"The response time of {good[0].response_time:.3f} s is within the bound, the "
-            "expectation, what it was before, or explained by the load"
+            f"The response time of {good[0].response_time:.3f} s is within the bound "
+            "or the expectation, no worse than before, or explained by the load"
         )
     if len(counted) < settings.judge:
-        return Verdict.WAIT, f"{len(counted)} of {settings.judge} intervals judged"
+        return Verdict.WAIT, f"{len(counted)} of {settings.judge} intervals measured"
     last = counted[-1]
     return Verdict.GO_BACK, (
-        f"The response time is {last.response_time:.3f} s after the change, expected "
-        f"{change.expected:.3f} s, before it {change.before.response_time:.3f} s, "
-        f"at {last.rate:.1f} records/s against {change.before.rate:.1f} before"
+        f"The response time is {last.response_time:.3f} s after the change, "
+        f"expected {change.expected:.3f} s, before "
+        f"{change.before.response_time:.3f} s, at {last.rate:.1f} records/s, "
+        f"before {change.before.rate:.1f} records/s"
     )
 
 

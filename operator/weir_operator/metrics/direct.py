@@ -213,6 +213,10 @@ class DirectSource:
                 _LOGGER.warning("The targets of %s cannot be listed: %s", self._app, cause)
             self._lost_targets = error
             return
+        except Exception as error:  # a defect of one round must not end those that follow
+            _LOGGER.exception("The targets of %s cannot be listed", self._app)
+            self._lost_targets = TemporaryError(f"{type(error).__name__}: {error}")
+            return
         self._lost_targets = None
         self._forget_all_but(targets)
         async with asyncio.TaskGroup() as group:
@@ -282,7 +286,7 @@ class DirectSource:
         """
         for target, (why, _) in self._too_large.items():
             raise TemporaryError(
-                f"The metrics page of {urlsplit(target).netloc} is not read: {why}"
+                f"Weir cannot read the metrics page of {urlsplit(target).netloc}: {why}"
             )
         if self._left_out >= since:
             raise TemporaryError(

@@ -274,7 +274,9 @@ class PrometheusServer:
             return [_read(result) for result in from_json(content)["data"]["result"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.info("not Prometheus", host=self._host, answer=repr(content[:_LOGGED]))
-            raise TemporaryError(f"{self._host} does not answer as Prometheus does") from error
+            raise TemporaryError(
+                f"{self._host} does not answer like a Prometheus server"
+            ) from error
 
     def _refused(self, status: int, content: bytes) -> TemporaryError:
         log.info("Prometheus refused", host=self._host, answer=repr(content[:_LOGGED]))
@@ -284,13 +286,13 @@ class PrometheusServer:
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""
         return TemporaryError(
-            f"Prometheus at {self._host} refused: status {status}{reason}; see the log"
+            f"Prometheus at {self._host} rejected the query: status {status}{reason}; see the log"
         )
 
     def _too_large(self, error: TooLargeError) -> TemporaryError:
         return TemporaryError(
-            f"The answer of Prometheus at {self._host} is not read: {error}; run fewer replicas, "
-            "or scrape them less often"
+            f"Weir cannot read the answer of Prometheus at {self._host}: {error}; run "
+            "fewer replicas, or scrape them less often"
         )
 
 

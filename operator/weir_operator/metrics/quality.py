@@ -142,14 +142,16 @@ def _clock(
         yield Problem(
             operator=None,
             kind=ProblemKind.CLOCK_JUMP,
-            sentence=f"The newest sample lies {ahead:.1f} s in the future: a clock jumped.",
+            sentence=f"The newest sample is {ahead:.1f} s in the future: a clock jumped.",
         )
     if previous is not None and app.end < previous.end:
         back = previous.end - app.end
         yield Problem(
             operator=None,
             kind=ProblemKind.CLOCK_JUMP,
-            sentence=f"The window ends {back:.1f} s before the last one did: a clock jumped back.",
+            sentence=(
+                f"The window ends {back:.1f} s before the previous one: a clock jumped back."
+            ),
         )
 
 
@@ -206,7 +208,7 @@ def _records_from_nothing(case: _Case) -> Iterator[Problem]:
     if not case.is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
-            f"gives out {say_rate(operator.emitted_rate)} but takes in none",
+            f"emits {say_rate(operator.emitted_rate)} but receives nothing",
         )
 
 
@@ -230,7 +232,7 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
         if replica.utilisation > case.settings.busy and (fed or served or longer):
             yield case.problem(
                 ProblemKind.IMPOSSIBLE,
-                f"{replica.tm_id} is {replica.utilisation:.0%} busy but takes in no record",
+                f"{replica.tm_id} is {replica.utilisation:.0%} busy but receives no record",
             )
 
 
@@ -240,7 +242,7 @@ def _out_of_range(case: _Case) -> Iterator[Problem]:
         if replica.utilisation > most:
             yield case.problem(
                 ProblemKind.IMPOSSIBLE,
-                f"{replica.tm_id} is {replica.utilisation:.0%} busy, at most {most:.0%} can be",
+                f"{replica.tm_id} is {replica.utilisation:.0%} busy, but the maximum is {most:.0%}",
             )
         for what, value in (
             ("processed rate", replica.processed_rate),
@@ -266,9 +268,9 @@ def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
     if case.is_source and known and math.isnan(source_demand(taken, growth)):
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
-            f"its backlog fell by {say_rate(-growth)} while it took in {say_rate(taken)}: records "
-            "were deleted before they were read, offsets were reset, or the backlog is reported "
-            "late",
+            f"its backlog fell by {say_rate(-growth)} while it read "
+            f"{say_rate(taken)}: records were deleted before it read them, offsets "
+            "were reset, or the backlog is reported late",
         )
 
 
@@ -277,8 +279,8 @@ def _garbage_collection(case: _Case) -> Iterator[Problem]:
         if replica.gc_share > case.settings.max_gc_share:
             yield case.problem(
                 ProblemKind.GARBAGE_COLLECTION,
-                f"{replica.tm_id} spends {replica.gc_share:.0%} of its time collecting garbage; "
-                "give its TaskManagers more memory",
+                f"{replica.tm_id} spends {replica.gc_share:.0%} of its time on garbage "
+                "collection; give its TaskManagers more memory",
             )
 
 
@@ -291,8 +293,8 @@ def _source_busy_time(case: _Case) -> Iterator[Problem]:
     if busiest < case.settings.busy and not operator.back_pressure > case.settings.busy:
         yield case.problem(
             ProblemKind.SOURCE_BUSY_TIME,
-            f"falls behind by {say_rate(operator.backlog_growth)} while {busiest:.0%} busy; "
-            "its busy time is not trusted",
+            f"falls behind by {say_rate(operator.backlog_growth)} while {busiest:.0%} "
+            "busy, so its busy time cannot be right",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -189,32 +189,6 @@ def _latency_series(
         bucket = {**labels, "le": f"{bound:g}"}
         found.append(a_counter(names.LATENCY_BUCKET, bucket, below, times))
     return found
-
-
-class FixedSource:
-    """A `MetricsSource` that answers with the samples it was given, cut to the window."""
-
-    def __init__(self, series: Iterable[Series] = ()) -> None:
-        self.series = tuple(series)
-        """What there is; a test may replace it."""
-
-    async def window(self, *, start: float, end: float) -> Window:
-        """Return the samples in [start, end]."""
-        cut = (_cut(series, start, end) for series in self.series)
-        return Window(start=start, end=end, series=tuple(each for each in cut if each.times))
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def _cut(series: Series, start: float, end: float) -> Series:
-    pairs = zip(series.times, series.values, strict=True)
-    kept = [(time, value) for time, value in pairs if start <= time <= end]
-    return replace(
-        series,
-        times=tuple(time for time, _ in kept),
-        values=tuple(value for _, value in kept),
-    )
 
 
 class FakeReporter:

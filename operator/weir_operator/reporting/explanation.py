@@ -67,7 +67,7 @@ def explain_at(
         known = [record.operator for record in records.decisions()]
         what = f"of operator {operator!r} (known: {', '.join(known)})" if operator else ""
         raise PermanentError(
-            f"Expected a decision {what} up to that time, found none: choose a later --at"
+            f"Expected a decision {what} before that time, found none: choose a later --at"
         )
     return tuple(
         Explanation(
@@ -85,7 +85,7 @@ def _find_tuning(record: DecisionRecord, tunings: TuningState | None) -> Version
     taken = [
         each
         for each in (tunings.versions if tunings else ())
-        if each.since <= record.time and each.tuned.weights == record.observation.weights
+        if each.since <= record.time and each.point.weights == record.observation.weights
     ]
     return taken[-1] if taken else None
 
@@ -131,8 +131,8 @@ def _seen(explanation: Explanation) -> RenderableType:
     text = (
         f"{describe_deployment(seen.deployment, seen.model.node_types)}; "
         f"{_number(seen.rate)} records/s arrive, {_number(seen.backlog)} wait; "
-        f"response time {_ms(seen.response_time)} of {_ms(seen.budget)} granted; "
-        f"utilisation {_share(worst)} at the worst replica"
+        f"response time {_ms(seen.response_time)} of a budget of "
+        f"{_ms(seen.budget)}; the busiest replica is {_share(worst)} busy"
     )
     service = seen.model.service_mean
     believed = f"service time {_ms(service)} at speed 1, SCV {_number(seen.model.service_scv)}"
@@ -172,7 +172,7 @@ def _candidates(explanation: Explanation) -> Table:
 
 def _happened(explanation: Explanation) -> str:
     if explanation.following is None:
-        return "nothing has been seen since"
+        return "there is no later measurement"
     next_seen = explanation.following.observation
     expected = explanation.record.decision.expectation.response_time
     surprise = explanation.surprise

@@ -267,7 +267,7 @@ def _change_sentence(change: RescaleRecord) -> str:
     what = wording.difference(change.before, change.after)
     if change.finished is None:
         step = f": {change.steps[-1].name}" if change.steps else ""
-        return f"{change.kind} under way{step}; {what}"
+        return f"{change.kind} in progress{step}; {what}"
     gap = "" if change.gap is None else f", no output for {wording.seconds(change.gap)}"
     return f"{change.kind} {wording.outcome(change.outcome)}{gap}; {what}"
 

@@ -304,7 +304,7 @@ def _subtitle(run: Run) -> str:
 
 def _outcome(run: Run) -> list[Block]:
     if run.summary is None:
-        sentence = "This run has no summary: it goes on, or was not ended cleanly."
+        sentence = "There is no summary: this run has not ended, or it was killed."
         return [Prose(sentence, tone="warn")]
     return [Tiles(_tiles(run.summary, run))]
 
@@ -351,11 +351,11 @@ def _tiles(summary: RunSummary, run: Run) -> list[Tile]:
 
 def _ledger(summary: RunSummary) -> Tile:
     if summary.lost is None or summary.doubled is None:
-        return Tile(label="Lost / doubled", value=wording.UNKNOWN, note="cannot be proven here")
+        return Tile(label="Lost / duplicated", value=wording.UNKNOWN, note="cannot be proven here")
     received = "" if summary.received is None else f"of {summary.received:,} records"
     whole = summary.lost == 0 and summary.doubled == 0
     return Tile(
-        label="Lost / doubled",
+        label="Lost / duplicated",
         value=f"{summary.lost} / {summary.doubled}",
         note=received,
         tone="good" if whole else "bad",
@@ -374,7 +374,7 @@ def _chart_sections(run: Run) -> list[Section]:
                         ("var(--series-1)", "rate, mean response time"),
                         ("var(--series-2)", "95th percentile"),
                         ("var(--bound)", "bound, and intervals that exceeded it"),
-                        ("var(--accent)", "▼ rescale, ◆ resize; red where it did not last"),
+                        ("var(--accent)", "▼ rescale, ◆ resize; red if it did not succeed"),
                     ]
                 ),
                 Charts(
@@ -453,7 +453,7 @@ def _changes(run: Run) -> Table:
             ]
             for change in run.rescales
         ],
-        empty="The deployment was never changed.",
+        empty="The deployment never changed.",
     )
 
 

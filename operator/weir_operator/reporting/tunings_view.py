@@ -29,14 +29,11 @@ def render_tunings(app: str, versions: Sequence[Version]) -> Panel:
 
 def describe_weights(version: Version) -> str:
     """Return how much each part of the cost matters, as parts of one."""
-    weights = version.point.weights
-    parts = {
-        "violations": weights.violations,
-        "resources": weights.resources,
-        "restarts": weights.reconfigurations,
-    }
-    total = sum(parts.values())
-    return ", ".join(f"{name} {part / total:.2f}" for name, part in parts.items())
+    weights = version.point.weights.normalised()
+    return (
+        f"violations {weights.violation:.2f}, resources {weights.resources:.2f}, "
+        f"restarts {weights.reconfiguration:.2f}"
+    )
 
 
 def describe_budgets(version: Version) -> str:
@@ -50,7 +47,7 @@ def describe_standing(version: Version) -> str:
     if version.standing is Standing.ON_TRIAL:
         return (
             f"on trial, interval {trial.intervals} of {version.forecast.intervals}, "
-            f"{trial.late} of them late"
+            f"{trial.late} of them over the bound"
         )
     words = {
         Standing.KEPT: "kept",

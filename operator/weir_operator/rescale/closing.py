@@ -7,6 +7,7 @@ from collections.abc import Collection
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, FullPool, add_failed
+from weir_operator.rescale.stopping import is_of
 
 
 def close_change(
@@ -81,14 +82,26 @@ def _remember_failure(
     """Return what is not to be tried again for a while, as changes of the status."""
     reason = journal.failure or journal.reason
     if journal.revision is not None:
-        rolled_back = journal.step is Step.ROLLED_BACK
-        return {"refused_revision": journal.revision.fingerprint} if rolled_back else {}
+        refused = journal.step is Step.ROLLED_BACK or _goes_on_from_before(status, journal)
+        return {"refused_revision": journal.revision.fingerprint} if refused else {}
     if journal.target == journal.source:
         return {}  # replicas were to be replaced: the deployment itself is right
     known = add_failed(
         status.failed, journal.target, first=settings.failed_for, reason=reason, now=now
     )
     return {"failed": known}
+
+
+def _goes_on_from_before(status: AppStatus, journal: RescaleJournal) -> bool:
+    """Return whether a recovery failed whose revision wrote no state of its own.
+
+    The revision from before can read what there is, so it is the one to be started next.
+    """
+    path, before = journal.restore_path, journal.old_job
+    from_before = path is None or path == status.restore_path
+    if path is not None and before is not None:
+        from_before = from_before or is_of(path, before)
+    return journal.kind is Kind.RECOVER and journal.step is Step.FAILED and from_before
 
 
 def _came_to_nothing(journal: RescaleJournal) -> bool:
@@ -104,7 +117,8 @@ def _has_failed(journal: RescaleJournal) -> bool:
     """Return whether the target did not come to run, and not because nobody wanted it any more."""
     if journal.withdrawn:
         return False
-    went_nowhere = journal.step is Step.FAILED and journal.kind is Kind.RESCALE
+    recovers = journal.kind is Kind.RECOVER and journal.revision is not None
+    went_nowhere = journal.step is Step.FAILED and (journal.kind is Kind.RESCALE or recovers)
     return went_nowhere or journal.step in (Step.ROLLED_BACK, Step.ABANDONED)
 
 

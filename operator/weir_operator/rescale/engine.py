@@ -48,12 +48,13 @@ from weir_operator.rescale.stopping import (
     find_retained,
     is_of,
     is_savepoint,
+    was_stopped,
 )
 from weir_operator.runtime.protocol import Replica, Runtime
 
 log = structlog.get_logger()
 
-OWN_END = "The job came to its own end"
+OWN_END = "The job has finished"
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
 
@@ -133,7 +134,9 @@ class Rescaler:
 
     async def drop(self, journal: RescaleJournal) -> None:
         """End a change of which nothing has run yet; what it knows of the state is kept."""
-        await self._finish(journal.at(Step.FAILED, self._clock.now(), failure="It is begun again"))
+        await self._finish(
+            journal.at(Step.FAILED, self._clock.now(), failure="Weir starts it again")
+        )
 
     async def refuse(
         self, journal: RescaleJournal, failure: str, *, step: Step = Step.FAILED
@@ -207,7 +210,7 @@ class Rescaler:
             self._withdraw_if_unasked(journal)
             present = await remaining()
             if missing_replicas(present, journal.wanted):
-                raise PermanentError("A TaskManager ended while it started: see its log")
+                raise PermanentError("A TaskManager ended while it was starting: see its log")
             ids = tuple(replica.id for replica in present)
             return True if not await self._jobs.unregistered(ids) else None
 
@@ -228,7 +231,7 @@ class Rescaler:
     def _withdraw_if_unasked(self, journal: RescaleJournal) -> None:
         runs = journal.kind is Kind.RESCALE and not (journal.is_back or journal.by_checkpoint)
         if runs and not self._is_asked_for(journal):
-            raise WithdrawnError("The StreamApp asks for something else by now")
+            raise WithdrawnError("The StreamApp asks for another deployment now")
 
     async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
         """Stop the old job with a savepoint, or past the deadline go by its newest checkpoint."""
@@ -251,7 +254,7 @@ class Rescaler:
             return self._stopped(journal, found.path)
         if found is not None and found.ended:
             return await self._after_end(journal)
-        cause = found.failure if found is not None else "it did not come to an end"
+        cause = found.failure if found is not None else "it did not finish"
         return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
 
     async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
@@ -302,6 +305,13 @@ class Rescaler:
         return await self._retried(
             lambda: came_to_its_end(job, jobs=self._jobs, runtime=self._runtime, stop_asked=True)
         )
+
+    async def _was_stopped(self, journal: RescaleJournal) -> bool:
+        """Whether the old job, which runs, was stopped by this change or an earlier one."""
+        job = _required(journal.old_job)
+        if str(Step.STOP) not in journal.times and self._store.load().stop_asked != job:
+            return False
+        return await self._retried(lambda: was_stopped(job, jobs=self._jobs, runtime=self._runtime))
 
     async def _newest(self, job: str) -> str | None:
         return await find_newest(job, jobs=self._jobs, runtime=self._runtime)
@@ -362,7 +372,7 @@ class Rescaler:
         except ResizeRefusedError as error:
             # With other sizes the job runs all the same, and whoever looks next sees to them.
             log.warning("sizes refused", change=journal.id, failure=str(error))
-        if journal.is_back and never_stopped(journal):
+        if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
@@ -380,7 +390,10 @@ class Rescaler:
         if restore is None:
             progress = await self._retried(lambda: self._jobs.progress(job))
             lives = progress is not None and progress.state in LIVE_STATES
-            if lives or await self._came_to_its_end(job):
+            if lives and await self._was_stopped(journal):
+                await self._retried(lambda: self._jobs.cancel(job))
+                await self._ended(job)
+            elif lives or await self._came_to_its_end(job):
                 # A savepoint still being written may end the job later; the next look finds it.
                 return journal.at(Step.ABANDONED, self._clock.now())
             restore = await self._restore_point(job)
@@ -407,7 +420,7 @@ class Rescaler:
                     return None
                 if may_have_run and await self._newest(journal.new_job) is not None:
                     # It has come further than the state that it is to be submitted with.
-                    raise PermanentError("The JobManager lost the job after it had run")
+                    raise PermanentError("The JobManager lost the job after it had started")
                 may_have_run = True
                 await self._jobs.submit(
                     journal.new_job,
@@ -421,7 +434,7 @@ class Rescaler:
 
         if await self._until(submitted, self._settings.submit_deadline) is None:
             raise TemporaryError(
-                f"The job could not be submitted within {self._settings.submit_deadline:g} s"
+                f"Weir could not submit the job within {self._settings.submit_deadline:g} s"
             )
         return journal.at(Step.VERIFY, self._clock.now())
 
@@ -451,7 +464,7 @@ class Rescaler:
             nonlocal ran
             progress = await self._jobs.progress(job)
             if progress is None:
-                raise PermanentError("The JobManager lost the job before it ran")
+                raise PermanentError("The JobManager lost the job before it started")
             ran = ran or progress.ran
             return progress if progress.running or progress.state not in LIVE_STATES else None
 
@@ -463,7 +476,7 @@ class Rescaler:
             return self._verified(journal)
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
-            return self._give_up(journal, f"The job did not come to run: {cause}", ran=ran)
+            return self._give_up(journal, f"The job did not start: {cause}", ran=ran)
         wrong = await self._retried(lambda: self._jobs.misplaced(job))
         if wrong is not None:
             return self._give_up(journal, wrong, ran=True)
@@ -495,7 +508,7 @@ class Rescaler:
 
         if await self._until(gone, self._settings.submit_deadline) is None:
             # Two jobs at once would emit every record twice: better to wait than to go on.
-            raise TemporaryError(f"Job {job} did not end; it must, before the next one starts")
+            raise TemporaryError(f"Job {job} did not end; it must end before the next one starts")
 
     async def _write(self, journal: RescaleJournal) -> None:
         await self._store.save(self._store.load().model_copy(update={"rescale": journal}))
@@ -523,5 +536,5 @@ def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object
 
 def _required(job: str | None) -> str:
     if job is None:
-        raise PermanentError("Expected a job to stop, got none: start it first")
+        raise PermanentError("Expected a running job to stop, got none: start it first")
     return job

@@ -153,7 +153,7 @@ class FlinkJobs:
         try:
             cause = await rest.root_exception(job_id)
         except NotKnownToFlinkError:
-            return "Flink does not know it any more"
+            return "Flink no longer knows it"
         return cause or await waiting(rest, job_id) or "its tasks did not all start in time"
 
     async def newest(self, job_id: str) -> Snapshot | None:

@@ -96,7 +96,7 @@ def explain_absence(remaining: Sequence[Replica], limit: float) -> TemporaryErro
     groups = tuple(sorted({(each.operator, each.pool) for each in pending}))
     places = ", ".join(f"{operator} in pool {pool}" for operator, pool in groups)
     return PodsPendingError(
-        f"No place was found within {limit:g} s for {places}: {pending[0].pending}", groups
+        f"Kubernetes found no room within {limit:g} s for {places}: {pending[0].pending}", groups
     )
 
 

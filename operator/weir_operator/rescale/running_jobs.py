@@ -28,9 +28,9 @@ def may_submit(journal: RescaleJournal, live: Collection[str]) -> bool:
     if unknown:
         raise UnexpectedJobError(
             f"Expected no running job before the submission of {journal.new_job}, got "
-            f"{', '.join(unknown)}: two jobs would emit every record twice, so none is submitted; "
-            "cancel the running one in Flink if it is not wanted, or remove status.rescale and "
-            "status.controller to have Weir take it over"
+            f"{', '.join(unknown)}: two jobs would emit every record twice, so Weir "
+            "submits none; cancel the running job in Flink if you do not want it, or "
+            "remove status.rescale and status.controller to have Weir take it over"
         )
     return not live
 
@@ -56,9 +56,9 @@ def match_status(
     """
     if len(live) > 1:
         raise UnexpectedJobError(
-            f"Expected one running job, got {' and '.join(sorted(live))}: they may emit every "
-            "record twice; cancel the one that is not wanted in Flink, and Weir goes on with the "
-            "other"
+            f"Expected one running job, got {' and '.join(sorted(live))}: they may "
+            "emit every record twice; in Flink, cancel the job that you do not want, "
+            "and Weir continues with the other"
         )
     [job] = live
     known = status.deployments or deployments

@@ -183,8 +183,8 @@ def read_status(kept: Mapping[str, object], *, place: str, remove: str) -> AppSt
     version = kept.get("version", STATE_VERSION)
     if isinstance(version, int) and version > STATE_VERSION:
         raise PermanentError(
-            f"{place}: expected state of version {STATE_VERSION} or older, got version {version}, "
-            "which a newer Weir wrote; install that Weir again"
+            f"{place}: expected state of version {STATE_VERSION} or older, got "
+            f"version {version}, which a newer Weir wrote; install that version again"
         )
     try:
         return AppStatus.model_validate({**kept, "version": STATE_VERSION})
@@ -196,8 +196,8 @@ def read_status(kept: Mapping[str, object], *, place: str, remove: str) -> AppSt
             else ""
         )
         raise PermanentError(
-            f"{place}: expected what Weir wrote, got something else ({error.error_count()} errors);"
-            f" {known}{remove}"
+            f"{place}: expected state that Weir wrote, got something else "
+            f"({error.error_count()} errors); {known}{remove}"
         ) from error
 
 
@@ -230,10 +230,10 @@ class FileStatusStore:
             return AppStatus()
         except ValueError:
             kept = None
-        remove = "move the file away to start afresh"
+        remove = "move the file away to start from scratch"
         if not isinstance(kept, dict):
             raise PermanentError(
-                f"{self._path}: expected what Weir wrote, got no JSON object; {remove}"
+                f"{self._path}: expected state that Weir wrote, got no JSON object; {remove}"
             )
         return read_status(kept, place=str(self._path), remove=remove)
 

@@ -74,6 +74,24 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
     return not (stored and is_savepoint(stored[-1]))
 
 
+async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
+    """Return whether a job that runs was stopped before, and taken back from an older checkpoint.
+
+    Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
+    that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
+    be asked only of a job that Weir has asked to stop.
+
+    Raises:
+        TemporaryError: Flink or the storage does not answer.
+        PermanentError: The storage cannot be looked at.
+    """
+    newest = await jobs.newest(job)
+    if newest is not None and newest.seen_complete:
+        return False  # it has come further than the savepoint
+    stored = await runtime.snapshots(job)
+    return bool(stored) and is_savepoint(stored[-1])
+
+
 async def find_newest(job: str, *, jobs: Jobs, runtime: Runtime) -> str | None:
     """Return the newest complete savepoint or checkpoint that the job wrote.
 
@@ -120,11 +138,11 @@ async def find_restore_point(
     if newest is not None:
         return newest
     if status.checkpointed is not None and status.checkpointed.job == job:
-        older = f"; the state before it is in {status.restore_path}" if status.restore_path else ""
+        # The remedy before the paths: a condition has no room for three long ones.
+        older = f"; its previous state: {status.restore_path}" if status.restore_path else ""
         raise StateMissingError(
-            f"Job {job} is down and its state is not in the storage any more (last seen: "
-            f"{status.checkpointed.path}): it came to its own end, or the state was removed"
-            f"{older}; {REMEDY}"
+            f"Job {job} is down and its state is no longer in the storage: the job finished, or "
+            f"someone deleted the state; {REMEDY}; last seen: {status.checkpointed.path}{older}"
         )
     return status.restore_path
 
@@ -177,8 +195,7 @@ class Stop:
         progress = await self._jobs.progress(self._job)
         if progress is None or progress.state not in LIVE_STATES:
             return Outcome(ended=True)
-        if self._asked and await self._was_stopped():
-            # A new JobManager took the job back from a checkpoint that the savepoint supersedes.
+        if self._asked and await was_stopped(self._job, jobs=self._jobs, runtime=self._runtime):
             await self._jobs.cancel(self._job)
             return None
         try:
@@ -187,10 +204,3 @@ class Stop:
             return Outcome(failure=str(error))
         self._asked = True
         return None
-
-    async def _was_stopped(self) -> bool:
-        newest = await self._jobs.newest(self._job)
-        if newest is not None and newest.seen_complete:
-            return False  # it has come further than the savepoint
-        stored = await self._runtime.snapshots(self._job)
-        return bool(stored) and is_savepoint(stored[-1])

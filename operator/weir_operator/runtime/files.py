@@ -27,8 +27,8 @@ def storing(where: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise TemporaryError(f"The disk of {where} is full; free some space there") from error
         raise PermanentError(
-            f"Expected {where} to be writable, got: {error.strerror or error}; change its rights,"
-            " or choose another state folder"
+            f"Expected write access to {where}, got: {error.strerror or error}; "
+            "change its permissions, or choose another state folder"
         ) from error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.rest import FlinkRest
 
@@ -32,24 +31,6 @@ async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset
         and each.slots > 0
         and each.extended_resources.get(f"op-{operators[each.id]}", 0.0) >= 1.0
     )
-
-
-async def wait_registered(
-    rest: FlinkRest, operators: Mapping[str, str], *, timeout: float, clock: Clock
-) -> frozenset[str]:
-    """Wait until all of these are registered, or the time is over; return those that are.
-
-    A JobManager that is too busy to answer is asked again.
-    """
-    deadline = clock.monotonic() + timeout
-    while True:
-        try:
-            found = await registered(rest, operators)
-        except TemporaryError:
-            found = frozenset()
-        if len(found) == len(operators) or clock.monotonic() >= deadline:
-            return found
-        await clock.sleep(_POLL)
 
 
 async def wait_unregistered(

@@ -219,7 +219,7 @@ def _free_fields(schema: Schema) -> Schema:
 def _resource_schema() -> Schema:
     return {
         "type": "object",
-        "description": "One Flink job and its scaling contract.",
+        "description": "One Flink job, its objective, and the node pools it may use.",
         "required": ["spec"],
         "x-kubernetes-validations": [
             {

@@ -1,4 +1,4 @@
-"""The section `flink`: the job, where it runs from and where its state lives."""
+"""The section `flink`: the job, its image, and the storage of its state."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ IMAGE = (
 )
 """Pattern of an image's name: registry, repository, tag and digest."""
 _EXPECTED_IMAGE = "the name of a container image, such as example/trips:1.4"
-_REMEDY_FOR_IMAGE = "correct it, a repository has lower-case letters, digits, '.', '_' and '-' only"
+_REMEDY_FOR_IMAGE = (
+    "correct it, a repository may contain only lower-case letters, digits, '.', '_' and '-'"
+)
 _EXPECTED_JAR = "a path, such as /opt/flink/usrlib/trips.jar"
-_REMEDY_FOR_JAR = "put the jar into the image, Weir fetches none"
+_REMEDY_FOR_JAR = "put the jar into the image, because Weir does not download jars"
 _JAVA_OPTIONS = "env.java.opts"
 
 _NOT_BESIDE_REF = ("image", "job", "storage", "podTemplate", "config")
@@ -55,7 +57,7 @@ def _check_jar(jar: str) -> str:
 
 
 class Delivery(StrEnum):
-    """What a job's sinks bear when records are replayed."""
+    """What a job's sinks do when records are replayed."""
 
     AT_LEAST_ONCE = "atLeastOnce"
     IDEMPOTENT = "idempotent"
@@ -63,7 +65,7 @@ class Delivery(StrEnum):
 
 
 class Job(Section):
-    """The program that is run."""
+    """The program to run."""
 
     jar: Annotated[str, AfterValidator(_check_jar)] | None = Field(
         default=None,
@@ -74,40 +76,39 @@ class Job(Section):
             Rule(rule="!self.contains('://')", expected=_EXPECTED_JAR, remedy=_REMEDY_FOR_JAR)
         ),
     )
-    """Path of the job's jar: inside the image, or, on one machine, relative to the manifest's file.
-    May be left out only with `image`. If unset, defaults to the one jar in `/opt/flink/usrlib`."""
+    """Path of the job's jar: inside the image or, with `weir local`, relative to the manifest.
+    Required without `image`. If unset, defaults to the only jar in `/opt/flink/usrlib`."""
 
     entry_class: str | None = Field(
         default=None, min_length=1, max_length=512, examples=["example.Trips"]
     )
-    """Class whose `main` is run. If unset, defaults to the one that the jar's manifest names."""
+    """Class whose `main` to run. If unset, defaults to the one that the jar's manifest names."""
 
     args: tuple[str, ...] = Field(default=(), max_length=256, examples=[["--window", "5m"]])
-    """Arguments of the program, before those that Weir adds for the parallelism of each operator.
+    """Arguments of the program. Weir adds others after them for the parallelism of each operator.
     If unset, defaults to none."""
 
     initial_savepoint: str | None = Field(
         default=None, max_length=2048, examples=["s3://bucket/savepoints/42"]
     )
-    """Path of the savepoint or checkpoint that the very first start resumes from; read again only
-    when `restoreNonce` changes. If unset, that start begins with empty state."""
+    """Path of the savepoint or checkpoint from which the first start resumes. Weir reads it again
+    only when `restoreNonce` changes. If unset, the job starts with empty state."""
 
     restore_nonce: int = Field(default=0, ge=0, le=2**31 - 1, examples=[1])
-    """A new value stops the job with a savepoint and starts it from `initialSavepoint`, whatever
-    newer state there is. It is the way to go back to older state, to run a job again that came to
-    its own end, and to go on after the state of a job was lost. If unset, defaults to 0.
-    Minimum: 0."""
+    """A new value stops the job with a savepoint and starts it from `initialSavepoint`, even if
+    there is newer state. Use it to go back to an older state, to run a finished job again, or to
+    continue after the state of a job was lost. If unset, defaults to 0. Minimum: 0."""
 
 
 class Storage(Section):
-    """Where checkpoints and savepoints live; exactly one of its fields is set."""
+    """Where Flink stores checkpoints and savepoints; set exactly one of the fields."""
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
                 rule="has(self.claim) != has(self.uri)",
                 expected="exactly one of claim and uri",
-                remedy="keep the one that is meant",
+                remedy="keep one of them",
             )
         )
     }
@@ -122,36 +123,36 @@ class Storage(Section):
         max_length=1024,
         examples=["s3://bucket/trips"],
     )
-    """Folder in a file system that Flink knows. May not be set together with `claim`."""
+    """Folder in a file system that Flink supports. May not be set together with `claim`."""
 
     @model_validator(mode="after")
     def _check_one_place(self) -> Self:
         if (self.claim is None) == (self.uri is None):
             got = self.model_dump(mode="json", exclude_none=True)
-            refuse([Mistake((), got, "exactly one of claim and uri", "keep the one that is meant")])
+            refuse([Mistake((), got, "exactly one of claim and uri", "keep one of them")])
         return self
 
 
 class RefKind(StrEnum):
-    """What runs a job that is only advised."""
+    """What runs an external job."""
 
     FLINK_DEPLOYMENT = "FlinkDeployment"
     DEPLOYMENT = "Deployment"
 
 
 class FlinkRef(Section):
-    """A job that somebody else runs."""
+    """An external job, which Weir does not run."""
 
     kind: RefKind = Field(examples=["FlinkDeployment"])
     """Kind of the resource that runs the job: a FlinkDeployment of the Flink Kubernetes Operator,
     or the Deployment of a JobManager. Format: `FlinkDeployment` or `Deployment`."""
 
     name: Name = Field(examples=["trips"])
-    """Its name, in the StreamApp's own namespace."""
+    """Name of that resource, in the StreamApp's namespace."""
 
 
 class JobManager(Section):
-    """The JobManager's container, which is paid for like a replica."""
+    """The JobManager's container; its CPU costs the same as a replica's."""
 
     pool: Name | None = Field(default=None, examples=["small"])
     """Node pool that the JobManager runs in. If unset, defaults to the first of `nodePools`."""
@@ -164,21 +165,21 @@ class JobManager(Section):
 
 
 class Flink(Section):
-    """The Flink job; either the job itself, or a `ref` to one that somebody else runs."""
+    """The Flink job: either a job that Weir runs, or a `ref` to an external job."""
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
                 rule="has(self.ref) || has(self.image) || (has(self.job) && has(self.job.jar))",
                 expected="image, job.jar or ref",
-                remedy="say what is to be run",
+                remedy="add the job to run",
             ),
             *(
                 Rule(
                     rule=f"!has(self.ref) || !has(self.{name})",
                     field=f".{name}",
-                    expected="nothing beside flink.ref",
-                    remedy=f"remove {name}, which belongs to whoever runs the job, or remove ref",
+                    expected="nothing together with flink.ref",
+                    remedy=f"remove {name}, because Weir does not run this job, or remove ref",
                 )
                 for name in _NOT_BESIDE_REF
             ),
@@ -198,11 +199,11 @@ class Flink(Section):
             )
         ),
     )
-    """Container image with Flink 2.x and the job's jar inside. May not be set together with `ref`.
-    May be left out where `job.jar` is given and the job runs on one machine with `weir local`."""
+    """Container image with Flink 2.x and the job's jar. May not be set together with `ref`. Not
+    needed for `weir local` if `job.jar` is set."""
 
     job: Job | None = Field(default=None, examples=[{"jar": "/opt/flink/usrlib/trips.jar"}])
-    """The program. May not be set together with `ref`. If unset, defaults to the one jar of the
+    """The program. May not be set together with `ref`. If unset, defaults to the only jar of the
     image."""
 
     max_parallelism: int = Field(
@@ -213,30 +214,31 @@ class Flink(Section):
         json_schema_extra=validations(
             Rule(
                 rule="self == oldSelf",
-                expected="the value of the first start, state is split by it for ever",
-                remedy="set it back, or make a StreamApp of another name",
+                expected="the value of the first start, because it determines the key groups of"
+                " the state",
+                remedy="set it back, or create a StreamApp with another name",
             )
         ),
     )
-    """Number of key groups, the most replicas that a keyed operator can ever use. Cannot be changed
-    later; at least every operator's `maxReplicas`; best with many divisors. If unset, defaults to
-    720. Minimum: 1."""
+    """Number of key groups, and so the maximum number of replicas of a keyed operator. Cannot be
+    changed later; at least the largest `maxReplicas`; best with many divisors. If unset, defaults
+    to 720. Minimum: 1."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
-    """What the sinks bear when records are replayed after a failure. If unset, defaults to
+    """What the sinks do when records are replayed after a failure. If unset, defaults to
     atLeastOnce. Format: `atLeastOnce`, `idempotent` or `transactional`."""
 
     storage: Storage | None = Field(default=None, examples=[{"claim": "trips-state"}])
-    """Where checkpoints and savepoints live. May not be set together with `ref`. If unset, defaults
-    to Weir's own folder on one machine; on Kubernetes state must then be small enough to live in
-    the JobManager."""
+    """Where Flink stores checkpoints and savepoints. May not be set together with `ref`. If unset,
+    defaults to a folder of Weir with `weir local`; on Kubernetes, the state must then fit into the
+    JobManager's memory."""
 
     pod_template: PodTemplate | None = Field(
         default=None, examples=[{"spec": {"serviceAccountName": "trips"}}]
     )
-    """Template that every pod of the job is made from (secrets, service account, volumes), as in a
-    Kubernetes Deployment: `metadata` and `spec`. May not be set together with `ref`. If unset, pods
-    get nothing more."""
+    """Template for every pod of the job (secrets, service account, volumes), as in a Kubernetes
+    Deployment: `metadata` and `spec`. May not be set together with `ref`. If unset, the pods have
+    only what Weir sets."""
 
     config: dict[str, Annotated[str, Field(max_length=8192)]] | None = Field(
         default=None,
@@ -244,25 +246,25 @@ class Flink(Section):
         json_schema_extra=validations(
             Rule(
                 rule=f"self.all(k, !({owned_key_cel()}))",
-                expected="keys that Weir does not own",
+                expected="keys that Weir does not set",
                 got=f"self.filter(k, {owned_key_cel()})[0]",
-                remedy="leave them out, Weir sets them itself: jobs are pinned, scaled and"
-                " measured by them",
+                remedy="remove them, because Weir sets them to pin, scale and measure the job",
             )
         ),
     )
-    """Flink's configuration, passed on as it is; values are text, so numbers stand in quotes. Keys
-    that Weir owns are refused. May not be set together with `ref`. If unset, defaults to none."""
+    """Flink's configuration, passed on unchanged. Values are text, so put numbers in quotes. Weir
+    rejects keys that it sets itself. May not be set together with `ref`. If unset, defaults to
+    none."""
 
     job_manager: JobManager = JobManager()
-    """The JobManager's container; a change of it is an upgrade. If unset, runs in the first of
+    """The JobManager's container; changing it is an upgrade. If unset, it runs in the first of
     `nodePools`."""
 
     ref: FlinkRef | None = Field(
         default=None, examples=[{"kind": "FlinkDeployment", "name": "trips"}]
     )
-    """A job that somebody else runs, to be advised only: `mode` must then be Advise or Off. May not
-    be set together with `image`, `job`, `storage`, `podTemplate` or `config`."""
+    """An external job, which Weir only advises: `mode` must then be Advise or Off. May not be set
+    together with `image`, `job`, `storage`, `podTemplate` or `config`."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -278,27 +280,27 @@ class Flink(Section):
                         (name,),
                         # Names only: the values of config and podTemplate may be secret.
                         value if isinstance(value := written[name], str) else list(value),
-                        "nothing beside flink.ref",
-                        f"remove {name}, which belongs to whoever runs the job, or remove ref",
+                        "nothing together with flink.ref",
+                        f"remove {name}, because Weir does not run this job, or remove ref",
                     )
         elif self.image is None and (self.job is None or self.job.jar is None):
             yield Mistake(
                 (),
                 None,
                 "image, job.jar or ref",
-                "say what is to be run, such as job: {jar: trips.jar}",
+                "add the job to run, such as job: {jar: trips.jar}",
             )
 
     def _mistakes_of_config(self) -> Iterator[Mistake]:
         for key, value in (self.config or {}).items():
             remedy = remedy_for_owned(key)
             if remedy is not None:
-                yield Mistake(("config", key), key, "a key that Weir does not own", remedy)
+                yield Mistake(("config", key), key, "a key that Weir does not set itself", remedy)
             elif key.startswith(_JAVA_OPTIONS) and not _is_closed(value):
                 yield Mistake(
                     ("config", key),
                     "an open quote",
-                    "options of the JVM as a shell reads them",
+                    "JVM options, quoted as in a shell",
                     "close the quote, or put a backslash before it",
                 )
 

@@ -34,7 +34,7 @@ def load_manifest(path: Path) -> StreamApp:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise _invalid(
-            f"expected a manifest at {path}, got an error ({error.strerror}); correct the path"
+            f"expected a manifest at {path}, got the error {error.strerror!r}; correct the path"
         ) from error
     except UnicodeDecodeError as error:
         raise _invalid(
@@ -56,18 +56,18 @@ def read_document(text: str) -> object:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the text"
         raise _invalid(
-            f"{place}: expected YAML, got something else ({error.problem}); correct the line or "
+            f"{place}: expected YAML, got an error ({error.problem}); correct this line, or "
             "the indentation above it"
         ) from error
     except RecursionError as error:
         raise _invalid(_too_deep(())) from error
     except yaml.YAMLError as error:
         raise _invalid(
-            f"expected YAML, got something else ({error}); remove what is no text"
+            f"expected YAML, got an error ({error}); remove characters that are not text"
         ) from error
     if len(documents) != 1:
         raise _invalid(
-            f"expected one document, got {len(documents)}; keep one StreamApp in each file"
+            f"expected one YAML document, got {len(documents)}; write one StreamApp per file"
         )
     return documents[0]
 
@@ -81,7 +81,7 @@ def parse_manifest(manifest: object) -> StreamApp:
     if not isinstance(manifest, Mapping):
         raise _invalid(
             f"expected a mapping with apiVersion, kind, metadata and spec, got {manifest!r:.80}; "
-            "begin with apiVersion: " + API_VERSION
+            "start with apiVersion: " + API_VERSION
         )
     _check_shape(manifest)
     _check_kind(manifest)
@@ -118,13 +118,6 @@ def without_null(value: Any, schema: Schema) -> Any:
     }
 
 
-def dump_manifest(app: StreamApp) -> str:
-    """Return the manifest of `app` as YAML: what was set, in the words it was written in."""
-    named = {"apiVersion": app.api_version, "kind": app.kind}
-    written = app.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return yaml.safe_dump(named | written, sort_keys=False, allow_unicode=True)
-
-
 def find_jar(app: StreamApp, manifest: Path) -> Path:
     """Return the job's jar on this machine; a relative path starts at the manifest's folder.
 
@@ -134,14 +127,14 @@ def find_jar(app: StreamApp, manifest: Path) -> Path:
     job = app.spec.flink.job
     if job is None or job.jar is None:
         raise _invalid(
-            "spec.flink.job.jar: expected a jar to run on this machine, got nothing; add its path, "
-            "relative to the manifest"
+            "spec.flink.job.jar: expected the jar to run, got nothing; add its path, relative to "
+            "the manifest"
         )
     jar = manifest.parent / job.jar
     if not jar.is_file():
         raise _invalid(
-            f"spec.flink.job.jar: expected a file, got {job.jar!r}, which is not there; build it, "
-            "or correct its path, relative to the manifest"
+            f"spec.flink.job.jar: expected a file, got {job.jar!r}, which does not exist; build "
+            "it, or correct its path, relative to the manifest"
         )
     return jar.resolve()
 
@@ -157,8 +150,8 @@ def _check_shape(manifest: Mapping[Any, object]) -> None:
             raise _invalid(_too_deep(path[:3]))
         if values > MOST_VALUES:
             raise _invalid(
-                f"expected a manifest of at most {MOST_VALUES} values, got more; leave some out: "
-                "an alias in YAML repeats all that it stands for"
+                f"expected a manifest of at most {MOST_VALUES} values, got more; remove some, and "
+                "note that each YAML alias counts with all its content"
             )
         if isinstance(value, Mapping):
             waiting += [(each, (*path, str(key))) for key, each in value.items()]
@@ -169,7 +162,7 @@ def _check_shape(manifest: Mapping[Any, object]) -> None:
 def _too_deep(path: tuple[str | int, ...]) -> str:
     return (
         f"{written_path(path)}: expected at most {MOST_LEVELS} levels of nesting in a manifest, "
-        "got more; no field of Weir or of a pod needs as many"
+        "got more; remove some, because no field needs as many"
     )
 
 
@@ -213,7 +206,7 @@ def _invalid(mistake: str) -> InvalidStreamAppError:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which PyYAML would keep the second in silence."""
+    """Refuses a duplicate key, of which PyYAML would silently keep the second."""
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
@@ -223,7 +216,7 @@ class _UniqueKeys(yaml.SafeLoader):
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is not None and key != "<<" and key in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                    problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -1,4 +1,4 @@
-"""How the control loops run: managers, blocked periods, fallback, and how a change is made."""
+"""How the control loops run: managers, blocked periods, fallback, and how Weir makes a change."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Policy(Section):
     """Which algorithm decides for an operator."""
 
     name: Name = Field(default="planner", examples=["planner"])
-    """Name under which the policy is registered. If unset, defaults to planner."""
+    """Name of the policy. If unset, defaults to planner."""
 
     settings: dict[str, JsonValue] = Field(default={}, max_length=50)
-    """The policy's own settings, by name. If unset, the policy's defaults hold."""
+    """The policy's own settings, by name. If unset, the policy's defaults apply."""
 
 
 class OperatorManager(Section):
@@ -45,17 +45,17 @@ class RestartBudget(Section):
     """How many restarts of the job scaling may cause: a bucket of tokens, one for each restart."""
 
     size: int = Field(default=3, ge=1, le=1000, examples=[3])
-    """Most tokens in the bucket, so most restarts in quick succession. If unset, defaults to 3.
-    Minimum: 1."""
+    """Maximum number of tokens in the bucket, and so of restarts in quick succession. If unset,
+    defaults to 3. Minimum: 1."""
 
     refill_every: Duration = Field(default=Duration("1h"), examples=["1h"])
-    """Time after which a token is put in. If unset, defaults to 1h. Format: duration."""
+    """Time between two new tokens. If unset, defaults to 1h. Format: duration."""
 
 
 class TokenBucket(Section):
-    """When a token is put in, by the response time's share of the objective over two intervals.
+    """When the bucket gets a token: if the response time of two intervals is high or low enough.
 
-    The bucket holds one token, which pays one operator's restart in its direction.
+    The bucket has room for one token, which pays for one operator's restart in one direction.
     """
 
     model_config = Section.model_config | {
@@ -70,12 +70,12 @@ class TokenBucket(Section):
     }
 
     high: float = Field(default=0.9, gt=0, le=10, examples=[0.9])
-    """Share of the objective above which a token for scaling out is put in. If unset, defaults to
-    0.9. Above zero, and above `low`."""
+    """Share of the objective above which the bucket gets a token for scaling out. If unset,
+    defaults to 0.9. Above zero, and above `low`."""
 
     low: float = Field(default=0.5, ge=0, le=10, examples=[0.5])
-    """Share of the objective below which a token for scaling in is put in. If unset, defaults to
-    0.5. Minimum: 0, and below `high`."""
+    """Share of the objective below which the bucket gets a token for scaling in. If unset, defaults
+    to 0.5. Minimum: 0, and below `high`."""
 
     @model_validator(mode="after")
     def _check_low_below_high(self) -> Self:
@@ -91,42 +91,42 @@ class TokenBucket(Section):
 
 
 class Migration(Section):
-    """When a replica leaves a node of Kubernetes for another one of the same pool.
+    """When Weir moves a replica to another node of the same pool.
 
-    A node is slow where its replicas take longer for a record than those of the same operator, of
-    the same size, on other nodes of the pool, for five intervals in a row.
+    A node is slow if, for five intervals in a row, its replicas take longer per record than
+    replicas of the same operator and size on other nodes of the pool.
     """
 
     least_speed: float = Field(default=0.7, gt=0, le=0.9, examples=[0.7])
-    """Speed below which a node is slow, as a share of that of the other nodes. If unset, defaults
-    to 0.7. Above zero, and at most 0.9: closer to 1, chance would speak."""
+    """Speed below which a node is slow, as a share of the speed of the other nodes. If unset,
+    defaults to 0.7. Above zero, and at most 0.9, because smaller differences occur by chance."""
 
 
 class Arbitration(Section):
-    """How proposals that compete are granted or denied."""
+    """How Weir grants or denies competing proposals."""
 
     token_bucket: TokenBucket | None = None
-    """Tokens that changes with a restart must pay with, besides the restart budget. If unset, no
-    tokens are asked for."""
+    """Tokens that changes with a restart need in addition to the restart budget. If unset, they
+    need none."""
 
     migration: Migration | None = None
-    """Replicas on a slow node are replaced, one by one, by others elsewhere in their pool; each
-    change restarts the job, by the restart budget. On one machine it has no effect. If unset,
-    replicas stay."""
+    """Moves replicas off slow nodes, one by one, to other nodes of their pool. Each move restarts
+    the job and takes a token of the restart budget. No effect with `weir local`. If unset, replicas
+    stay."""
 
 
 class ApplicationManager(Section):
     """The slow loop: one for the StreamApp."""
 
     interval: Duration = Field(default=Duration("1h"), examples=["1h"])
-    """Time between two tunings of the operators' managers. If unset, defaults to 1h. Format:
+    """Time between two tunings of the Operator Managers. If unset, defaults to 1h. Format:
     duration."""
 
     restart_budget: RestartBudget = RestartBudget()
     """Restarts that scaling may cause. If unset, defaults to `{size: 3, refillEvery: 1h}`."""
 
     arbitration: Arbitration = Arbitration()
-    """How competing proposals are granted. If unset, by urgency and the restart budget alone."""
+    """How Weir grants competing proposals. If unset, by urgency and the restart budget only."""
 
 
 class Allowed(StrEnum):
@@ -138,7 +138,7 @@ class Allowed(StrEnum):
 
 
 class Window(Section):
-    """A blocked period, in which scaling stands still but for one direction."""
+    """A blocked period: Weir does not scale, except in the allowed direction."""
 
     name: Name = Field(examples=["peak"])
     """Name of the period, unique in the list."""
@@ -154,7 +154,7 @@ class Window(Section):
     """How long the period lasts. Format: duration."""
 
     allow: Allowed = Allowed.NOTHING
-    """The one direction that stays allowed. If unset, defaults to Nothing. Format: `Nothing`,
+    """The direction that is still allowed. If unset, defaults to Nothing. Format: `Nothing`,
     `ScaleOut` or `ScaleIn`."""
 
 
@@ -167,20 +167,20 @@ class FallbackDeployment(StrEnum):
 
 
 class Fallback(Section):
-    """What happens when metrics stay unhealthy."""
+    """What Weir does when metrics stay unhealthy."""
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
                 rule="self.deployment != 'Named' || has(self.named)",
                 field=".named",
-                expected="replicas per operator where deployment is Named",
+                expected="replicas per operator, because deployment is Named",
                 remedy="add it, such as named: {tokenize: {large/1: 4}}",
             ),
             Rule(
                 rule="self.deployment == 'Named' || !has(self.named)",
                 field=".named",
-                expected="nothing where deployment is not Named",
+                expected="nothing, because deployment is not Named",
                 remedy="set deployment to Named, or remove named",
             ),
         )
@@ -190,41 +190,41 @@ class Fallback(Section):
     """How long metrics must have been unhealthy. If unset, defaults to 10m. Format: duration."""
 
     deployment: FallbackDeployment = FallbackDeployment.HOLD
-    """Where to go: stay, the largest deployment allowed, or the one in `named`. If unset, defaults
-    to Hold. Format: `Hold`, `Largest` or `Named`."""
+    """The target deployment: the current one (Hold), the largest one allowed, or the one in
+    `named`. If unset, defaults to Hold. Format: `Hold`, `Largest` or `Named`."""
 
     named: dict[str, Annotated[Replicas, Field(min_length=1, max_length=16)]] | None = Field(
         default=None, min_length=1, max_length=100, examples=[{"tokenize": {"large/1": 4}}]
     )
-    """Replicas per `pool/size` for each operator that is to change; the others stay. May be set
-    only where `deployment` is Named, and must be there."""
+    """Replicas per `pool/size` for each operator to change; the others stay. Required if
+    `deployment` is Named. May be set only in that case."""
 
     @model_validator(mode="after")
     def _check_named(self) -> Self:
         wanted = self.deployment is FallbackDeployment.NAMED
         if wanted and self.named is None:
             refuse(
-                [Mistake(("named",), None, "replicas per operator where deployment is Named",
+                [Mistake(("named",), None, "replicas per operator, because deployment is Named",
                          "add it, such as named: {tokenize: {large/1: 4}}")]
             )  # fmt: skip
         if not wanted and self.named is not None:
             refuse(
-                [Mistake(("named",), self.named, f"nothing where deployment is {self.deployment}",
+                [Mistake(("named",), self.named, f"nothing, as deployment is {self.deployment}",
                          "set deployment to Named, or remove named")]
             )  # fmt: skip
         return self
 
 
 class Savepoints(Section):
-    """What becomes of savepoints."""
+    """How many savepoints Weir keeps."""
 
     keep: int = Field(default=3, ge=1, le=1000, examples=[3])
-    """How many of Weir's own savepoints are kept, newest first. If unset, defaults to 3. Minimum:
+    """How many of its own savepoints Weir keeps, the newest ones. If unset, defaults to 3. Minimum:
     1."""
 
 
 class RescaleVia(StrEnum):
-    """What carries the state over a restart."""
+    """How a restart transfers the state."""
 
     AUTO = "Auto"
     SAVEPOINT = "Savepoint"
@@ -232,22 +232,24 @@ class RescaleVia(StrEnum):
 
 
 class Rescale(Section):
-    """How a restart with other replicas is made; past a deadline the job is left or put right."""
+    """How Weir restarts the job to change its replicas, and how long each step may take."""
 
     via: RescaleVia = RescaleVia.AUTO
-    """What carries the state: a savepoint loses and doubles nothing, a checkpoint is quicker for
-    large state and replays; Auto takes the savepoint while it keeps its deadline. If unset,
-    defaults to Auto. Format: `Auto`, `Savepoint` or `Checkpoint`."""
+    """How the restart transfers the state. With a savepoint, no record is lost or processed twice.
+    A checkpoint is faster for large state, but records since then are processed again. Auto uses a
+    savepoint as long as it meets its deadline. If unset, defaults to Auto. Format: `Auto`,
+    `Savepoint` or `Checkpoint`."""
 
     savepoint_deadline: Duration = Field(default=Duration("10s"), examples=["10s"])
-    """How long stopping with a savepoint may take; then the newest checkpoint is used, or, with via
-    Savepoint, the change given up. If unset, defaults to 10s. Format: duration."""
+    """How long the job may take to stop with a savepoint. After that, Weir uses the newest
+    checkpoint or, with via Savepoint, abandons the change. If unset, defaults to 10s. Format:
+    duration."""
 
     start_deadline: Duration = Field(default=Duration("60s"), examples=["60s"])
-    """How long added replicas may take to find a node, while the job runs on; then the change is
-    given up. Those that have a node may take three times as long to register. If unset, defaults to
-    60s. Format: duration."""
+    """How long the scheduling of new replicas may take, while the job keeps running. After that,
+    Weir abandons the change. Scheduled replicas may take three times as long to register. If unset,
+    defaults to 60s. Format: duration."""
 
     submit_deadline: Duration = Field(default=Duration("30s"), examples=["30s"])
-    """How long the job may take to run again; then the old deployment is restored. If unset,
-    defaults to 30s. Format: duration."""
+    """How long the job may take to run again. After that, Weir restores the old deployment. If
+    unset, defaults to 30s. Format: duration."""

@@ -1,8 +1,8 @@
-"""The StreamApp resource: one Flink job and its scaling contract.
+"""The StreamApp resource: one Flink job, its objective, and the node pools it may use.
 
-A `StreamApp` that exists is right in itself: what only Flink, Kubernetes or a trace can judge (an
-operator that the job does not have, a bound below the service time) is the controller's business.
-Its status is not part of it; see `status`.
+A `StreamApp` is always valid in itself. Only the controller finds mistakes that depend on Flink,
+Kubernetes or measurements, such as an operator that the job does not have, or a bound below the
+service time. The status is in `status`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from weir_operator.streamapp.section import (
 API_VERSION: Final = "weir.dev/v1alpha1"
 KIND: Final = "StreamApp"
 CANARY: Final = "weir-canary"
-"""Name of the StreamApp by which the controller sees that its watch lives."""
+"""Name of the StreamApp with which the controller tests its watch."""
 
 
 class Mode(StrEnum):
@@ -49,14 +49,14 @@ class Mode(StrEnum):
 
 
 class State(StrEnum):
-    """Whether the job is to run."""
+    """Whether the job should run."""
 
     RUNNING = "Running"
     SUSPENDED = "Suspended"
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of a job's state when its StreamApp is deleted."""
+    """What happens to a job's state when its StreamApp is deleted."""
 
     KEEP = "Keep"
     DELETE = "Delete"
@@ -64,14 +64,12 @@ class DeletionPolicy(StrEnum):
 
 def _check_name_is_free(name: str) -> str:
     if name == CANARY:
-        raise refusal(
-            f"another name than {CANARY}, which the controller's own canary has", "choose another"
-        )
+        raise refusal(f"a name other than {CANARY}, which Weir uses itself", "choose another name")
     return name
 
 
 class Metadata(BaseModel):
-    """Kubernetes' metadata; only what Weir reads is judged, the rest is kept as it is."""
+    """Kubernetes' metadata; Weir checks only the fields that it reads and keeps the rest."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -81,30 +79,31 @@ class Metadata(BaseModel):
 
 
 class Spec(Section):
-    """What is to run, what it owes its users, and what it may use."""
+    """The job to run, its objective, and the node pools that it may use."""
 
     model_config = Section.model_config | {"json_schema_extra": validations(*CEL_RULES)}
 
     mode: Mode = Mode.AUTO
-    """How much Weir does: nothing; decide, record and forecast without touching the job; or scale.
-    May not be Auto where `flink.ref` is set. If unset, defaults to Auto. Format: `"Off"` (in
-    quotes, a bare Off is a truth value in YAML), `Advise` or `Auto`."""
+    """How much Weir does. Off keeps the job running and decides nothing; Advise decides, records
+    and forecasts, but does not scale the job; Auto scales it. May not be Auto if `flink.ref` is
+    set. If unset, defaults to Auto. Format: `"Off"` (in quotes, because YAML reads a bare Off as
+    false), `Advise` or `Auto`."""
 
     state: State = State.RUNNING
-    """Whether the job is to run; Suspended stops it with a savepoint. If unset, defaults to
+    """Whether the job should run; Suspended stops it with a savepoint. If unset, defaults to
     Running. Format: `Running` or `Suspended`."""
 
     deletion_policy: DeletionPolicy = DeletionPolicy.KEEP
-    """What becomes of the job's state when the StreamApp is deleted. Keep stops the job with a last
-    savepoint, names it in an event, and leaves checkpoints and savepoints where they are; Delete
-    stops the job at once and removes them. May be changed until the deletion. If unset, defaults to
-    Keep. Format: `Keep` or `Delete`."""
+    """What happens to the job's state when the StreamApp is deleted. Keep stops the job with a
+    final savepoint, names it in an event, and keeps all checkpoints and savepoints. Delete stops
+    the job at once and deletes them. You can change it until you delete the StreamApp. If unset,
+    defaults to Keep. Format: `Keep` or `Delete`."""
 
     flink: Flink = Field(examples=[{"image": "example/trips:1.4"}])
     """The Flink job."""
 
     objective: Objective = Field(examples=[{"responseTime": "200ms"}])
-    """What the job owes its users."""
+    """The response time that the job must meet."""
 
     node_pools: tuple[NodePool, ...] = Field(
         min_length=1,
@@ -123,8 +122,8 @@ class Spec(Section):
     """The fast control loop of each operator. If unset, the policy planner decides every 1m."""
 
     application_manager: ApplicationManager = ApplicationManager()
-    """The slow control loop of the whole. If unset, tunes every 1h, with three restarts at once and
-    one more each hour."""
+    """The slow control loop of the StreamApp. If unset, it tunes every 1h, and scaling may restart
+    the job three times at once and one more time each hour."""
 
     windows: tuple[Window, ...] = Field(
         default=(), max_length=50, json_schema_extra=map_list_by("name")
@@ -132,16 +131,18 @@ class Spec(Section):
     """Blocked periods. If unset, scaling is never blocked."""
 
     fallback: Fallback = Fallback()
-    """What happens when metrics stay unhealthy. If unset, the deployment is held."""
+    """What Weir does when metrics stay unhealthy. If unset, it keeps the deployment."""
 
     savepoints: Savepoints = Savepoints()
-    """What becomes of savepoints. If unset, the newest three are kept."""
+    """How many savepoints Weir keeps. If unset, it keeps the newest three."""
 
     rescale: Rescale = Rescale()
-    """How a restart with other replicas is made. If unset, with a savepoint where it is quick."""
+    """How Weir restarts the job to change its replicas. If unset, it uses a savepoint if that is
+    fast enough."""
 
     reset_nonce: int = Field(default=0, ge=0, le=2**53, examples=[1])
-    """A new value makes Weir forget what it has learned. If unset, defaults to 0. Minimum: 0."""
+    """A new value discards what Weir has learned, tuned and measured. If unset, defaults to 0.
+    Minimum: 0."""
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -150,7 +151,7 @@ class Spec(Section):
 
 
 class StreamApp(Section):
-    """One Flink job and its scaling contract."""
+    """One Flink job, its objective, and the node pools it may use."""
 
     api_version: Literal["weir.dev/v1alpha1"] = API_VERSION
     kind: Literal["StreamApp"] = KIND

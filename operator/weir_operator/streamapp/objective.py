@@ -1,4 +1,4 @@
-"""The section `objective`: what the job owes its users."""
+"""The section `objective`: the response time that the job must meet."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ class ResponseTime(Section):
     """A bound on the response time: `200ms`, or `{bound: 500ms, statistic: p95}`."""
 
     bound: Duration = Field(examples=["200ms"])
-    """The longest response time that keeps the objective. Format: duration."""
+    """The longest response time that meets the objective. Format: duration."""
 
     statistic: Statistic = Statistic.MEAN
-    """What is held under the bound. If unset, defaults to mean. Format: `mean`, `p95` or `p99`."""
+    """Statistic of the response times that the bound applies to. If unset, defaults to mean.
+    Format: `mean`, `p95` or `p99`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,15 +103,15 @@ class PathObjective(Section):
     """A tighter bound for the paths that end at one sink."""
 
     sink: Name = Field(examples=["alerts"])
-    """Operator of the job that the paths end at; need not be listed in `operators`."""
+    """Operator of the job at which the paths end; need not be listed in `operators`."""
 
     response_time: ResponseTime = Field(examples=["100ms"])
-    """Bound from source to this sink; not above the whole job's. Format: duration, or
-    `{bound: 500ms, statistic: mean | p95 | p99}`."""
+    """Bound on the time from source to this sink; at most the bound of the whole job. Format:
+    duration, or `{bound: 500ms, statistic: mean | p95 | p99}`."""
 
 
 class Objective(Section):
-    """What the job owes its users; Weir finds the cheapest deployment that keeps it."""
+    """The response time that the job must meet; Weir looks for the cheapest deployment."""
 
     response_time: ResponseTime = Field(examples=["200ms"])
     """Bound on the time from source to sink on the longest path, above zero. Format: duration, or
@@ -122,18 +123,18 @@ class Objective(Section):
     """Tighter bounds for single sinks, one for each. If unset, defaults to none."""
 
     event_time: Duration | None = Field(default=None, examples=["5s"])
-    """Bound on a record's age at the sink, waiting at the source included. If unset, age is not
-    bounded. Format: duration."""
+    """Bound on the age of a record at the sink, including the time it waits at the source. If
+    unset, the age has no bound. Format: duration."""
 
     catch_up: Duration = Field(default=Duration("5m"), examples=["5m"])
     """Time allowed to work off a backlog. If unset, defaults to 5m. Format: duration."""
 
     max_violations: Percentage = Field(default=Percentage("5%"), examples=["5%"])
-    """Share of the control intervals, those with a backlog included, that may exceed the bound. If
+    """Share of control intervals that may exceed the bound, including intervals with a backlog. If
     unset, defaults to 5%. Minimum: 0%. Format: percentage."""
 
     max_restarts_per_day: int | None = Field(default=None, ge=0, le=10_000, examples=[12])
-    """Most restarts of the job in 24 hours that scaling may cause. If unset, only the restart
+    """Maximum number of restarts in 24 hours that scaling may cause. If unset, only the restart
     budget of `applicationManager` limits them. Minimum: 0."""
 
     @model_validator(mode="after")
@@ -153,9 +154,9 @@ class Objective(Section):
     def _looser_paths(self) -> Iterator[Mistake]:
         """Refuse a path's bound above the whole's, of the same statistic or of one below it.
 
-        A larger bound on a higher one, such as p95 beside the mean, says something of its own.
+        A larger bound on a higher statistic, such as p95 beside the mean, can be useful.
 
-        In Python alone: CEL cannot see a field without a type.
+        In Python only: CEL cannot read a field without a type.
         """
         whole, order = self.response_time, list(Statistic)
         for index, path in enumerate(self.paths):
@@ -165,6 +166,6 @@ class Objective(Section):
                 yield Mistake(
                     ("paths", index, "responseTime"),
                     own.bound.text,
-                    f"at most the whole job's {whole.bound} ({whole.statistic})",
-                    "tighten it, or remove the path",
+                    f"at most the bound of the whole job, {whole.bound} ({whole.statistic})",
+                    "lower it, or remove the path",
                 )

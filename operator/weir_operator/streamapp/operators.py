@@ -1,4 +1,4 @@
-"""The section `operators`: what is known and wanted of each operator of the job."""
+"""The section `operators`: the limits and properties of each operator of the job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _agreement(field: str) -> tuple[Rule, ...]:
             f" || self.{field}.map(k, self.{field}[k]).sum() <= self.maxReplicas",
             field=f".{field}",
             expected="at most maxReplicas replicas",
-            remedy="raise maxReplicas or take replicas away",
+            remedy="raise maxReplicas, or remove replicas",
         ),
         Rule(
             rule=f"!has(self.{field}) || !has(self.pools)"
@@ -39,13 +39,13 @@ def _agreement(field: str) -> tuple[Rule, ...]:
             field=f".{field}",
             expected="sizes of the operator's pools",
             got=f"self.{field}.filter(k, !(k.split('/')[0] in self.pools))[0]",
-            remedy="choose one of those, or add the pool to the operator's pools",
+            remedy="choose one of them, or add the pool to the operator's pools",
         ),
     )
 
 
 class Operator(Section):
-    """An operator: a slot sharing group of the job, with TaskManagers of its own."""
+    """An operator: a slot sharing group of the job, with its own TaskManagers."""
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
@@ -54,8 +54,8 @@ class Operator(Section):
             Rule(
                 rule="!has(self.fixed) || !has(self.initial)",
                 field=".initial",
-                expected="nothing beside fixed",
-                remedy="remove initial, a fixed operator starts as it stays",
+                expected="nothing together with fixed",
+                remedy="remove initial, because a fixed operator also starts with fixed",
             ),
         )
     }
@@ -65,8 +65,8 @@ class Operator(Section):
     letters, digits and `-`."""
 
     max_replicas: int = Field(default=10, ge=1, le=10_000, examples=[10])
-    """Most replicas over all pools; not above `flink.maxParallelism`. If unset, defaults to 10.
-    Minimum: 1."""
+    """Maximum number of replicas over all pools; at most `flink.maxParallelism`. If unset, defaults
+    to 10. Minimum: 1."""
 
     pools: tuple[Name, ...] | None = Field(
         default=None, min_length=1, max_length=16, examples=[["large"]]
@@ -74,31 +74,32 @@ class Operator(Section):
     """Names of the node pools that it may use. If unset, defaults to all of `nodePools`."""
 
     sharing: Sharing | None = None
-    """How its records are shared among its replicas. If unset, it follows the job's edges: equal
-    behind keys, byLoad behind a rebalance. Format: `equal`, `proportional` or `byLoad`."""
+    """How Flink distributes records among the replicas. If unset, it follows the job's edges: equal
+    after a keyBy, byLoad after a rebalance. Format: `equal`, `proportional` or `byLoad`."""
 
     managed_memory: Memory | None = Field(default=None, examples=["256Mi"])
     """Flink's managed memory of each replica (RocksDB, SQL, Python), part of the pool's `memory`.
-    If unset, defaults to `taskmanager.memory.managed.size` or `.fraction` of `flink.config`, else
-    to Flink's share of the operator's smallest pool. Format: memory quantity."""
+    If unset, defaults to none if Weir finds that the operator uses none, otherwise to
+    `taskmanager.memory.managed.size` or `.fraction` of `flink.config`, otherwise to Flink's share
+    in the operator's smallest pool. Format: memory quantity."""
 
     parallelism_argument: str | None = Field(
         default=None, min_length=1, max_length=128, examples=["--parse"]
     )
-    """Program argument that carries the operator's parallelism, followed by the number. If unset,
+    """Program argument for the operator's parallelism; Weir writes the number after it. If unset,
     defaults to `--weir.parallelism.` and the operator's name."""
 
     fixed: Replicas | None = Field(
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 1}]
     )
-    """Deployment that is never changed, replicas per `pool/size`. May not be set together with
-    `initial`. If unset, the operator is scaled."""
+    """Deployment that Weir never changes, as replicas per `pool/size`. May not be set together with
+    `initial`. If unset, Weir scales the operator."""
 
     initial: Replicas | None = Field(
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
     )
-    """Deployment that the very first start uses, replicas per `pool/size`. May not be set together
-    with `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
+    """Deployment for the first start, as replicas per `pool/size`. May not be set together with
+    `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -121,8 +122,8 @@ class Operator(Section):
     def _two_deployments(self) -> Iterator[Mistake]:
         if self.fixed is not None and self.initial is not None:
             yield Mistake(
-                ("initial",), self.initial, "nothing beside fixed",
-                "remove initial, a fixed operator starts as it stays",
+                ("initial",), self.initial, "nothing together with fixed",
+                "remove initial, because a fixed operator also starts with fixed",
             )  # fmt: skip
 
     def _beyond_bounds(self, field: str, deployment: Replicas | None) -> Iterator[Mistake]:
@@ -133,7 +134,7 @@ class Operator(Section):
                 (field,),
                 deployment,
                 f"at most maxReplicas = {self.max_replicas} replicas",
-                "raise maxReplicas or take replicas away",
+                "raise maxReplicas, or remove replicas",
             )
         for node_type in deployment:
             if self.pools is not None and node_type.split("/")[0] not in self.pools:
@@ -141,5 +142,5 @@ class Operator(Section):
                     (field, node_type),
                     node_type,
                     f"a size of the operator's pools ({', '.join(self.pools)})",
-                    "choose one of those, or add the pool to the operator's pools",
+                    "choose one of them, or add the pool to the operator's pools",
                 )

@@ -1,4 +1,4 @@
-"""The pods' template in a StreamApp: what Weir must be able to read of it.
+"""The pod template of a StreamApp: the parts that Weir reads and checks.
 
 The rest is judged by Kubernetes when it makes pods, but for what widens their rights, which is
 refused here (`find_widened_rights`). Weir merges its own containers, volumes,
@@ -32,15 +32,17 @@ from pydantic.types import JsonValue
 
 from weir_operator.streamapp.section import Mistake, Rule, refuse, validations
 
-_ADDRESS = "leave it out, Weir chooses addresses and ports"
-_PIN = "leave it out, Weir pins operators to their TaskManagers by it"
-_SCHEDULER = "leave it out, only the default scheduler keeps operators on their TaskManagers"
-_METRICS = "leave it out, Weir reads the job's metrics through it"
+_ADDRESS = "remove it, because Weir chooses addresses and ports"
+_PIN = "remove it, because Weir uses it to pin operators to their TaskManagers"
+_SCHEDULER = "remove it, because only the default scheduler keeps operators on their TaskManagers"
+_METRICS = "remove it, because Weir uses it to read the job's metrics"
 _STORAGE = "set spec.flink.storage instead"
-_SCALER = "leave it out, Weir sets the parallelism of every operator"
-_ANSWERS = "leave it out, Weir asks long afterwards what became of a savepoint"
-_PLAIN = "leave it out, Weir speaks plain HTTP to Flink's REST interface"
-_SESSION = "leave it out, Weir starts a lost JobManager and its job again itself"
+_SCALER = "remove it, because Weir sets the parallelism of every operator"
+_ANSWERS = "remove it, because Weir needs the results of savepoints for a longer time"
+_PLAIN = "remove it, because Weir uses plain HTTP for Flink's REST interface"
+_SESSION = "remove it, because Weir restarts a lost JobManager and its job itself"
+_FOLDERS = "remove it, because Weir finds the state of a job by its folder"
+_REST = "remove it, because Weir submits, stops and cancels jobs through it"
 
 OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -66,8 +68,12 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "execution.checkpointing.savepoint-dir": _STORAGE,
         "state.checkpoints.dir": _STORAGE,
         "state.savepoints.dir": _STORAGE,
+        "execution.checkpointing.create-subdir": _FOLDERS,
+        "state.checkpoints.create-subdir": _FOLDERS,
+        "web.submit.enable": _REST,
+        "web.cancel.enable": _REST,
         "execution.checkpointing.externalized-checkpoint-retention": (
-            "leave it out, Weir retains checkpoints, and deletes them once the next job has its own"
+            "remove it, because Weir deletes old checkpoints itself"
         ),
         "rest.async.store-duration": _ANSWERS,
         "jobstore.expiration-time": _ANSWERS,
@@ -75,7 +81,7 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "high-availability": _SESSION,
         "high-availability.*": _SESSION,
         "resourcemanager.standalone.start-up-time": (
-            "leave it out, Weir lets a job wait for its TaskManagers"
+            "remove it, because Weir lets a job wait for its TaskManagers"
         ),
         "job.autoscaler.*": _SCALER,
         "parallelism.default": _SCALER,
@@ -111,7 +117,7 @@ HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
 CONTAINER_FLAGS = ("privileged", "allowPrivilegeEscalation")
 """Fields of a container's security context that must not be true."""
 EXPECTED = "nothing beyond the pod security profile restricted"
-REMEDY = "leave it out, Weir's pods take no rights on their node"
+REMEDY = "remove it, because Weir's pods must not have these rights on their node"
 
 _VOLUMES = frozenset(
     {
@@ -205,14 +211,14 @@ def _flag_schema() -> dict[str, JsonValue]:
     rule = Rule(rule="!self", expected=EXPECTED, remedy=REMEDY)
     return {
         "type": "boolean",
-        "description": "As in Kubernetes; must not be true. If unset, false.",
+        "description": "As in Kubernetes; must not be true. If unset, defaults to false.",
         **validations(rule),
     }
 
 
 _CONTEXT: dict[str, JsonValue] = _FREE | {
-    "description": "As in Kubernetes, within the pod security profile `restricted`. If unset, what"
-    " Weir itself sets.",
+    "description": "As in Kubernetes, within the pod security profile `restricted`. If unset,"
+    " defaults to what Weir sets.",
     "properties": {flag: _flag_schema() for flag in CONTAINER_FLAGS},
 }
 
@@ -223,7 +229,7 @@ def _list_schema(name: str) -> dict[str, JsonValue]:
     fields: dict[str, JsonValue] = {
         key: {
             "type": "integer" if key in _NUMBERS else "string",
-            "description": "Needed: what Weir adds is told apart from this item by it.",
+            "description": "Required: Weir uses it to distinguish this item from those it adds.",
         }
     }
     if name in _WITH_CONTAINERS:
@@ -231,8 +237,8 @@ def _list_schema(name: str) -> dict[str, JsonValue]:
         fields["securityContext"] = _CONTEXT
     return {
         "type": "array",
-        "description": "As in Kubernetes. If unset, the pods get what Weir itself gives them."
-        f" Each item has its `{key}`.",
+        "description": "As in Kubernetes, in addition to what Weir sets. If unset, defaults to"
+        f" what Weir sets. Each item needs its `{key}`.",
         "maxItems": _MOST_ITEMS,
         "items": _FREE | {"required": [key], "properties": fields},
     }
@@ -241,12 +247,12 @@ def _list_schema(name: str) -> dict[str, JsonValue]:
 _FIELDS: dict[str, JsonValue] = {
     "metadata": {
         "type": "object",
-        "description": "Labels and annotations of the pods. If unset, they get Weir's alone.",
+        "description": "Labels and annotations of the pods. If unset, they get only Weir's.",
     },
     "spec": _FREE
     | {
-        "description": "What the pods get besides what Weir gives them, as in Kubernetes. If unset,"
-        " nothing.",
+        "description": "What the pods have in addition to what Weir sets, as in Kubernetes. If"
+        " unset, nothing.",
         "properties": {
             **{name: _list_schema(name) for name in _OF_A_POD},
             **{flag: _flag_schema() for flag in HOST_FLAGS},
@@ -266,8 +272,8 @@ def _mistakes(template: Mapping[str, JsonValue]) -> Iterator[Mistake]:
             yield Mistake(
                 (key,),
                 list(template),
-                "metadata or spec alone",
-                "put it below spec, as in the template of a Deployment",
+                "only metadata and spec",
+                "move it below spec, as in the template of a Deployment",
             )
         elif not isinstance(section, dict):
             yield _unlike_kubernetes((key,), "a mapping")
@@ -288,7 +294,7 @@ def _mistakes_of_lists(
             continue
         if len(items) > _MOST_ITEMS:
             yield Mistake(
-                (*path, name), len(items), f"at most {_MOST_ITEMS} items", "leave some of them out"
+                (*path, name), len(items), f"at most {_MOST_ITEMS} items", "remove some of them"
             )
         for index, item in enumerate(items):
             here = (*path, name, index)
@@ -309,8 +315,8 @@ def _mistakes_of_key(
         yield Mistake(
             (*path, key),
             None if value is None else "something else",
-            f"{expected}, by which Weir tells the items of this list apart",
-            f"give each item its {key}",
+            f"{expected}, with which Weir distinguishes the items of this list",
+            f"add {key} to each item",
         )
 
 
@@ -323,4 +329,4 @@ PodTemplate = Annotated[
     AfterValidator(_check),
     Field(json_schema_extra={"properties": _FIELDS}),
 ]
-"""A pod template as in a Deployment; what is inside is judged by Kubernetes when it makes pods."""
+"""A pod template as in a Deployment; Kubernetes checks its content when it creates pods."""

@@ -28,8 +28,8 @@ LabelValue = Annotated[
 """What Kubernetes allows as the value of a label."""
 
 
-_EXPECTED_KEYS = "keys of labels as Kubernetes has them, such as weir.dev/pool"
-_REMEDY_FOR_KEY = "correct the key to that of the nodes' label"
+_EXPECTED_KEYS = "keys of Kubernetes labels, such as weir.dev/pool"
+_REMEDY_FOR_KEY = "write the key of the nodes' label"
 
 
 class TolerationOperator(StrEnum):
@@ -55,13 +55,13 @@ class Toleration(Section):
             Rule(
                 rule="self.operator != 'Exists' || !has(self.value)",
                 field=".value",
-                expected="nothing where operator is Exists",
+                expected="nothing, because operator is Exists",
                 remedy="remove value, or write operator: Equal",
             ),
             Rule(
                 rule="self.operator != 'Equal' || has(self.key)",
                 field=".key",
-                expected="a key where operator is Equal",
+                expected="a key, because operator is Equal",
                 remedy="add it, or write operator: Exists",
             ),
         )
@@ -74,27 +74,27 @@ class Toleration(Section):
         pattern=f"^{LABEL_KEY}$",
         examples=["dedicated"],
     )
-    """Key of the taint. May be left out only where `operator` is Exists: every taint is then
-    tolerated."""
+    """Key of the taint. May be left out only if `operator` is Exists; the pods then tolerate every
+    taint."""
 
     operator: TolerationOperator = TolerationOperator.EQUAL
-    """How `value` is compared. If unset, defaults to Equal. Format: `Exists` or `Equal`."""
+    """How to compare `value`. If unset, defaults to Equal. Format: `Exists` or `Equal`."""
 
     value: LabelValue | None = Field(default=None, examples=["streams"])
-    """Value of the taint. May not be set together with operator Exists. If unset, defaults to the
-    empty text."""
+    """Value of the taint. May not be set together with operator Exists. If unset, defaults to an
+    empty string."""
 
     effect: TaintEffect | None = None
-    """Effect of the taint. If unset, every effect. Format: `NoSchedule`, `PreferNoSchedule` or
-    `NoExecute`."""
+    """Effect of the taint. If unset, defaults to every effect. Format: `NoSchedule`,
+    `PreferNoSchedule` or `NoExecute`."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
         if self.operator is TolerationOperator.EXISTS and self.value is not None:
-            refuse([Mistake(("value",), self.value, "nothing where operator is Exists",
+            refuse([Mistake(("value",), self.value, "nothing, because operator is Exists",
                             "remove value, or write operator: Equal")])  # fmt: skip
         if self.operator is TolerationOperator.EQUAL and self.key is None:
-            refuse([Mistake(("key",), None, "a key where operator is Equal",
+            refuse([Mistake(("key",), None, "a key, because operator is Equal",
                             "add it, or write operator: Exists")])  # fmt: skip
         return self
 
@@ -118,13 +118,13 @@ class NodePool(Section):
             )
         ),
     )
-    """Labels of the pool's nodes; not used on one machine. Another value moves the replicas, by one
-    rescale. If unset, the pool is every node."""
+    """Labels of the pool's nodes; no effect with `weir local`. If you change it, Weir moves the
+    replicas with one rescale. If unset, the pool includes every node."""
 
     tolerations: tuple[Toleration, ...] = Field(
         default=(), max_length=16, examples=[[{"key": "dedicated", "value": "streams"}]]
     )
-    """Taints of the pool's nodes that its pods tolerate; not used on one machine. If unset,
+    """Taints of the pool's nodes that its pods tolerate; no effect with `weir local`. If unset,
     defaults to none."""
 
     sizes: tuple[Cpu, ...] = Field(
@@ -140,25 +140,25 @@ class NodePool(Section):
             )
         ),
     )
-    """CPU shares that a replica's container may have here; within a pool a replica changes its size
-    without a restart. If unset, defaults to one core. At least one. Format: CPU quantities."""
+    """CPU that a replica's container may have in this pool. A replica changes its size within a
+    pool without a restart. If unset, defaults to one core. At least one. Format: CPU quantities."""
 
     memory: Memory = Field(default=Memory("2Gi"), examples=["2Gi"])
-    """Memory of a replica's container, the same for all sizes. Flink's own parts take 640Mi of it
-    and a tenth of what is above; the least is some 900Mi. If unset, defaults to 2Gi. Format: memory
+    """Memory of a replica's container, the same for all sizes. Flink itself takes 640Mi and a tenth
+    of the rest; a replica needs at least about 900Mi. If unset, defaults to 2Gi. Format: memory
     quantity."""
 
     price: float | None = Field(default=None, gt=0, le=1_000_000, examples=[0.04])
-    """What one CPU costs per hour, in any currency that all pools share. May be left out only where
-    there is one pool: cost is then counted in CPU hours. Above zero, and at most 1,000,000."""
+    """Price of one CPU per hour, in the same currency for all pools. May be left out only if there
+    is one pool; Weir then counts cost in CPU hours. Above zero, and at most 1,000,000."""
 
     speedup: float | None = Field(default=None, gt=0, le=1000, examples=[1.6])
-    """Speed of one core of the pool relative to the other pools' cores. If unset, it is learned,
-    beginning at 1. Above zero, and at most 1000."""
+    """Speed of one core of the pool relative to the other pools' cores. If unset, Weir learns it,
+    starting at 1. Above zero, and at most 1000."""
 
     max_replicas: int | None = Field(default=None, ge=1, le=10_000, examples=[20])
-    """Most replicas of one operator in the pool, over all sizes. If unset, only `maxReplicas` of
-    the operator limits them. Minimum: 1."""
+    """Maximum number of replicas of one operator in the pool, over all sizes. If unset, only the
+    operator's `maxReplicas` limits them. Minimum: 1."""
 
     @model_validator(mode="after")
     def _check_label_keys(self) -> Self:

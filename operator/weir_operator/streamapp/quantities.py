@@ -1,9 +1,9 @@
 """Durations, CPU, memory and percentages, as people write them in a manifest.
 
-Each keeps the text it was written as (a round trip changes nothing) beside its value in one unit.
-Two quantities are equal when their values are, so `60s` equals `1m`. The patterns are those of
-the CRD; what a pattern cannot say (a range) is a CEL rule there and a check here. Each has a
-largest value far beyond reason, so that nothing that is computed from it can overflow.
+Each keeps the text that the user wrote (a round trip changes nothing) and its value in one unit.
+Two quantities are equal if their values are, so `60s` equals `1m`. The patterns are those of
+the CRD. A pattern cannot express a range, which is a CEL rule there and a check here. Each has a
+very large maximum, so that no later calculation can overflow.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Quantity:
 
     pattern: ClassVar[str]
     expected: ClassVar[str]
-    """What a refusal says was expected."""
+    """What an error message says was expected."""
     longest: ClassVar[int]
     """Characters."""
     within: ClassVar[str | None] = None
     """CEL for its range, `self` being a text that the pattern has."""
     remedy: ClassVar[str] = "correct the number or its unit"
-    remedy_for_number: ClassVar[str] = "write it as text with its unit"
+    remedy_for_number: ClassVar[str] = "write it as text with a unit"
 
     def __str__(self) -> str:
         """Return the text as written."""
@@ -56,10 +56,10 @@ class Quantity:
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Return the quantity that `value` writes.
+        """Return `value` as a quantity.
 
         Raises:
-            PydanticCustomError: It writes none; says what was expected and how to write it.
+            PydanticCustomError: It is not one; says what was expected and how to write it.
         """
         if isinstance(value, cls):
             return value
@@ -136,9 +136,9 @@ class Duration(Quantity):
         parts = re.findall(r"([0-9.]+)(ms|s|m|h)", self.text)
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         if seconds <= 0:
-            raise self.refusal("give it a length above zero")
+            raise self.refusal("write a duration above zero")
         if not SHORTEST <= seconds <= LONGEST:
-            raise self.refusal("choose one that is neither shorter nor longer")
+            raise self.refusal("choose a duration in that range")
         object.__setattr__(self, "seconds", seconds)
 
 
@@ -168,9 +168,9 @@ class Cpu(Quantity):
         thousandths = self.text.endswith("m")
         cores = float(self.text.removesuffix("m")) / (1000 if thousandths else 1)
         if cores <= 0:
-            raise self.refusal("give it a share above zero")
+            raise self.refusal("write a number above zero")
         if cores > MOST_CORES:
-            raise self.refusal("choose a size that a node has")
+            raise self.refusal("choose a size that fits on a node")
         object.__setattr__(self, "cores", cores)
 
 
@@ -199,9 +199,9 @@ class Memory(Quantity):
         number, unit = re.findall(r"([0-9.]+)(\w+)", self.text)[0]
         amount = int(float(number) * _BYTES[unit])
         if amount <= 0:
-            raise self.refusal("give it an amount above zero")
+            raise self.refusal("write an amount above zero")
         if amount > MOST_MEMORY:
-            raise self.refusal("choose an amount that a node has")
+            raise self.refusal("choose an amount that fits on a node")
         object.__setattr__(self, "bytes", amount)
 
 

@@ -1,11 +1,9 @@
-"""The checks between sections of the spec; each stands here in Python and, where it can, in CEL.
+"""The checks between sections of the spec; each is here in Python and, where possible, in CEL.
 
-A check names the sections that it reads by its parameters. So a manifest with a mistake in one
-section is still judged by every check that does not read that section, and all mistakes are
-reported at once.
+The parameters of a check name the sections that it reads. So if one section has a mistake, every
+check that does not read it still runs, and all mistakes are reported at once.
 
-In Python alone: each name's uniqueness, which the API server keeps by itself for lists told apart
-by name.
+In Python only: that names are unique, which the API server itself checks for lists with a key.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ def _node_type_rule(field: str) -> Rule:
         f" !has(o.{field}) || o.{field}.all(k, {_NODE_TYPE_EXISTS}))",
         field=".operators",
         expected=f"{field} to name a pool/size of spec.nodePools",
-        remedy="choose one of those or add the size",
+        remedy="choose one of them, or add the size",
     )
 
 
@@ -60,8 +58,8 @@ def _pool_limit_rule(field: str) -> Rule:
         f" || o.{field}.filter(k, k.split('/')[0] == p.name).map(k, o.{field}[k]).sum()"
         " <= p.maxReplicas))",
         field=".operators",
-        expected=f"{field} to keep the pool's own maxReplicas",
-        remedy="take replicas away or raise the pool's limit",
+        expected=f"{field} within the pool's maxReplicas",
+        remedy="remove replicas, or raise the pool's maxReplicas",
     )
 
 
@@ -69,15 +67,15 @@ CEL_RULES = (
     Rule(
         rule="self.nodePools.size() < 2 || self.nodePools.all(p, has(p.price))",
         field=".nodePools",
-        expected="a price for every pool where there are several",
-        remedy="write what one CPU of the pool costs per hour, such as price: 0.04",
+        expected="a price for every pool, because there are several",
+        remedy="add the price of one CPU per hour, such as price: 0.04",
     ),
     Rule(
         rule="!has(self.operators) || self.operators.all(o,"
         f" !has(o.pools) || o.pools.all(n, {_POOL_EXISTS}))",
         field=".operators",
         expected="pools to name node pools of spec.nodePools",
-        remedy="choose one of those or add the pool",
+        remedy="choose one of them, or add the pool",
     ),
     _node_type_rule("fixed"),
     _node_type_rule("initial"),
@@ -89,7 +87,7 @@ CEL_RULES = (
         field=".flink.jobManager.pool",
         expected="a pool of spec.nodePools",
         got="self.flink.jobManager.pool",
-        remedy="choose one of those or add the pool",
+        remedy="choose one of them, or add the pool",
     ),
     Rule(
         rule="!has(self.operators)"
@@ -101,9 +99,9 @@ CEL_RULES = (
     Rule(
         rule=f"!has(self.fallback.named) || self.fallback.named.all(n, {_OPERATOR_EXISTS})",
         field=".fallback.named",
-        expected=f"operators of spec.operators (without any: {WHOLE_JOB})",
+        expected=f"operators of spec.operators ({WHOLE_JOB} if there are none)",
         got=f"self.fallback.named.filter(n, !({_OPERATOR_EXISTS}))[0]",
-        remedy="choose one of those or add the operator",
+        remedy="choose one of them, or add the operator",
     ),
     Rule(
         rule="!has(self.fallback.named) || self.fallback.named.all(n,"
@@ -112,32 +110,32 @@ CEL_RULES = (
         expected="a pool/size of spec.nodePools",
         got="self.fallback.named.filter(n,"
         f" !self.fallback.named[n].all(k, {_NODE_TYPE_EXISTS}))[0]",
-        remedy="choose one of those or add the size",
+        remedy="choose one of them, or add the size",
     ),
     Rule(
         rule="!has(self.flink.ref) || self.mode != 'Auto'",
         field=".mode",
-        expected="Advise or Off where spec.flink.ref is set",
-        remedy="write mode: Advise, whoever runs the job also scales it",
+        expected="Advise or Off, because spec.flink.ref is set",
+        remedy="write mode: Advise, because Weir does not scale a job that it does not run",
     ),
     Rule(
         rule="!has(self.flink.ref) || self.state == 'Running'",
         field=".state",
-        expected="Running where spec.flink.ref is set",
-        remedy="leave it out, whoever runs the job also stops it",
+        expected="Running, because spec.flink.ref is set",
+        remedy="remove it, because Weir does not stop a job that it does not run",
     ),
     Rule(
         rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
         field=".deletionPolicy",
-        expected="Keep where spec.flink.ref is set",
-        remedy="leave it out, the state belongs to whoever runs the job",
+        expected="Keep, because spec.flink.ref is set",
+        remedy="remove it, because Weir does not delete the state of a job that it does not run",
     ),
     Rule(
         rule="duration(self.applicationManager.interval)"
         " >= duration(self.operatorManager.interval)",
         field=".applicationManager.interval",
         expected="at least spec.operatorManager.interval",
-        remedy="lengthen it, or shorten the other",
+        remedy="lengthen it, or shorten spec.operatorManager.interval",
     ),
 )
 """For the API server; `self` is the spec with its defaults filled in.
@@ -185,8 +183,9 @@ def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistak
         for index, pool in enumerate(node_pools):
             if pool.price is None:
                 yield Mistake(
-                    ("nodePools", index, "price"), None, "a price where there are several pools",
-                    f"write what one CPU of {pool.name} costs per hour, such as 0.04",
+                    ("nodePools", index, "price"), None,
+                    "a price for every pool, because there are several",
+                    f"add the price of one CPU of {pool.name} per hour, such as 0.04",
                 )  # fmt: skip
 
 
@@ -217,7 +216,7 @@ def operators_fit_their_pools(
                         ("operators", index, field),
                         deployment,
                         f"at most {limit} replicas in pool {pool}, its maxReplicas",
-                        "take replicas away or raise the pool's limit",
+                        "remove replicas, or raise the pool's maxReplicas",
                     )
 
 
@@ -263,18 +262,18 @@ def foreign_job_is_only_advised(
         return
     if mode == "Auto":
         yield Mistake(
-            ("mode",), mode, "Advise or Off where spec.flink.ref is set",
-            "write mode: Advise, whoever runs the job also scales it",
+            ("mode",), mode, "Advise or Off, because spec.flink.ref is set",
+            "write mode: Advise, because Weir does not scale a job that it does not run",
         )  # fmt: skip
     if state != "Running":
         yield Mistake(
-            ("state",), state, "Running where spec.flink.ref is set",
-            "leave it out, whoever runs the job also stops it",
+            ("state",), state, "Running, because spec.flink.ref is set",
+            "remove it, because Weir does not stop a job that it does not run",
         )  # fmt: skip
     if deletion_policy != "Keep":
         yield Mistake(
-            ("deletionPolicy",), deletion_policy, "Keep where spec.flink.ref is set",
-            "leave it out, the state belongs to whoever runs the job",
+            ("deletionPolicy",), deletion_policy, "Keep, because spec.flink.ref is set",
+            "remove it, because Weir does not delete the state of a job that it does not run",
         )  # fmt: skip
 
 
@@ -287,7 +286,7 @@ def tuning_is_slower_than_deciding(
             ("applicationManager", "interval"),
             application_manager.interval.text,
             f"at least spec.operatorManager.interval = {operator_manager.interval}",
-            "lengthen it, or shorten the other",
+            "lengthen it, or shorten spec.operatorManager.interval",
         )
 
 
@@ -312,8 +311,8 @@ def _repeated(section: str, items: Sequence[_Named]) -> Iterator[Mistake]:
             yield Mistake(
                 (section, index, "name"),
                 item.name,
-                f"a name that spec.{section}[{first[item.name]}] does not have yet",
-                "rename one of them or remove it",
+                f"another name than spec.{section}[{first[item.name]}]",
+                "rename or remove one of them",
             )
         first.setdefault(item.name, index)
 
@@ -325,7 +324,7 @@ def _unknown_pool(
     if pool not in known:
         yield Mistake(
             path, pool, f"a pool of spec.nodePools ({', '.join(known)})",
-            suggest(pool, known, otherwise="choose one of those or add the pool"),
+            suggest(pool, known, otherwise="choose one of them, or add the pool"),
         )  # fmt: skip
 
 
@@ -338,12 +337,12 @@ def _unknown_node_types(
             yield Mistake(
                 (*path, node_type), node_type,
                 f"a pool/size of spec.nodePools ({', '.join(known)})",
-                suggest(node_type, known, otherwise="choose one of those or add the size"),
+                suggest(node_type, known, otherwise="choose one of them, or add the size"),
             )  # fmt: skip
 
 
 def _unknown_operator(path: tuple[str | int, ...], operator: str, known: Sequence[str]) -> Mistake:
     return Mistake(
         path, operator, f"an operator of spec.operators ({', '.join(known)})",
-        suggest(operator, known, otherwise="choose one of those or add the operator"),
+        suggest(operator, known, otherwise="choose one of them, or add the operator"),
     )  # fmt: skip

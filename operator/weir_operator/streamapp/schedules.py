@@ -46,7 +46,7 @@ SCHEDULE_SCHEMA = {
             )
             + "$')",
             expected=_EXPECTED,
-            remedy="correct the field that is out of its range",
+            remedy="correct the field that is out of range",
         )
     ),
 }
@@ -54,18 +54,18 @@ SCHEDULE_SCHEMA = {
 
 
 def check_schedule(schedule: str) -> str:
-    """Return `schedule` where it is one.
+    """Return `schedule` if it is valid.
 
     Raises:
-        PydanticCustomError: It is none; says which field is at fault.
+        PydanticCustomError: It is not; says which field is wrong.
     """
     fields = schedule.split(" ")
     if len(fields) != len(_FIELDS):
-        raise _refusal(f"write five fields with one space between them, found {len(fields)}")
+        raise _refusal(f"write five fields separated by one space, not {len(fields)}")
     for text, (name, lowest, highest, names) in zip(fields, _FIELDS, strict=True):
         for item in text.split(","):
             if not _is_item(item, lowest, highest, names):
-                raise _refusal(f"correct the {name} {item!r}, it goes from {lowest} to {highest}")
+                raise _refusal(f"correct the {name} {item!r}, the range is {lowest} to {highest}")
     return schedule
 
 

@@ -1,11 +1,11 @@
-"""What every section of a StreamApp has in common, and how a section refuses.
+"""What all sections of a StreamApp have in common, and how they report mistakes.
 
 A section is strict (no "5" for 5), closed (an unknown field is a mistake) and immutable. A field's
-docstring is its description in the CRD; its `examples` are the remedies of refusals.
+docstring is its description in the CRD. Error messages suggest its `examples`.
 
-A check between fields stands twice side by side: in Python, as `Mistake`s, and as a CEL rule for
-the API server. Both must judge an object with the API server's defaults filled in as they judge
-the bare manifest, so neither may ask whether a field with a default was set.
+A check between fields is written twice, side by side: in Python, as `Mistake`s, and as a CEL rule
+for the API server. Both must give the same result with and without the API server's defaults, so
+neither may ask whether a field with a default was set.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that cannot be right."""
+    """One mistake in a manifest."""
 
     path: tuple[str | int, ...]
     """The field, in the manifest's words, relative to the section that refuses."""
@@ -140,7 +140,7 @@ def _check_name(name: str) -> str:
             "expected {expected}; {remedy}",
             {
                 "expected": _EXPECTED_NAME,
-                "remedy": f"write for example {right!r}",
+                "remedy": f"write, for example, {right!r}",
             },
         )
     return name
@@ -160,7 +160,7 @@ Name = Annotated[
             Rule(
                 rule=f"self.matches('^{DNS_LABEL}$')",
                 expected=_EXPECTED_NAME,
-                remedy="write for example small",
+                remedy="write, for example, small",
             )
         ),
     ),

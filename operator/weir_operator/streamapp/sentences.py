@@ -1,4 +1,4 @@
-"""What pydantic refuses, said in sentences: field as the user writes it, value, remedy."""
+"""Pydantic's errors as sentences: the field as the user writes it, its value, and a remedy."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _EXPECTED = {
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} characters",
-    "too_long": "a list or mapping of at most {max_length}",
-    "too_short": "a list or mapping of at least {min_length}",
+    "too_long": "at most {max_length} entries",
+    "too_short": "at least {min_length} entries",
     "tuple_type": "a list",
 }
 """What was expected, by pydantic's type of error and its context."""
 
 
 def sentences(error: ValidationError) -> list[str]:
-    """Return one sentence for each mistake in a manifest, in the manifest's order."""
+    """Return a sentence for each mistake in a manifest, in the manifest's order."""
     found = error.errors(include_url=False)
     return [_sentence(each) for each in found if not _is_echo(each, found)]
 
@@ -78,7 +78,7 @@ def _sentence(error: ErrorDetails) -> str:
         case "missing":
             return _join(path, "a value", "nothing", f"add it{_example(schema, ', such as ')}")
         case "extra_forbidden":
-            # A misspelt section may hold anything, secrets included.
+            # A misspelt section may contain anything, even secrets.
             shown = _kind(got) if isinstance(got, dict | list) else _written(got)
             return _join(path, "a known field", shown, _nearest_field(path))
         case "enum" | "literal_error":
@@ -89,7 +89,7 @@ def _sentence(error: ErrorDetails) -> str:
     expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
     remedy = "write it in quotes" if kind == "string_type" else "correct it"
     return _join(
-        path, expected, _shown(path, got), _example(schema, "write for example ") or remedy
+        path, expected, _shown(path, got), _example(schema, "write, for example, ") or remedy
     )
 
 
@@ -106,7 +106,7 @@ def _shown(path: Sequence[str | int], value: object) -> str:
 def _kind(value: object) -> str:
     match value:
         case bool():
-            return "a truth value"
+            return "true or false"
         case int() | float():
             return "a number"
         case str():
@@ -139,10 +139,10 @@ def _nearest_field(path: Sequence[str | int]) -> str:
 
 
 def _choice(schema: Schema, got: object) -> str:
-    """Return the nearest choice; a truth value is what YAML makes of a bare Off."""
+    """Return the nearest choice; YAML reads a bare Off as false."""
     choices = [str(choice) for choice in schema.get("enum", [schema.get("const")])]
     if got is False and "Off" in choices:
-        return 'write "Off" in quotes, YAML reads a bare Off as false'
+        return 'write "Off" in quotes, because YAML reads a bare Off as false'
     by_case = {choice.lower(): choice for choice in choices}
     close = nearest(str(got).lower(), by_case)
-    return f"did you mean {by_case[close]!r}?" if close else f"write for example {choices[-1]!r}"
+    return f"did you mean {by_case[close]!r}?" if close else f"write, for example, {choices[-1]!r}"

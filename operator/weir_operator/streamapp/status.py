@@ -1,10 +1,10 @@
-"""The status of a StreamApp on Kubernetes: what people and programs read of it.
+"""The status of a StreamApp on Kubernetes.
 
-Numbers for people are texts with their unit (`RATE` 120/s), because columns of `kubectl get` show
-them as they are. What Weir itself needs to go on after a crash is kept as it writes it.
+Numbers for people are texts with their unit (`RATE` 120/s), because `kubectl get` shows them
+unchanged. The parts with which Weir resumes after a crash have no schema.
 
-Every text and list is bounded, so that a status never outgrows what etcd and kopf bear: whoever
-writes one cuts a longer text with `shorten`.
+Every text and list has a maximum length, so that a status never exceeds the limits of etcd and
+kopf; use `shorten` for longer texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weir_operator.streamapp.section import LONGEST_NAME, Replicas, Section, map
 LONGEST_ID: Final = LONGEST_NAME + 17
 """Characters of a decision's id, which is that of its tick and the operator's name."""
 MOST_OPERATORS: Final = 100
-"""Operators in a status; a job that somebody else runs may have more."""
+"""Operators in a status; an external job may have more."""
 LONGEST_TEXT: Final = 1024
 """Characters of a sentence in a status, as in an event."""
 
@@ -33,7 +33,7 @@ class Condition(Section):
     Paused, Degraded, RecordsKept or NetworkPolicyEnforced."""
 
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether it is true."""
 
     reason: str = Field(
         min_length=1,
@@ -49,11 +49,11 @@ class Condition(Section):
     """When `status` last changed. Format: RFC 3339."""
 
     observed_generation: int | None = Field(default=None, ge=0)
-    """Generation of the spec that was judged. If unset, it is not known."""
+    """Generation of the spec that the condition describes. If unset, it is not known."""
 
 
 class Outcome(StrEnum):
-    """What became of a decision."""
+    """What happened to a decision."""
 
     STAYED = "Stayed"
     GRANTED = "Granted"
@@ -63,83 +63,83 @@ class Outcome(StrEnum):
 
 
 class DecisionStatus(Section):
-    """A decision of an Operator Manager and what became of it."""
+    """A decision of an Operator Manager and its outcome."""
 
     id: str = Field(max_length=LONGEST_ID)
-    """Under which `weir explain` finds it with everything that was weighed."""
+    """Id of the decision record, which `weir explain` shows."""
 
     time: str = Field(max_length=40)
-    """When it was taken. Format: RFC 3339."""
+    """When the policy decided. Format: RFC 3339."""
 
     outcome: Outcome
-    """What became of it: the policy stayed; its proposal was granted or denied; it was held back
-    by bad data, a pause or a blocked period; or it was advice. Format: `Stayed`, `Granted`,
-    `Denied`, `Held` or `Advised`."""
+    """What happened to it: the policy kept the deployment; its proposal was granted or denied; bad
+    data, a pause or a blocked period held it back; or it was only advice. Format: `Stayed`,
+    `Granted`, `Denied`, `Held` or `Advised`."""
 
     message: str = Field(max_length=LONGEST_TEXT)
     """Why, in a sentence."""
 
 
 class OperatorStatus(Section):
-    """What is known of one operator."""
+    """The state of one operator."""
 
     name: str = Field(max_length=LONGEST_NAME)
     """Name of the operator."""
 
     replicas: int | None = Field(default=None, ge=0)
-    """Replicas of all pools. If unset, it does not run."""
+    """Replicas in all pools. If unset, it does not run."""
 
     deployment: Replicas | None = Field(default=None, max_length=128)
-    """Replicas per `pool/size` that were applied, after the last guard. If unset, it does not
-    run."""
+    """Current replicas per `pool/size`. If unset, it does not run."""
 
     target: Replicas | None = Field(default=None, max_length=128)
-    """Replicas per `pool/size` that the last decision asks for. If unset, none was taken yet."""
+    """Replicas per `pool/size` that the last decision proposed. If unset, there was no decision
+    yet."""
 
     rate: str | None = Field(default=None, max_length=64)
     """Records that arrive per second, such as 120/s. If unset, it is not known."""
 
     response_time: str | None = Field(default=None, max_length=64)
-    """Mean time in the operator, waiting and service, such as 45ms. If unset, it is not known."""
+    """Mean time in the operator, waiting plus service, such as 45ms. If unset, it is not known."""
 
     budget: str | None = Field(default=None, max_length=64)
-    """Part of the objective that the Application Manager leaves to this operator, such as 60ms. If
-    unset, none was assigned yet."""
+    """Part of the objective's bound that this operator may use, such as 60ms. If unset, the
+    Application Manager has not assigned one yet."""
 
     policy: str | None = Field(default=None, max_length=LONGEST_NAME)
     """Policy that decides. If unset, the operator is fixed."""
 
     decision: DecisionStatus | None = None
-    """The last decision. If unset, none was taken yet."""
+    """The last decision. If unset, there was none yet."""
 
 
 class TuningStatus(Section):
-    """The weights that the Operator Managers work with; budgets are with the operators."""
+    """The weights of the Operator Managers; their budgets are in `operators`."""
 
     version: int = Field(ge=0)
-    """Number of the tuning in force, as `weir explain` names it; 0 where nothing was tuned."""
+    """Number of the current tuning, as in `weir explain`; 0 if there was none."""
 
     since: str | None = Field(default=None, max_length=40)
-    """When it was taken. If unset, nothing was tuned. Format: RFC 3339."""
+    """When it was applied. If unset, there was no tuning. Format: RFC 3339."""
 
     violations: str = Field(max_length=64)
     """Weight of violations of the objective, such as 0.6."""
 
     resources: str = Field(max_length=64)
-    """Weight of what the replicas cost, such as 0.2."""
+    """Weight of the cost of replicas, such as 0.2."""
 
     reconfigurations: str = Field(max_length=64)
     """Weight of restarts, such as 0.2."""
 
     message: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """What the simulator expects of it, in a sentence. If unset, nothing was tuned."""
+    """The simulator's forecast for it, in a sentence. If unset, there was no tuning."""
 
 
 class StreamAppStatus(Section):
-    """What Weir knows of the job, and what it did last."""
+    """The state of the job, and what Weir did last."""
 
     observed_generation: int | None = Field(default=None, ge=0)
-    """Generation of the spec that the rest speaks of. If unset, Weir has not seen any."""
+    """Generation of the spec that this status describes. If unset, Weir has not read any."""
 
     conditions: tuple[Condition, ...] = Field(
         default=(), max_length=16, json_schema_extra=map_list_by("type")
@@ -157,39 +157,39 @@ class StreamAppStatus(Section):
     known."""
 
     objective: str | None = Field(default=None, max_length=64)
-    """The bound with its statistic, such as `200ms mean`. If unset, Weir has not seen any."""
+    """The bound with its statistic, such as `200ms mean`. If unset, Weir has not read any."""
 
     cost_per_hour: str | None = Field(default=None, max_length=64)
-    """What the deployment costs per hour, JobManager included. If unset, the job does not run."""
+    """Cost of the deployment per hour, with the JobManager. If unset, the job does not run."""
 
     last_action: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """The last change and how long it took, in few words, such as `Rescaled match 2 -> 3 in 12 s`;
-    conditions and events say why. If unset, there was none."""
+    """The last change and how long it took, such as `Rescaled match 2 -> 3 in 12 s`; conditions and
+    events give the reason. If unset, there was none."""
 
     restarts_last_day: int | None = Field(default=None, ge=0)
-    """Restarts of the job that scaling caused in the last 24 hours. If unset, it never started."""
+    """Restarts that scaling caused in the last 24 hours. If unset, the job never started."""
 
     window: str | None = Field(default=None, max_length=LONGEST_NAME)
-    """Name of the blocked period that is open. If unset, none is."""
+    """Name of the current blocked period. If unset, there is none."""
 
     advice: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """In mode Advise, what following the decisions would have cost so far, or after how long that
-    is known; after a day, what it would have saved a day and with how many restarts. If unset,
-    nothing was seen yet, or the mode is another."""
+    """In mode Advise: what following the decisions would have cost so far, or when Weir will know;
+    after a day, how much it would have saved per day and with how many restarts. If unset, there
+    was no measurement yet, or the mode is not Advise."""
 
     tuning: TuningStatus | None = None
-    """What was tuned. If unset, nobody tunes."""
+    """The current tuning. If unset, there is no tuner."""
 
     operators: tuple[OperatorStatus, ...] = Field(
         default=(), max_length=MOST_OPERATORS, json_schema_extra=map_list_by("name")
     )
-    """What is known of each operator, of the first 100. If unset, nothing is."""
+    """The state of each operator, at most the first 100. If unset, it is not known."""
 
     rescale: dict[str, JsonValue] | None = None
-    """Journal of the change under way, or of the last one. If unset, there was none."""
+    """Journal of the current or the last change. If unset, there was none."""
 
     controller: dict[str, JsonValue] | None = None
-    """What Weir needs to go on after a crash: job, savepoints, failed deployments, budget. If
+    """What Weir needs to resume after a crash: job, savepoints, failed deployments, budget. If
     unset, the job never started."""
 
 

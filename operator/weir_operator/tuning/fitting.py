@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weir_operator.errors import TemporaryError
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tuned import ModelState
 from weir_operator.runtime.files import storing
 from weir_operator.tuning.history import Past, PastFit, fit_with_past
 from weir_operator.tuning.samples import most_intervals, read_samples
-from weir_operator.tuning.work import TuningWork
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.season import Season
 from weir_simulator.errors import FitError
@@ -31,7 +30,7 @@ from weir_simulator.fitting.history import History
 from weir_simulator.fitting.samples import IntervalSample, Samples
 from weir_simulator.fitting.structure import Structure
 from weir_simulator.traces import as_trace, write_trace
-from weir_simulator.tuning.order import apply_point
+from weir_simulator.tuning.order import TuningRequest, apply_tuning
 
 FOLDER = "fitted"
 
@@ -41,12 +40,12 @@ def find_fitted(folder: Path) -> Path:
     return folder / FOLDER / "experiment.yaml"
 
 
-def write_fitted(folder: Path, work: TuningWork) -> None:
-    """Write the experiment of a work with what is in force, and its trace beside it.
+def write_fitted(folder: Path, request: TuningRequest) -> None:
+    """Write the experiment of a request with what is in force, and its trace beside it.
 
     Args:
         folder: Of the StreamApp's state.
-        work: What a tuner is asked for.
+        request: What a tuner is asked for.
 
     Raises:
         TemporaryError: The disk is full.
@@ -54,23 +53,23 @@ def write_fitted(folder: Path, work: TuningWork) -> None:
     """
     path = find_fitted(folder)
     trace = path.with_name("trace.txt")
-    experiment, incumbent = work.order.experiment, work.order.incumbent
+    experiment, incumbent = request.experiment, request.incumbent
     if incumbent is not None:
-        experiment = apply_point(experiment, incumbent)
+        experiment = apply_tuning(experiment, incumbent)
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_trace(trace, as_trace(work.rates))
+    write_trace(trace, as_trace(request.rates))
     write_experiment(
         experiment.model_copy(update={"trace": TraceSource(file=trace)}),
         path,
-        remarks=("Fitted to what was measured; written again at every fit.",),
+        remarks=("Fitted to the job's measurements; overwritten by every fit.",),
     )
 
 
 UNKNOWN = ModelState(
     fitted=None,
     reason="Fitting",
-    sentence="Nothing was fitted to the job yet; its objective is shared without tuning until then",
+    sentence="There is no fit yet; until then, budgets are divided without tuning",
 )
 
 _FITS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fit")
@@ -99,7 +98,7 @@ class Fitter:
     def __init__(
         self,
         records: Path,
-        managers: Mapping[str, OperatorManager],
+        managers: Mapping[str, ObservedOperator],
         *,
         slot: float,
         past: Past | None = None,
@@ -201,7 +200,7 @@ class Fitter:
 
 def _refuse(found: PastFit, *, fitted: bool | None, reason: str, sentence: str) -> Fitted:
     """Return what nothing can be tuned with, and why history does not mend that."""
-    unused = found.unused and f"There is no help in history: {found.unused}"
+    unused = found.unused and f"The history does not help: {found.unused}"
     told = ". ".join(filter(None, (sentence, unused)))
     state = ModelState(fitted=fitted, reason=reason, sentence=told)
     return Fitted(state=state, fit=None, past_unused=unused)

@@ -113,8 +113,8 @@ class HistoryReader:
                 return await self._begin(read)
         except TimeoutError as error:
             raise TemporaryError(
-                f"it is not answering: a read has not ended within {self.within:g} s of being "
-                "asked for; look whether the volume hangs that it lies on, or is slow"
+                f"the volume does not answer: a read did not end within {self.within:g} "
+                "s; check whether the volume is hung or slow"
             ) from error
 
     def _begin(self, read: Callable[[], T]) -> asyncio.Future[T]:
@@ -133,7 +133,7 @@ class HistoryReader:
             answer, self._over = _read_beside(read)
         except RuntimeError as error:
             self._turn.release()
-            raise TemporaryError(f"it cannot be read now: {error}") from error
+            raise TemporaryError(f"Weir cannot read it at the moment: {error}") from error
         self._keeper = asyncio.create_task(self._keep_turn(self._over))
         return asyncio.wrap_future(answer)
 
@@ -177,7 +177,7 @@ def _read(read: Callable[[], T]) -> T:
     except Exception as error:
         log.exception("defect in reading history")
         raise TemporaryError(
-            f"reading it came upon a defect, {type(error).__name__}: {error}; see the log"
+            f"a defect occurred while reading it, {type(error).__name__}: {error}; see the log"
         ) from error
 
 
@@ -203,7 +203,7 @@ class Past:
         ) as whole:
             history = whole.since(since).within(structure)
             if history.end == history.begin:
-                raise TemporaryError("it ends before the job became what it is now")
+                raise TemporaryError("it ends before the job was last changed")
             yield history
 
     async def seasons(self) -> Mapping[str, Season]:
@@ -259,7 +259,9 @@ def fit_with_past(
         return PastFit(fit=fitted, seasons=history.seasons, said=_say_used(history, fitted))
     traffic_alone = is_traffic_alone(history, fitted)
     unused = (
-        history.only_traffic if traffic_alone else f"it does not fit what is measured now: {why}"
+        history.only_traffic
+        if traffic_alone
+        else f"it does not match the current measurements: {why}"
     )
     alone = _fit_alone(own, structure, slot=slot)
     if traffic_alone and not isinstance(alone, FitError):

@@ -25,16 +25,16 @@ import yaml
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
-from weir_operator.tuning.work import (
+from weir_operator.tuning.protocol import (
+    LARGEST,
     REFUSED,
-    TuningAnswer,
     TuningLostError,
     TuningRefusedError,
-    TuningWork,
-    pack_work,
+    pack_request,
     read_answer,
+    read_frames,
 )
-from weir_operator.tuning.worker import LARGEST, read_frames
+from weir_simulator.tuning.order import TuningRequest, TuningResult
 
 Body = dict[str, Any]
 """An object of the API server as plain JSON values."""
@@ -112,12 +112,12 @@ class JobTuner:
         self.deadline = deadline
         self._clock = clock
 
-    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
-        """Return what came of the work; see `Tuner`."""
-        packed = await asyncio.to_thread(pack_work, work)
+    async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
+        """Return what came of the request; see `Tuner`."""
+        packed = await asyncio.to_thread(pack_request, request)
         if len(packed) * 4 / 3 > LARGEST_WORK:
             raise TuningRefusedError(
-                f"Expected work of at most {LARGEST_WORK} bytes in a ConfigMap, got "
+                f"Expected input of at most {LARGEST_WORK} bytes in a ConfigMap, got "
                 f"{len(packed) * 4 // 3}; fit to fewer days"
             )
         full = f"weir-tuning-{zlib.crc32(self._app.encode()):08x}-{name}"
@@ -130,7 +130,7 @@ class JobTuner:
             )
             answer = await asyncio.to_thread(lambda: read_answer(read_frames(log)))
         except NotFoundError as error:
-            raise TuningLostError(f"The Job of the tuning is gone: {error}") from error
+            raise TuningLostError(f"The Job of the tuning no longer exists: {error}") from error
         except (asyncio.CancelledError, TuningLostError, TuningRefusedError):
             # Not to be found by the next attempt, which would read the same again.
             await self._api.delete(path)
@@ -146,7 +146,9 @@ class JobTuner:
         except ConflictError:
             job = await self._api.get(f"{self._jobs}/{full}")
         if job["metadata"].get("annotations", {}).get(_DIGEST) != digest:
-            raise TuningLostError(f"Expected the Job {full} to have this work, got another's")
+            raise TuningLostError(
+                f"Expected the Job {full} to have this tuning's input, got another's"
+            )
         if not job["spec"].get("suspend"):
             return  # a controller before this one let it go
         work: Body = {
@@ -202,7 +204,7 @@ class JobTuner:
         pods = await self._pods_of(job)
         done = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
         if not done:
-            raise TuningLostError(f"Expected a pod of the Job {full} that is done, found none")
+            raise TuningLostError(f"Expected a completed pod of the Job {full}, found none")
         return str(done[0]["metadata"]["name"])
 
     async def _failure(
@@ -268,11 +270,11 @@ def read_job(path: Path) -> dict[str, Any]:
         names = [container["name"] for container in containers]
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
         raise PermanentError(
-            f"--tuner-job: expected a Job in {path}, got {type(error).__name__} ({error}); mount "
-            "the one that the chart makes"
+            f"--tuner-job: expected a Job in {path}, got {type(error).__name__} "
+            f"({error}); mount the Job that the chart creates"
         ) from error
     if CONTAINER not in names:
         raise PermanentError(
-            f"--tuner-job: expected a container {CONTAINER!r} in {path}, got {names}; name it so"
+            f"--tuner-job: expected a container {CONTAINER!r} in {path}, got {names}; rename it"
         )
     return dict(template)

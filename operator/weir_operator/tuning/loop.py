@@ -23,28 +23,28 @@ from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.cost import cost_per_hour
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Failures, Notices
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import Managers
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import ModelState, TuningView
 from weir_operator.loop.verify import Verdict
 from weir_operator.streamapp.models import Mode
 from weir_operator.tuning.fitting import UNKNOWN, Fitter, write_fitted
-from weir_operator.tuning.protocol import Tuner
+from weir_operator.tuning.protocol import Tuner, TuningLostError
 from weir_operator.tuning.requests import (
     WARM_STARTS,
     Terms,
     find_shortness,
-    make_work,
+    make_request,
     resembles,
     unfold,
 )
 from weir_operator.tuning.store import Standing, TuningStore, Version
 from weir_operator.tuning.trial import find_overgrown, judge_trial
-from weir_operator.tuning.work import TuningAnswer, TuningLostError, TuningWork
+from weir_policies.policy import Tuning
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
-from weir_simulator.tuning.order import Point
+from weir_simulator.tuning.order import TuningRequest, TuningResult
 
 log = structlog.get_logger()
 
@@ -87,7 +87,7 @@ class TuningLoop:
         *,
         settings: TuningSettings,
         tuner: Tuner,
-        managers: Mapping[str, OperatorManager],
+        managers: Managers,
         sharing: BudgetSharing,
         fitter: Fitter,
         folder: Path,
@@ -95,7 +95,7 @@ class TuningLoop:
         directives: Callable[[], Directives],
         clock: Clock,
         notices: Notices,
-        find_similar: Callable[[], Sequence[Point]] = tuple,
+        find_similar: Callable[[], Sequence[Tuning]] = tuple,
     ) -> None:
         self._settings = settings
         self._tuner = tuner
@@ -120,9 +120,10 @@ class TuningLoop:
         return TuningView(
             model=self._model,
             tuned=self._sharing.tuned,
+            version=0 if present is None else present.number,
             since=0.0 if present is None else present.since,
             expected="" if present is None else present.sentence,
-            in_training=tuple(n for n, m in self._managers.items() if m.in_training),
+            in_training=self._managers.in_training,
             failure=self._failures.last("TuningFailed"),
             answered=bool(self._state.versions) or self._state.not_taken is not None,
         )
@@ -193,15 +194,15 @@ class TuningLoop:
         self._notices.report_while("ModelUnfitted", fitted.state.sentence if refused else "")
         if fitted.fit is None:
             return
-        training = any(manager.in_training for manager in self._managers.values())
+        training = bool(self._managers.in_training)
         known = self._state.worth_a_try
         similar = await asyncio.to_thread(self._find_similar) if len(known) < WARM_STARTS else []
         try:
-            work = make_work(
+            request = make_request(
                 fitted.fit,
                 self._settings.terms,
                 bound=self._sharing.mean_bound,
-                present=self._sharing.tuned,
+                weights=self._sharing.tuned.weights,
                 budgets=last.budgets,
                 deployments=last.deployments,
                 known=known,
@@ -212,36 +213,36 @@ class TuningLoop:
         except FitError as error:  # of the job's shape, which no other try changes
             self._notices.report_while("CannotTune", str(error))
             return
-        await asyncio.to_thread(write_fitted, self._folder, work)
+        await asyncio.to_thread(write_fitted, self._folder, request)
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
-        short = find_shortness(work, most_intervals=fitted.most_intervals)
+        short = find_shortness(request, most_intervals=fitted.most_intervals)
         self._notices.report_while("TuningWaits", short if followed else "")
         followed = followed and not short
         if on_trial or not (followed or training):
             return
-        answer = await self._ask(work)
+        result = await self._ask(request)
         asked = self._directives()  # minutes have passed
         if self._has_changed(since):
-            why = "the job has drifted, or was to be learned again, since it was begun"
+            why = "since the tuning began, the job has drifted or was reset"
         elif asked.suspended or asked.mode is Mode.OFF or not (asked.mode is Mode.AUTO or training):
-            why = "the job is not tuned any more"
+            why = "the job is no longer tuned"
         else:
             why = ""
         if why:
-            self._notices.report("TuningDropped", f"An answer comes too late: {why}")
+            self._notices.report("TuningDropped", f"The result of a tuning was dropped: {why}")
             return
         if training:
-            self._graduate(answer)
+            self._graduate(result)
         if followed and asked.mode is Mode.AUTO:
-            self._take(answer, fitted.fit)
+            self._take(result, fitted.fit)
 
     def _has_changed(self, since: float) -> bool:
         """Return whether what was measured `since` is of another job than the present one."""
         return self._state.fit_since != since
 
-    async def _ask(self, work: TuningWork) -> TuningAnswer:
+    async def _ask(self, request: TuningRequest) -> TuningResult:
         """Return the tuner's answer; a lost one is asked for again.
 
         Raises:
@@ -251,19 +252,26 @@ class TuningLoop:
         name = f"v{self._next_number}"
         for _ in range(TRIES - 1):
             try:
-                return await self._tuner.tune(work, name=name)
+                return await self._tuner.tune(request, name=name)
             except TuningLostError as error:
                 log.warning("tuning lost, it is made again", failure=str(error))
-        return await self._tuner.tune(work, name=name)
+        return await self._tuner.tune(request, name=name)
 
-    def _take(self, answer: TuningAnswer, fit: Fit) -> None:
-        """Put the best in force if it is better by the simulator, with confidence."""
-        result = answer.result
+    def _take(self, result: TuningResult, fit: Fit) -> None:
+        """Put the best in force if it is better by the simulator, with confidence.
+
+        Raises:
+            TuningLostError: It could not be judged by any forecast.
+        """
+        if result.forecast is None:
+            raise TuningLostError("Expected a forecast in the answer of a tuning, got none")
         unsure = "" if result.better else result.doubt
-        self._notices.report_while("TuningUnsure", unsure and f"Not surely better: {unsure}")
+        self._notices.report_while(
+            "TuningUnsure", unsure and f"Not better with enough confidence: {unsure}"
+        )
         if not result.better:
             known = {"certainty": result.certainty, "keeping": result.keeping}
-            log.info("nothing surely better", **known, doubt=result.doubt)
+            log.info("no settings are better with enough confidence", **known, doubt=result.doubt)
             self._state = self._state.model_copy(update={"not_taken": result.best})
             self._store.save(self._state)
             return
@@ -275,7 +283,7 @@ class TuningLoop:
             ),
             None,
         )
-        again = "" if failed is None else f"Like version {failed.number}, taken back: "
+        again = "" if failed is None else f"Like version {failed.number}, rolled back: "
         self._notices.report_while("TuningKnownToFail", again + failed.reason if failed else "")
         if failed is not None:
             return
@@ -284,7 +292,8 @@ class TuningLoop:
             replaced = former.model_copy(update={"standing": Standing.REPLACED})
             self._state = self._state.with_version(replaced)
         version = Version.of(
-            answer,
+            result,
+            forecast=result.forecast,
             number=self._next_number,
             since=self._clock.now(),
             former=self._state.current,
@@ -297,12 +306,10 @@ class TuningLoop:
         self._put_in_force()
         self._notices.report("TuningApplied", f"Version {version.number}: {version.sentence}")
 
-    def _graduate(self, answer: TuningAnswer) -> None:
+    def _graduate(self, result: TuningResult) -> None:
         """Let policies decide that were trained in the simulator."""
-        for name, state in answer.trained.items():
-            if self._managers[name].in_training:
-                self._managers[name].promote(state)
-                self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
+        for name in self._managers.promote(result.trained, result.trained_jointly):
+            self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
 
     @property
     def _next_number(self) -> int:
@@ -321,7 +328,7 @@ class TuningLoop:
             return
         self._model = ModelState(fitted=False, reason="Drift", sentence=drift.sentence)
         self._state = self._state.model_copy(update={"fit_since": drift.since})
-        self._notices.report("ModelDrifted", f"{drift.sentence}; it is fitted again")
+        self._notices.report("ModelDrifted", f"{drift.sentence}; Weir fits again")
         self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
 
     def _judge(self, tick: Tick, sample: IntervalSample) -> None:
@@ -364,7 +371,7 @@ class TuningLoop:
         self._put_in_force()
         back = f"version {present.former}" if former is not None else "sharing without tuning"
         self._notices.report(
-            "TuningRolledBack", f"Version {present.number} gives way to {back}: {reason}"
+            "TuningRolledBack", f"Version {present.number} is replaced with {back}: {reason}"
         )
 
     def _leave_unjudged(self, present: Version) -> None:

@@ -1,8 +1,8 @@
 """Tunings in a process of their own: one machine, no cluster.
 
 The process is tied to this one by its standard input: where Weir dies, however it dies, the tuning
-ends with it. It leads a process group, so that what it has begun ends with it too. Its work is kept
-under the tuning's name, and what it had evaluated is not evaluated again.
+ends with it. It leads a process group, so that what it has begun ends with it too. Its request is
+kept under the tuning's name, and what it had evaluated is not evaluated again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import sys
 from pathlib import Path
 
 from weir_operator.runtime.files import storing
-from weir_operator.tuning.work import (
+from weir_operator.tuning.protocol import (
     REFUSED,
-    TuningAnswer,
     TuningLostError,
     TuningRefusedError,
-    TuningWork,
-    pack_work,
+    pack_request,
     read_answer,
 )
+from weir_simulator.tuning.order import TuningRequest, TuningResult
 
 WORKER = (sys.executable, "-m", "weir_operator.tuning.worker")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -41,23 +40,23 @@ class ProcessTuner:
         Args:
             folder: Of the tunings; each gets one of its own in it, and those before are removed.
             deadline: Seconds after which a process that has not answered is ended.
-            command: What is run, with the file of the work and the folder as arguments.
+            command: What is run, with the file of the request and the folder as arguments.
         """
         self._folder = folder
         self.deadline = deadline
         self._command = command
 
-    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
-        """Return what came of the work; see `Tuner`."""
+    async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
+        """Return what came of the request; see `Tuner`."""
         folder = self._folder / name
-        await asyncio.to_thread(self._prepare, folder, work)
+        await asyncio.to_thread(self._prepare, folder, request)
         process = await self._start(folder)
         try:
             async with asyncio.timeout(self.deadline):
                 status = await process.wait()
         except TimeoutError as error:
             raise TuningLostError(
-                f"Expected an answer within {self.deadline:.0f} s, got none: the tuning was ended"
+                f"Expected a result within {self.deadline:.0f} s, got none: Weir ended the tuning"
             ) from error
         finally:
             _end_group(process)
@@ -68,17 +67,17 @@ class ProcessTuner:
             raise _failure(status, folder)
         return await asyncio.to_thread(_read, folder / "answer.json")
 
-    def _prepare(self, folder: Path, work: TuningWork) -> None:
-        """Write the work down, and remove what tunings before it left."""
+    def _prepare(self, folder: Path, request: TuningRequest) -> None:
+        """Write the request down, and remove what tunings before it left."""
         with storing(self._folder):
             folder.mkdir(parents=True, exist_ok=True)
             for other in self._folder.iterdir():
                 if other != folder and other.is_dir():
                     shutil.rmtree(other)
-            packed = pack_work(work)
+            packed = pack_request(request)
             kept = folder / "work.json.gz"
             if kept.exists() and kept.read_bytes() != packed:
-                # Other work under its name, of no use for this.
+                # Another request under its name, of no use for this.
                 shutil.rmtree(folder)
                 folder.mkdir()
             (folder / "answer.json").unlink(missing_ok=True)
@@ -109,16 +108,16 @@ def _end_group(process: asyncio.subprocess.Process) -> None:
 def _failure(status: int, folder: Path) -> TuningLostError | TuningRefusedError:
     """Return what to make of an end without an answer."""
     if status < 0:
-        return TuningLostError(f"The process of the tuning was ended by signal {-status}")
+        return TuningLostError(f"Signal {-status} ended the process of the tuning")
     said = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
-    last = said.splitlines()[-1][:LONGEST_SENTENCE] if said else "nothing was said"
+    last = said.splitlines()[-1][:LONGEST_SENTENCE] if said else "without a message"
     if status == REFUSED:
         return TuningRefusedError(last)
     return TuningLostError(f"The process of the tuning ended with status {status}: {last}")
 
 
-def _read(path: Path) -> TuningAnswer:
+def _read(path: Path) -> TuningResult:
     try:
         return read_answer(path.read_bytes())
     except FileNotFoundError as error:
-        raise TuningLostError(f"Expected an answer in {path}, got none") from error
+        raise TuningLostError(f"Expected a result in {path}, got none") from error

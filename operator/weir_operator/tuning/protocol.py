@@ -1,17 +1,52 @@
-"""Where tunings are made: in a process of their own, or in a Kubernetes Job."""
+"""How a tuning is asked for and answered between the controller and a process or a Kubernetes Job.
+
+The request holds everything, the trace included; where the trace lies is the worker's affair. An
+answer that is not whole, of another version or of other operators is none.
+
+The log of a pod is the one way out of a pod that needs no right, no volume and no open port. But
+others write to it too, its lines have a limited length, and what was rotated away is gone. So an
+answer is packed and cut into short numbered lines with one digest: it is found whole or not at
+all.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import base64
+import binascii
+import gzip
+import hashlib
+import re
+import zlib
+from typing import Protocol, TextIO
 
-from weir_operator.tuning.work import TuningAnswer, TuningWork
+from pydantic import ValidationError
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_simulator.tuning.order import TuningRequest, TuningResult
+
+REFUSED = 3
+"""Exit status of a worker that cannot do its work; Python itself ends with 1 where it fails."""
+WIDTH = 4096
+"""Characters of a frame; runtimes cut lines at 16 KiB."""
+LARGEST = 64 * 2**20
+"""Bytes that an answer may have: what is printed must not fill the controller's memory."""
+
+_FRAME = re.compile(r"^weir-answer ([0-9a-f]{64}) (\d+)/(\d+) ([A-Za-z0-9+/=]+)$", re.MULTILINE)
+
+
+class TuningLostError(TemporaryError):
+    """The work came to no answer: its process died, was too late, or wrote something else."""
+
+
+class TuningRefusedError(PermanentError):
+    """The work cannot be done as it is asked for; the sentence says why."""
 
 
 class Tuner(Protocol):
     """Makes one tuning at a time for one StreamApp, and never in the caller's thread.
 
     A call that is cancelled ends the work. Nothing of it can be wrong after a crash: whoever calls
-    again with equal work under the same name goes on with what was left, or starts over.
+    again with an equal request under the same name goes on with what was left, or starts over.
     """
 
     @property
@@ -19,11 +54,11 @@ class Tuner(Protocol):
         """Seconds after which a tuning without an answer is ended, its wait for a node included."""
         ...
 
-    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
-        """Return what came of the work.
+    async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
+        """Return what came of the request.
 
         Args:
-            work: What to do.
+            request: What to tune, its rates included.
             name: Of the tuning, the same when it is repeated and no other's of the StreamApp:
                 lower-case letters, digits and dashes.
 
@@ -33,3 +68,85 @@ class Tuner(Protocol):
             TemporaryError: It could not be begun or followed.
         """
         ...
+
+
+def pack_request(request: TuningRequest) -> bytes:
+    """Return the request as a small file."""
+    # Without the time of its making: equal requests, equal bytes.
+    return gzip.compress(request.model_dump_json(by_alias=True).encode(), mtime=0)
+
+
+def unpack_request(packed: bytes) -> TuningRequest:
+    """Return the request of a file.
+
+    Raises:
+        TuningRefusedError: It holds none.
+    """
+    try:
+        return TuningRequest.model_validate_json(gzip.decompress(packed))
+    except (OSError, EOFError, ValidationError) as error:
+        raise TuningRefusedError(
+            f"Expected the work of a tuning, got something else ({_first(error)}); "
+            "use a tuner of the same version as the controller"
+        ) from error
+
+
+def read_answer(text: str | bytes) -> TuningResult:
+    """Return an answer from its JSON.
+
+    Raises:
+        TuningLostError: It is none.
+    """
+    try:
+        return TuningResult.model_validate_json(text)
+    except ValidationError as error:
+        raise TuningLostError(
+            f"Expected the result of a tuning, got something else ({_first(error)}); "
+            "Weir tunes again"
+        ) from error
+
+
+def write_frames(text: str, out: TextIO) -> None:
+    """Print a text in frames."""
+    packed = base64.b64encode(zlib.compress(text.encode())).decode("ascii")
+    digest = hashlib.sha256(packed.encode()).hexdigest()
+    parts = [packed[begin : begin + WIDTH] for begin in range(0, len(packed), WIDTH)]
+    for number, part in enumerate(parts, start=1):
+        print(f"weir-answer {digest} {number}/{len(parts)} {part}", file=out)
+    out.flush()
+
+
+def read_frames(log: str) -> str:
+    """Return the text whose frames are in a log.
+
+    Raises:
+        TuningLostError: It is not there, or not whole.
+    """
+    frames = _FRAME.findall(log)
+    if not frames:
+        raise TuningLostError("Expected a result in the log of the tuning, found none")
+    digest = frames[-1][0]
+    parts = {int(number): part for found, number, _, part in frames if found == digest}
+    packed = "".join(parts[number] for number in sorted(parts))
+    if hashlib.sha256(packed.encode()).hexdigest() != digest:
+        raise TuningLostError(
+            f"Expected {frames[-1][2]} lines of a result in the log of the tuning, "
+            f"got {len(parts)}, which is incomplete"
+        )
+    try:
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(base64.b64decode(packed, validate=True), LARGEST)
+        if unpacking.unconsumed_tail:
+            raise TuningLostError(f"Expected a result of at most {LARGEST} bytes, got more")
+        return text.decode()
+    except (zlib.error, binascii.Error, UnicodeDecodeError) as error:
+        raise TuningLostError(f"Expected a packed result in the log, got: {error}") from error
+
+
+def _first(error: Exception) -> str:
+    """Return the first mistake of several, in one line."""
+    if isinstance(error, ValidationError):
+        mistake = error.errors()[0]
+        where = ".".join(str(step) for step in mistake["loc"])
+        return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
+    return str(error)

@@ -9,31 +9,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from weir_operator.loop.tuned import Tuned
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.tuning.work import TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
 from weir_policies.model.season import Season
+from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.experiment import (
     Experiment,
     PolicyChoice,
-    Weights,
     find_overfull,
     initial_counts,
 )
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.refit import with_seasons
-from weir_simulator.tuning.order import Constraints, Point, TuningRequest
-from weir_simulator.tuning.warm_starts import adapt_point
+from weir_simulator.tuning.order import Constraints, TuningRequest
+from weir_simulator.tuning.warm_starts import adapt_tuning
 
 TRACE = Path("trace.txt")
-"""Stands for the rates that go with the work; the worker writes them where it likes."""
+"""Stands for the rates that go with the request; the worker writes them where it likes."""
 WARM_STARTS = 3
 """Points besides the incumbent that a search begins with."""
 ALIKE = 0.05
@@ -65,26 +63,26 @@ class Terms:
     """Slots that policies which learn by trying are trained for."""
 
 
-def make_work(
+def make_request(
     fit: Fit,
     terms: Terms,
     *,
     bound: float,
-    present: Tuned,
+    weights: CostWeights,
     budgets: Mapping[str, float],
     deployments: DeploymentMap,
-    known: Sequence[Point],
+    known: Sequence[Tuning],
     training: bool,
-    similar: Sequence[Point],
+    similar: Sequence[Tuning],
     seasons: Mapping[str, Season],
-) -> TuningWork:
-    """Return the work of one tuning.
+) -> TuningRequest:
+    """Return what one tuning is asked for.
 
     Args:
         fit: A good one.
         terms: What is asked for.
         bound: On the mean response time, seconds.
-        present: What is in force.
+        weights: Those in force.
         budgets: Seconds that the operators have now; fixed ones may be among them.
         deployments: What runs now.
         known: Points that were found for this job, oldest first.
@@ -95,11 +93,6 @@ def make_work(
     Raises:
         FitError: The simulator cannot have such a job.
     """
-    weights = Weights(
-        violations=present.weights.violation,
-        resources=present.weights.resources,
-        reconfigurations=present.weights.reconfiguration,
-    )
     experiment = fit.to_experiment(
         response_time=bound,
         trace=TRACE,
@@ -112,18 +105,16 @@ def make_work(
     incumbent = None
     if all(math.isfinite(budgets.get(name, math.nan)) for name in names):
         folded = _shift({name: budgets[name] for name in names}, fit, sign=1)
-        incumbent = Point(weights=weights, budgets=folded)
-    return TuningWork(
-        order=TuningRequest(
-            experiment=experiment,
-            constraints=terms.constraints,
-            algorithm=terms.algorithm,
-            evaluations=terms.evaluations,
-            workers=terms.workers,
-            deadline=terms.deadline,
-            incumbent=incumbent,
-            warm_starts=_warm_starts(experiment, incumbent, known, similar),
-        ),
+        incumbent = Tuning(weights=weights, budgets=folded)
+    return TuningRequest(
+        experiment=experiment,
+        constraints=terms.constraints,
+        algorithm=terms.algorithm,
+        evaluations=terms.evaluations,
+        workers=terms.workers,
+        deadline=terms.deadline,
+        incumbent=incumbent,
+        warm_starts=_warm_starts(experiment, incumbent, known, similar),
         # Four digits: no rate is measured better, and the trace is most of what is sent.
         rates=tuple(float(f"{rate:.4g}") for rate in fit.rates),
         watch=min(terms.watch, len(fit.rates)),
@@ -133,39 +124,40 @@ def make_work(
 
 def _warm_starts(
     experiment: Experiment,
-    incumbent: Point | None,
-    known: Sequence[Point],
-    similar: Sequence[Point],
-) -> tuple[Point, ...]:
+    incumbent: Tuning | None,
+    known: Sequence[Tuning],
+    similar: Sequence[Tuning],
+) -> tuple[Tuning, ...]:
     """Return what a search begins with beside the incumbent: the job's own points, newest first.
 
     Those of similar jobs fill what room is left, for they know less of it.
     """
     names = {operator.name for operator in experiment.operators}
     own = [point for point in reversed(known) if point.budgets.keys() == names]
-    starts: list[Point] = []
-    for point in (*own, *(adapt_point(each, experiment) for each in similar)):
+    starts: list[Tuning] = []
+    for point in (*own, *(adapt_tuning(each, experiment) for each in similar)):
         told = [*starts, incumbent] if incumbent is not None else starts
         if not any(resembles(point, each) for each in told):
             starts.append(point)
     return tuple(starts[:WARM_STARTS])
 
 
-def find_shortness(work: TuningWork, *, most_intervals: int) -> str:
+def find_shortness(request: TuningRequest, *, most_intervals: int) -> str:
     """Return why a trace is too short to tune on, one sentence; empty where it is long enough.
 
     Args:
-        work: Its order's constraints say how many restarts are allowed.
+        request: Its constraints say how many restarts are allowed.
         most_intervals: What such a job is ever fitted to.
     """
-    allowed, slots = work.order.constraints.max_reconfigurations, len(work.rates)
+    allowed, slots = request.constraints.max_reconfigurations, len(request.rates)
     longest = LONGEST_WAIT * most_intervals
     least = math.ceil(min(RESTARTS_SHOWN / allowed, longest)) if allowed else 0
     if slots >= least:
         return ""
     return (
-        f"The job was measured for {slots} intervals, and whether a tuning keeps so few restarts a "
-        f"day shows after {least}; what is in force stays until then"
+        f"The job was measured for {slots} intervals; it takes {least} to see "
+        "whether a tuning causes so few restarts per day; the current settings "
+        "stay until then"
     )
 
 
@@ -196,20 +188,14 @@ def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:
     return _shift(budgets, fit, sign=-1)
 
 
-def resembles(one: Point, other: Point) -> bool:
+def resembles(one: Tuning, other: Tuning) -> bool:
     """Return whether reality would hardly tell two points apart."""
     if one.budgets.keys() != other.budgets.keys():
         return False
-    mine, its = _shares(one.weights), _shares(other.weights)
+    mine, its = (astuple(each.weights.normalised()) for each in (one, other))
     return all(abs(a - b) <= ALIKE for a, b in zip(mine, its, strict=True)) and all(
         abs(one.budgets[name] / budget - 1) <= ALIKE for name, budget in other.budgets.items()
     )
-
-
-def _shares(weights: Weights) -> tuple[float, ...]:
-    """Return the weights as parts of their sum, which is all that they say."""
-    parts = (weights.violations, weights.resources, weights.reconfigurations)
-    return tuple(part / sum(parts) for part in parts)
 
 
 def _shift(budgets: Mapping[str, float], fit: Fit, *, sign: int) -> dict[str, float]:

@@ -1,6 +1,9 @@
 """The tunings of a StreamApp, version by version, in a file that outlives the controller.
 
 What was tuned for another objective, other operators, pools or another policy is not gone on with.
+A search may begin with what similar StreamApps were tuned to (`find_similar`): those that the same
+policy scales with the same parameters, because to another, weights mean something else. What
+differs besides, such as traffic, bound and operators, the search sees.
 """
 
 from __future__ import annotations
@@ -14,12 +17,11 @@ from typing import Self
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from weir_operator.loop.tuned import UNTUNED, Tuned
+from weir_operator.loop.tuned import UNTUNED
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.tuning.trial import Trial
-from weir_operator.tuning.work import Forecast, TuningAnswer
-from weir_policies.policy import CostWeights
-from weir_simulator.tuning.order import Point, Prediction
+from weir_policies.policy import Tuning
+from weir_simulator.tuning.order import Forecast, Prediction, TuningResult
 
 log = structlog.get_logger()
 
@@ -50,7 +52,7 @@ class Version(BaseModel):
     """Unix time at which it was taken."""
     former: int
     """Version that it replaced; 0 for sharing without tuning."""
-    point: Point
+    point: Tuning
     """As the simulator knows it."""
     budgets: dict[str, float]
     """Seconds by operator, as the managers know them."""
@@ -71,16 +73,16 @@ class Version(BaseModel):
     @classmethod
     def of(
         cls,
-        answer: TuningAnswer,
+        result: TuningResult,
         *,
+        forecast: Forecast,
         number: int,
         since: float,
         former: int,
         budgets: Mapping[str, float],
         most_rate: float,
     ) -> Self:
-        """Return the version that takes a tuning's answer; the arguments are fields of it."""
-        result = answer.result
+        """Return the version that takes a tuning's result; the arguments are fields of it."""
         return cls(
             number=number,
             since=since,
@@ -90,22 +92,8 @@ class Version(BaseModel):
             prediction=result.prediction,
             former_prediction=result.incumbent_prediction,
             certainty=result.certainty,
-            forecast=answer.forecast,
+            forecast=forecast,
             most_rate=most_rate,
-        )
-
-    @property
-    def tuned(self) -> Tuned:
-        """What the managers work with."""
-        weights = self.point.weights
-        return Tuned(
-            version=self.number,
-            weights=CostWeights(
-                violation=weights.violations,
-                resources=weights.resources,
-                reconfiguration=weights.reconfigurations,
-            ),
-            budgets=self.budgets,
         )
 
     @property
@@ -113,10 +101,11 @@ class Version(BaseModel):
         """What is expected of it and of what it replaced, for people: why it was taken."""
         expected, before = self.prediction, self.former_prediction
         return (
-            f"Expected to cost {expected.money.mean:.4g} an hour instead of "
-            f"{before.money.mean:.4g}, with {expected.violations.mean:.2%} of intervals late "
-            f"instead of {before.violations.mean:.2%}, and {expected.reconfigurations.mean:.2%} "
-            f"with a restart instead of {before.reconfigurations.mean:.2%}"
+            f"Forecast: cost of {expected.money.mean:.4g} per hour instead of "
+            f"{before.money.mean:.4g}, violations in {expected.violations.mean:.2%} "
+            f"of intervals instead of {before.violations.mean:.2%}, and restarts in "
+            f"{expected.reconfigurations.mean:.2%} instead of "
+            f"{before.reconfigurations.mean:.2%}"
         )
 
 
@@ -133,7 +122,7 @@ class TuningState(BaseModel):
     """Oldest first."""
     fit_since: float = 0.0
     """Unix time; what was measured before is of a job that has changed since."""
-    not_taken: Point | None = None
+    not_taken: Tuning | None = None
     """What the last tuning found, where that was not surely better: with more traffic seen, it may
     be."""
 
@@ -147,12 +136,15 @@ class TuningState(BaseModel):
         return self.version(self.current)
 
     @property
-    def tuned(self) -> Tuned:
-        """What is in force."""
-        return UNTUNED if self.present is None else self.present.tuned
+    def tuned(self) -> Tuning:
+        """What is in force, as the managers know it."""
+        present = self.present
+        if present is None:
+            return UNTUNED
+        return Tuning(weights=present.point.weights, budgets=present.budgets)
 
     @property
-    def worth_a_try(self) -> list[Point]:
+    def worth_a_try(self) -> list[Tuning]:
         """Points that the next tuning may begin with, oldest first: none that reality refuted."""
         kept = (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)
         points = [each.point for each in self.versions if each.standing in kept]
@@ -201,7 +193,7 @@ class TuningStore:
         """
         with storing(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path, state.model_dump_json(indent=1))
+        write_atomically(self._path, state.model_dump_json(by_alias=True, indent=1))
 
 
 def read_tunings(path: Path) -> TuningState | None:
@@ -216,3 +208,20 @@ def read_tunings(path: Path) -> TuningState | None:
     except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
         log.warning("tunings cannot be read, they start over", failure=str(error)[:200])
         return None
+
+
+def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Tuning]:
+    """Return what is in force at similar StreamApps and was borne out by reality, newest first.
+
+    Args:
+        folder: Of the StreamApp's own state; the others' lie beside it.
+        key: What its tunings depend on.
+    """
+    found: list[Version] = []
+    for path in folder.parent.glob(f"*/{TUNINGS}"):
+        state = None if path.parent == folder else read_tunings(path)
+        if state is None or state.present is None or state.present.standing is not Standing.KEPT:
+            continue
+        if all(state.key.get(name) == key.get(name) for name in ("policy", "parameters")):
+            found.append(state.present)
+    return [each.point for each in sorted(found, key=lambda each: each.since, reverse=True)]

@@ -6,28 +6,34 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from weir_operator.tuning.work import Forecast, TuningAnswer, TuningWork
 from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_simulator.experiment import TraceSource, Weights
+from weir_policies.policy import CostWeights, Tuning
+from weir_simulator.experiment import TraceSource
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.order import (
     Estimate,
-    Point,
+    Forecast,
     Prediction,
     TuningRequest,
     TuningResult,
 )
 
 
-def a_work(
+def a_request(
     *, slots: int = 200, policy: str = "hold", train: int = 0, algorithm: Algorithm = "random"
-) -> TuningWork:
-    """Return a tuning of one operator that takes no time."""
+) -> TuningRequest:
+    """Return the request of a tuning of one operator that takes no time."""
     experiment = an_experiment(trace=TraceSource(file=Path("trace.txt")), policy={"name": policy})
-    order = TuningRequest(
-        experiment=experiment, algorithm=algorithm, evaluations=2, judging_seeds=1, workers=1
+    return TuningRequest(
+        experiment=experiment,
+        algorithm=algorithm,
+        evaluations=2,
+        judging_seeds=1,
+        workers=1,
+        rates=(100.0,) * slots,
+        watch=20,
+        train=train,
     )
-    return TuningWork(order=order, rates=(100.0,) * slots, watch=20, train=train)
 
 
 def a_prediction(money: float, late: float = 0.0) -> Prediction:
@@ -42,32 +48,30 @@ def a_prediction(money: float, late: float = 0.0) -> Prediction:
 
 def an_answer(
     budgets: dict[str, float], *, better: bool = True, violations: float = 0.0, watch: int = 4
-) -> TuningAnswer:
+) -> TuningResult:
     """Return an answer that is cheaper by half, and is forecast for stretches of `watch`.
 
     They are forecast without restarts.
     """
-    best = Point(
-        weights=Weights(violations=0.8, resources=0.1, reconfigurations=0.1), budgets=budgets
+    best = Tuning(
+        weights=CostWeights(violation=0.8, resources=0.1, reconfiguration=0.1), budgets=budgets
     )
-    return TuningAnswer(
-        result=TuningResult(
-            algorithm="random",
-            best=best,
-            prediction=a_prediction(1.0),
-            feasible=True,
-            incumbent=best,
-            incumbent_prediction=a_prediction(2.0),
-            better=better,
-            certainty=0.99,
-            keeping=1.0,
-            required=0.95,
-            doubt="",
-            evaluations=(),
-            simulated_slots=400,
-            seconds=0.1,
-            ended="finished",
-        ),
+    return TuningResult(
+        algorithm="random",
+        best=best,
+        prediction=a_prediction(1.0),
+        feasible=True,
+        incumbent=best,
+        incumbent_prediction=a_prediction(2.0),
+        better=better,
+        certainty=0.99,
+        keeping=1.0,
+        required=0.95,
+        doubt="",
+        evaluations=(),
+        simulated_slots=400,
+        seconds=0.1,
+        ended="finished",
         forecast=Forecast(intervals=watch, violations=violations, money=1e9, restarts=0.0),
     )
 
@@ -77,13 +81,13 @@ class FakeTuner:
 
     deadline = 600.0
 
-    def __init__(self, answers: Sequence[TuningAnswer | Exception]) -> None:
+    def __init__(self, answers: Sequence[TuningResult | Exception]) -> None:
         self._answers = list(answers)
-        self.calls: list[tuple[TuningWork, str]] = []
+        self.calls: list[tuple[TuningRequest, str]] = []
 
-    async def tune(self, work: TuningWork, *, name: str) -> TuningAnswer:
+    async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
         """Return or raise the next answer."""
-        self.calls.append((work, name))
+        self.calls.append((request, name))
         await asyncio.sleep(0)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):

@@ -17,7 +17,7 @@ import math
 from pydantic import BaseModel, ConfigDict
 
 from weir_operator.loop.verify import Verdict
-from weir_operator.tuning.work import Forecast
+from weir_simulator.tuning.order import Forecast
 
 BORNE = 1
 """Violations beyond the forecast, and restarts beyond forecast and objective."""
@@ -65,8 +65,8 @@ def find_overgrown(trial: Trial, forecast: Forecast) -> str:
     if trial.beyond < MOST_BEYOND * forecast.intervals:
         return ""
     return (
-        f"more arrived in {trial.beyond} intervals than the tuning has ever seen, "
-        f"{trial.intervals} of {forecast.intervals} could be judged"
+        f"{trial.beyond} intervals had more traffic than the tuning has seen; "
+        f"{trial.intervals} of {forecast.intervals} could be used"
     )
 
 
@@ -81,26 +81,26 @@ def judge_trial(trial: Trial, forecast: Forecast, *, most_restarts: float) -> tu
     most = _most(forecast.violations, forecast)
     if trial.late > most:
         return Verdict.GO_BACK, (
-            f"{trial.late} of {trial.intervals} intervals violated the objective, at most {most} "
-            f"of {forecast.intervals} were expected"
+            f"{trial.late} of {trial.intervals} intervals violated the objective; at "
+            f"most {most} of {forecast.intervals} were expected"
         )
     borne = _most(max(forecast.restarts, most_restarts), forecast)
     if trial.restarts > borne:
         return Verdict.GO_BACK, (
-            f"{trial.restarts} of {trial.intervals} intervals asked for a restart, at most {borne} "
-            f"of {forecast.intervals} were expected or are allowed"
+            f"{trial.restarts} of {trial.intervals} intervals asked for a restart; at "
+            f"most {borne} of {forecast.intervals} were expected or are allowed"
         )
     if trial.intervals < forecast.intervals:
-        return Verdict.WAIT, f"{trial.intervals} of {forecast.intervals} intervals judged"
+        return Verdict.WAIT, f"{trial.intervals} of {forecast.intervals} intervals completed"
     money = trial.money / trial.intervals
     if money > MODEL_ERROR * forecast.money:
         return Verdict.GO_BACK, (
-            f"{money:.4g} an hour was paid over {trial.intervals} intervals, at most "
-            f"{forecast.money:.4g} was expected"
+            f"the job cost {money:.4g} per hour over {trial.intervals} intervals; at "
+            f"most {forecast.money:.4g} was expected"
         )
     return Verdict.KEEP, (
-        f"{trial.late} of {trial.intervals} intervals violated the objective at {money:.4g} an "
-        "hour, as expected"
+        f"{trial.late} of {trial.intervals} intervals violated the objective at a "
+        f"cost of {money:.4g} per hour, as expected"
     )
 
 

@@ -13,7 +13,8 @@ from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import prices
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import JointManagers, Managers, SeparateManagers
+from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
@@ -23,6 +24,7 @@ from weir_operator.runtime.places import job_manager_place, managed_memory_of, p
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.operators import Operator
 from weir_operator.tuning.loop import TuningSettings
 from weir_operator.tuning.requests import Terms
 from weir_policies import registry
@@ -138,13 +140,21 @@ def initial_deployments(app: StreamApp) -> DeploymentMap:
 
 
 def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
-    """Return the settings that the operators' policy is built with."""
+    """Return the settings that the operators' policy is built with.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+    """
     chosen = app.spec.operator_manager.policy
     settings: dict[str, Any] = dict(chosen.settings) if policy == chosen.name else {}
-    if policy in ("planner", "queueing", "autrascale"):
-        settings.setdefault("catch_up", app.spec.objective.catch_up.seconds)
-    if policy == "autrascale" and app.spec.objective.event_time is not None:
-        settings.setdefault("event_time", app.spec.objective.event_time.seconds)
+    objective = app.spec.objective
+    given = {
+        "catch_up": objective.catch_up.seconds,
+        "event_time": None if objective.event_time is None else objective.event_time.seconds,
+    }
+    for name in registry.from_objective(policy):
+        if given[name] is not None:
+            settings.setdefault(name, given[name])
     return settings
 
 
@@ -154,8 +164,8 @@ def operator_managers(
     policy: str | None = None,
     trained_first: bool = False,
     seasons: Mapping[str, Season] | None = None,
-) -> dict[str, OperatorManager]:
-    """Return one manager per operator.
+) -> Managers:
+    """Return the managers of all operators.
 
     Args:
         app: The manifest.
@@ -170,37 +180,96 @@ def operator_managers(
     """
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
-    managers: dict[str, OperatorManager] = {}
-    operators = world.operators(app)
-    together = sum(operator.max_replicas for operator in operators)
-    rngs = {each.name: np.random.default_rng(place) for place, each in enumerate(operators)}
-    # Only these are ever asked, so only these sit at the table of a policy for all operators.
-    scaled = [each.name for each in operators if world.fixed_deployment(app, each.name) is None]
-    policies = registry.build_all(name, rngs=[rngs[each] for each in scaled], parameters=parameters)
-    asked = dict(zip(scaled, policies, strict=True))
-    for each, season in (seasons or {}).items():
-        if isinstance(built := asked.get(each), WarmStartable):
-            built.expect(season)
     falls_back = trained_first and registry.learns_by_trying(name)
-    for operator in operators:
-        types = world.node_types(app, operator.name)
+    if registry.is_joint(name, parameters):
+        return _joint_managers(app, name, parameters, falls_back=falls_back)
+    managers: dict[str, OperatorManager] = {}
+    for place, operator in enumerate(world.operators(app)):
+        own = registry.build(name, rng=np.random.default_rng(place), parameters=parameters)
+        fixed = world.fixed_deployment(app, operator.name)
+        season = (seasons or {}).get(operator.name)
+        if season is not None and fixed is None and isinstance(own, WarmStartable):
+            own.expect(season)
         managers[operator.name] = OperatorManager(
-            model=OperatorModel(
-                name=operator.name,
-                node_types=types,
-                max_replicas=operator.max_replicas,
-                service_mean=math.nan,
-                service_scv=1.0,
-            ),
-            given=[each.name for each in types if world.speedup_is_given(app, each.pool)],
-            policy=asked.get(operator.name)
-            or registry.build(name, rng=rngs[operator.name], parameters=parameters),
-            fixed=world.fixed_deployment(app, operator.name),
-            most_replicas=together if registry.sees_application(name) else None,
-            fallback_policy=_build_fallback_policy(len(managers)) if falls_back else None,
-            without_room=_build_fallback_policy(len(managers)),
+            model=_specified(app, operator),
+            given=_given_speedups(app, operator),
+            policy=own,
+            fixed=fixed,
+            most_replicas=_most_replicas(app, name),
+            fallback_policy=_build_fallback_policy(place) if falls_back else None,
+            without_room=_build_fallback_policy(place),
         )
-    return managers
+    return SeparateManagers(managers)
+
+
+def _joint_managers(
+    app: StreamApp, name: str, parameters: Mapping[str, Any], *, falls_back: bool
+) -> JointManagers:
+    """Return the managers of operators for which one policy decides."""
+    operators = {
+        operator.name: ObservedOperator(
+            model=_specified(app, operator),
+            given=_given_speedups(app, operator),
+            fixed=world.fixed_deployment(app, operator.name),
+            most_replicas=_most_replicas(app, name),
+        )
+        for operator in world.operators(app)
+    }
+    scaled = [each for each, operator in operators.items() if operator.fixed is None]
+    return JointManagers(
+        operators,
+        policy=registry.build_joint(name, rng=np.random.default_rng(0), parameters=parameters),
+        neighbourhood=registry.neighbourhood(name),
+        fallback_policies={each: _build_fallback_policy(row) for row, each in enumerate(scaled)}
+        if falls_back
+        else None,
+    )
+
+
+def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
+    """Refuse operators that the policy cannot decide for together.
+
+    Args:
+        app: The manifest.
+        policy: Overrides the manifest's.
+
+    Raises:
+        UnknownPolicyError: No policy has this name.
+        ParameterError: It cannot; names the setting to change.
+    """
+    name = policy or app.spec.operator_manager.policy.name
+    registry.refuse_operators(
+        name,
+        policy_settings(app, policy=name),
+        [
+            _specified(app, operator)
+            for operator in world.operators(app)
+            if world.fixed_deployment(app, operator.name) is None
+        ],
+    )
+
+
+def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
+    """Return an operator as the manifest has it."""
+    return OperatorModel(
+        name=operator.name,
+        node_types=world.node_types(app, operator.name),
+        max_replicas=operator.max_replicas,
+        service_mean=math.nan,
+        service_scv=1.0,
+    )
+
+
+def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
+    """Return the node types whose speedup the manifest gives."""
+    types = world.node_types(app, operator.name)
+    return [each.name for each in types if world.speedup_is_given(app, each.pool)]
+
+
+def _most_replicas(app: StreamApp, policy: str) -> int | None:
+    """Return the replicas that an operator's greatest cost is made of; `None` for its own most."""
+    together = sum(operator.max_replicas for operator in world.operators(app))
+    return together if registry.sees_application(policy) else None
 
 
 def _build_fallback_policy(seed: int) -> OperatorPolicy:

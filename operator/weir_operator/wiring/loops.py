@@ -21,7 +21,7 @@ from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController, OnTrouble
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.managers import Managers
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
@@ -38,8 +38,7 @@ from weir_operator.tuning.fitting import Fitter
 from weir_operator.tuning.history import Past
 from weir_operator.tuning.loop import TuningLoop
 from weir_operator.tuning.protocol import Tuner
-from weir_operator.tuning.similar_apps import find_similar
-from weir_operator.tuning.store import TUNINGS, TuningStore
+from weir_operator.tuning.store import TUNINGS, TuningStore, find_similar
 from weir_operator.wiring import assembly
 from weir_policies.model.season import Season
 
@@ -87,12 +86,11 @@ class Steering:
 
     lifecycle: Lifecycle
     controller: ApplicationController
-    managers: Mapping[str, OperatorManager]
+    managers: Managers
 
     def compile(self) -> None:
         """Compile the policies, which may take a minute: not for the event loop's thread."""
-        for manager in self.managers.values():
-            manager.compile()
+        self.managers.compile()
 
 
 def state_directory(state: Path, app: str) -> Path:
@@ -186,7 +184,7 @@ def _memory(
     app: StreamApp,
     around: Dependencies,
     loops: LoopSettings,
-    managers: Mapping[str, OperatorManager],
+    managers: Managers,
     manager: ApplicationManager,
 ) -> AppState:
     """Return what the loops keep, in their folder."""
@@ -224,7 +222,7 @@ def _tuning(
     app: StreamApp,
     around: Dependencies,
     loops: LoopSettings,
-    managers: Mapping[str, OperatorManager],
+    managers: Managers,
     manager: ApplicationManager,
     directives: Callable[[], Directives],
 ) -> TuningLoop | None:

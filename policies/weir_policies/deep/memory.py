@@ -11,7 +11,7 @@ from weir_policies.deep.encodings import Scheme, make_scheme
 from weir_policies.deep.network import Network, begin_run, build_network
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, Replay, draw_batch, empty_replay, push
-from weir_policies.kernels.view import MAX_REPLICAS, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 
 
@@ -47,7 +47,7 @@ def prepare_memory(
         ParameterError: The encoding or the rate levels do not suit the operators.
     """
     runs, node_types = view.counts.shape
-    max_replicas = int(view.rules[0, MAX_REPLICAS])
+    max_replicas = int(view.model[0].max_replicas)
     scheme = scheme_for(parameters, node_types=node_types, max_replicas=max_replicas)
     sizes = parameters.size_layers(scheme.inputs, outputs)
     return DeepMemory(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.levels import level_of
 from weir_policies.kernels.steps import find_action
-from weir_policies.kernels.view import RATE, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 
 Items = NDArray[np.int16]
@@ -82,8 +82,8 @@ def push(
         for each in range(node_types):
             item[each] = view.counts_before[run, each]
             item[node_types + each] = view.counts[run, each]
-        item[2 * node_types] = level_of(view.before[run, RATE], quanta[run], levels)
-        item[2 * node_types + 1] = level_of(view.seen[run, RATE], quanta[run], levels)
+        item[2 * node_types] = level_of(view.before[run].rate, quanta[run], levels)
+        item[2 * node_types + 1] = level_of(view.seen[run].rate, quanta[run], levels)
         action = find_action(view.counts_before[run], view.counts[run])
         item[2 * node_types + 2] = action
         explained = explained and action >= 0

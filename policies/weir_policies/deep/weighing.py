@@ -24,15 +24,7 @@ from weir_policies.kernels.steps import (
     take,
     total,
 )
-from weir_policies.kernels.view import (
-    BUDGET,
-    RATE,
-    TOP_COST,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    View,
-)
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 
@@ -183,7 +175,7 @@ def _empty_codes(scheme: Scheme, runs: int, states: int) -> Codes:
 @compiled
 def _find_levels(view: View, quanta: Floats, levels: int, found: Counts) -> None:
     for run in range(found.size):
-        found[run] = level_of(view.seen[run, RATE], quanta[run], levels)
+        found[run] = level_of(view.seen[run].rate, quanta[run], levels)
 
 
 @compiled
@@ -205,7 +197,7 @@ def _encode_states(
 @compiled
 def _estimate(run: int, view: View, counts: Counts, rate: float) -> float:
     time, _ = predict_one(run, view, counts, rate)
-    return view.traits[run, WEIGHT_VIOLATION] if time > view.seen[run, BUDGET] else 0.0
+    return view.model[run].weight_violation if time > view.seen[run].budget else 0.0
 
 
 @compiled
@@ -222,7 +214,7 @@ def _find_successors(
 ) -> None:
     actions = count_actions(view)
     for run in range(levels.shape[0]):
-        weights = view.traits[run]
+        weights = view.model[run]
         for state in range(levels.shape[1]):
             here = counts[run, state]
             size = total(here)
@@ -232,10 +224,10 @@ def _find_successors(
                     costs[run, state, action] = np.inf
                     continue
                 place, change = step_of(action, here.size)
-                resources = price_after(run, view, here, place, change) / weights[TOP_COST]
-                cost = weights[WEIGHT_RESOURCES] * resources
+                resources = price_after(run, view, here, place, change) / weights.top_cost
+                cost = weights.weight_resources * resources
                 if action > 0:
-                    cost += weights[WEIGHT_RECONFIGURATION]
+                    cost += weights.weight_reconfiguration
                 here[place] += change  # taken back below
                 if estimates:
                     cost += _estimate(run, view, here, rate)

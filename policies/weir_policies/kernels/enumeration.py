@@ -20,7 +20,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.steps import has_room, total
-from weir_policies.kernels.view import MAX_REPLICAS, NO_LIMIT, View
+from weir_policies.kernels.view import NO_LIMIT, View
 from weir_policies.model.arrays import Counts
 from weir_policies.model.deployments import COMPLETE_UP_TO
 
@@ -40,7 +40,7 @@ def ways_to_fill(replicas: int, types: int) -> float:
 @compiled
 def most_kinds(o: int, view: View) -> int:
     """Return how many node types the mixes that are gone through may have."""
-    types, most = view.counts.shape[1], view.rules[o, MAX_REPLICAS]
+    types, most = view.counts.shape[1], view.model[o].max_replicas
     by_pool, pairs = 1.0, 0.5 * types * (types - 1) * most * (most - 1) / 2
     for place in range(types):
         sizes, is_first = 0, True
@@ -81,7 +81,7 @@ def next_row(o: int, view: View, counts: Counts, kinds: int, skip: bool) -> bool
         place = last - 1
     while place >= 0:
         allowed = counts[place] > 0 or used < kinds
-        if allowed and size < view.rules[o, MAX_REPLICAS] and has_room(o, view, counts, place):
+        if allowed and size < view.model[o].max_replicas and has_room(o, view, counts, place):
             counts[place] += 1
             return True
         if counts[place] > 0:
@@ -122,7 +122,7 @@ def near_row(o: int, view: View, number: int, counts: Counts) -> bool:
 def is_allowed(o: int, view: View, counts: Counts) -> bool:
     """Return whether a deployment keeps all limits."""
     size = total(counts)
-    if size < 1 or size > view.rules[o, MAX_REPLICAS]:
+    if size < 1 or size > view.model[o].max_replicas:
         return False
     for place in range(counts.size):
         if counts[place] < 0:
@@ -247,7 +247,7 @@ def scale_mix(o: int, view: View, wanted: int, spill: bool) -> None:
         target[place] = here[place]
     size = total(target)
     spill = spill or size == 0
-    wanted = min(wanted, view.rules[o, MAX_REPLICAS])
+    wanted = min(wanted, view.model[o].max_replicas)
     place = next_in_use(o, view, -1)
     while place >= 0 and size > wanted:
         removed = min(size - wanted, target[place])

@@ -6,12 +6,15 @@ Its place is among those that the operator may run on. Prices are that type's. T
 `chains`, `unknown_costs` and `backups`; this module keeps their arrays in a policy's memory and
 reads them off a view.
 
-A plan covers one operator (row o) or all of them (`JOINT`, row 0): then a state is all operators'
-replicas and the rate at the sources, a violation is any operator's, and moving several at once
-costs one reconfiguration.
+A plan covers one operator (row o) or all of them (`joint`, row 0): then a state is all operators'
+replicas and the rate at the sources, a violation is any operator's (`EACH`) or that of the slowest
+path (`PATH`), and moving several at once costs one reconfiguration.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 
@@ -19,96 +22,142 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.backups import expect, improve, list_moves, refuse_large_plans
 from weir_policies.kernels.chains import begin_chain, count_transition, nearest_level
 from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.levels import LevelParameters
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import has_room, total
-from weir_policies.kernels.view import (
-    BUDGET,
-    BUSIEST,
-    MAX_REPLICAS,
-    NO_POOL,
-    RATE,
-    TOP_COST,
-    VIOLATION,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    Memory,
-    View,
-    empty_memory,
-)
-from weir_policies.model.arrays import Floats
+from weir_policies.kernels.view import NO_POOL, Memory, View
+from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.node_types import Deployment
 
-# Columns of `Memory.floats`. MOST_BUSY is the utilisation above which an interval is violated;
-# where it is infinite, the budget of the response time decides. GAIN is the rate per source's.
-GAMMA, ALPHA, QUANTUM, MOST_BUSY, GAIN = range(5)
-# Columns of `Memory.ints`; a policy's own begin at OWN and end before HEAD.
-LEVELS, DEPLOYMENTS, ACTIONS, AXES, NODE_TYPE, JOINT = range(6)
-OWN, HEAD = 6, 10
+EACH, PATH = 1, 2
+"""Values of `joint`: a violation is any operator's beyond its budget, or the slowest path's beyond
+the greatest sum of budgets along a path. It is 0 where a plan covers one operator."""
+
+
+class HomogeneousPlan(Fields):
+    """A plan; of operators that are planned for jointly row 0 holds it. Arrays as in `backups`."""
+
+    gamma: float
+    """Weight of the next interval's costs against this one's."""
+    alpha: float
+    """Weight of a new observation of violations."""
+    quantum: float
+    """Width of a level, records/s at a source."""
+    most_busy: float
+    """Utilisation above which an interval is violated; where it is infinite, the budget of the
+    response time decides."""
+    gain: float
+    """The operator's rate per source's."""
+    joint: int
+    node_type: int
+    """The one that is added."""
+    node_types: int
+    axes: int
+    """Operators that the plan is for."""
+    levels: int
+    deployments: int
+    actions: int
+    transitions: int
+    """`levels` squared."""
+    states: int
+    """`deployments` times `levels`."""
+    counted: Floats = array("transitions")
+    """Transitions, as the next three of `chains.begin_chain`."""
+    left: Floats = array("levels")
+    first: Counts = array("levels")
+    last: Counts = array("levels")
+    sizes: Counts = array("axes")
+    """Most replicas of each operator."""
+    moves: Counts = array("deployments", "actions")
+    resources: Floats = array("deployments")
+    """What deployments cost, weighted."""
+    values: Floats = array("states")
+    """V."""
+    expected: Floats = array("states")
+    """H, from the last sweep."""
+    box: Floats = array("states")
+    """Room to work in."""
+    other: Floats = array("states")
+    """Room to work in."""
+    unknown: Floats = array("states")
+    """C_u."""
+    counts: Counts = array("node_types")
+    """Room for one deployment."""
+    on_path: int
+    """Operators that are judged by paths: all of them for `PATH`, else none."""
+    most_sizes: int
+    """Most replicas that any of them may have; 0 where none is judged by paths."""
+    times: Floats = array("on_path", "most_sizes", "levels")
+    """Response times by operator, replicas and level."""
+    column: Floats = array("on_path")
+    """Room for one time of each operator."""
+    behind: Floats = array("on_path")
+    """Room to add times up along paths."""
 
 
 def new_plan(
+    kind: type[HomogeneousPlan],
     view: View,
     parameters: LevelParameters,
     *,
     policy: str,
-    gamma: float,
-    alpha: float,
     node_type: int,
-    most_busy: float = np.inf,
-    joint: bool = False,
+    joint: int = 0,
+    **values: Any,
 ) -> Memory:
     """Return the memory of plans that have seen nothing.
 
-    Behind their heads, `floats` hold the chain and the deployments' costs, `ints` the chain's
-    bands, the numbers of replicas, the moves and room for one deployment; `values` hold V, H, two
-    places to work in, and the unknown costs.
+    Args:
+        kind: What it holds.
+        view: The operators.
+        parameters: Of the rate's levels.
+        policy: Its name, for the refusal.
+        node_type: Place among those that the operator may run on.
+        joint: `EACH` or `PATH` where one plan is for all operators, else 0.
+        values: Other fields, as for `Fields.allocate`.
 
     Raises:
         ParameterError: A plan is too large, or there is no such node type.
     """
     operators, types = view.counts.shape
-    own = [np.flatnonzero(pools != NO_POOL) for pools in view.pool]
-    fewest = min(places.size for places in own)
+    own_types = [np.flatnonzero(pools != NO_POOL) for pools in view.pool]
+    fewest = min(places.size for places in own_types)
     if node_type >= fewest:
         raise ParameterError(
             f"Expected node_type of {policy} below {fewest}, the number of node types, got "
             f"{node_type}; give the place of the type that it adds, counted from 0"
         )
     levels = int(parameters.levels)
-    limits = [int(most) for most in view.rules[:, MAX_REPLICAS]]
+    limits = [int(most) for most in view.model["max_replicas"]]
     spaces = [limits] if joint else [[most] for most in limits]
     for space in spaces:
         refuse_large_plans(space, levels=levels, policy=policy)
     moves = [list_moves(space) for space in spaces]
-    deployments = max(len(each) for each in moves)
-    memory = empty_memory(
-        view,
-        floats=HEAD + levels * (levels + 1) + deployments,
-        ints=HEAD + 2 * levels + len(spaces[0]) + max(each.size for each in moves) + types,
-        values=5 * deployments * levels,
-    )
     gains = find_gains(view) if joint else np.ones(operators)
-    memory.floats[:, GAMMA], memory.floats[:, ALPHA] = gamma, alpha
-    memory.floats[:, MOST_BUSY], memory.floats[:, GAIN] = most_busy, gains
     quanta = parameters.find_quanta(view) / gains
-    memory.floats[:, QUANTUM] = quanta.min() if joint else quanta
-    memory.ints[:, LEVELS] = levels
-    memory.ints[:, NODE_TYPE] = [places[node_type] for places in own]
-    memory.ints[:, JOINT], memory.ints[:, AXES] = joint, len(spaces[0])
-    for o, (space, moved) in enumerate(zip(spaces, moves, strict=True)):
-        memory.ints[o, DEPLOYMENTS], memory.ints[o, ACTIONS] = moved.shape
-        first = HEAD + 2 * levels
-        memory.ints[o, first : first + len(space)] = space
-        first += len(space)
-        memory.ints[o, first : first + moved.size] = moved.ravel()
-        counted = HEAD + levels * levels
-        begin_chain(
-            memory.floats[o, HEAD:counted],
-            memory.floats[o, counted : counted + levels],
-            memory.ints[o, HEAD : HEAD + levels],
-            memory.ints[o, HEAD + levels : HEAD + 2 * levels],
-        )
+    plans = moves * operators if joint else moves  # rows behind the first hold none of their own
+    memory = kind.allocate(
+        view,
+        quantum=quanta.min() if joint else quanta,
+        gain=gains,
+        joint=joint,
+        node_type=np.array([places[node_type] for places in own_types]),
+        node_types=types,
+        axes=len(spaces[0]),
+        levels=levels,
+        deployments=np.array([len(moved) for moved in plans]),
+        actions=moves[0].shape[1],
+        transitions=levels * levels,
+        states=np.array([len(moved) * levels for moved in plans]),
+        on_path=operators if joint == PATH else 0,
+        most_sizes=max(limits) if joint == PATH else 0,
+        **values,
+    )
+    for row, space, moved in zip(memory, spaces, moves, strict=False):
+        own = kind(row)
+        own.moves[:], own.sizes[:] = moved, space
+        begin_chain(own.counted, own.left, own.first, own.last)
     return memory
 
 
@@ -122,36 +171,74 @@ def find_gains(view: View) -> Floats:
 
 
 @compiled
-def level_at(o: int, memory: Memory, rate: float) -> int:
-    """Return the level of a rate at operator o."""
-    quantum = memory.floats[o, QUANTUM] * memory.floats[o, GAIN]
-    return nearest_level(rate, quantum, memory.ints[o, LEVELS])
+def level_at(own: HomogeneousPlan, rate: float) -> int:
+    """Return the level of a rate at the operator."""
+    return nearest_level(rate, own.quantum * own.gain, own.levels)
 
 
 @compiled
-def number_at(o: int, view: View, memory: Memory) -> int:
+def number_at(o: int, view: View, own: HomogeneousPlan) -> int:
     """Return the number of the deployment in force, of one operator or of all."""
-    if memory.ints[o, JOINT] == 0:
-        return min(max(total(view.counts[o]), 1), view.rules[o, MAX_REPLICAS]) - 1
+    if own.joint == 0:
+        return min(max(total(view.counts[o]), 1), view.model[o].max_replicas) - 1
     number, stride = 0, 1
     for row in range(view.counts.shape[0]):
-        most = view.rules[row, MAX_REPLICAS]
+        most = view.model[row].max_replicas
         number += (min(max(total(view.counts[row]), 1), most) - 1) * stride
         stride *= most
     return number
 
 
 @compiled
-def was_violated(o: int, view: View, memory: Memory) -> float:
+def was_violated(o: int, view: View, own: HomogeneousPlan) -> float:
     """Return 1 where the interval just ended was violated, else 0 (or what part of it was)."""
-    if memory.ints[o, JOINT]:
+    if own.joint == PATH:
+        return 1.0 if _exceeds_budgets(view, own) else 0.0
+    if own.joint:
         worst = 0.0
         for row in range(view.counts.shape[0]):
-            worst = max(worst, view.cost[row, VIOLATION])
+            worst = max(worst, view.cost[row].violation)
         return worst
-    if memory.floats[o, MOST_BUSY] < np.inf:
-        return 1.0 if view.seen[o, BUSIEST] > memory.floats[o, MOST_BUSY] else 0.0
-    return view.cost[o, VIOLATION]
+    if own.most_busy < np.inf:
+        return 1.0 if view.seen[o].busiest > own.most_busy else 0.0
+    return view.cost[o].violation
+
+
+@compiled
+def _slowest(own: HomogeneousPlan, view: View) -> float:
+    """Return the greatest sum of `own.column` along a path."""
+    column, behind = own.column, own.behind
+    behind[:] = 0.0
+    for edge in range(view.edges.shape[0] - 1, -1, -1):
+        above, below = view.edges[edge, 0], view.edges[edge, 1]
+        behind[above] = max(behind[above], column[below] + behind[below])
+    slowest = 0.0
+    for row in range(column.size):
+        slowest = max(slowest, column[row] + behind[row])
+    return slowest
+
+
+@compiled
+def _exceeds_budgets(view: View, own: HomogeneousPlan) -> bool:
+    """Return whether the slowest path took longer than the budgets along a path allow."""
+    for row in range(own.on_path):
+        own.column[row] = view.seen[row].budget
+    bound = _slowest(own, view)
+    for row in range(own.on_path):
+        own.column[row] = view.seen[row].response_time
+    return _slowest(own, view) > bound
+
+
+@compiled
+def _predict(
+    row: int, size: int, level: int, o: int, view: View, memory: Memory
+) -> tuple[float, float]:
+    """Return response time, s, and utilisation of so many replicas, by the believed model."""
+    own, its = HomogeneousPlan(memory[o]), HomogeneousPlan(memory[row])
+    counts = own.counts
+    counts[:] = 0
+    counts[its.node_type] = size
+    return predict_one(row, view, counts, level * own.quantum * its.gain)
 
 
 @compiled
@@ -164,103 +251,111 @@ def would_violate(row: int, size: int, level: int, o: int, view: View, memory: M
         level: Of the plan.
         o: Row of the plan.
         view: What is believed.
-        memory: The plan.
+        memory: All plans.
     """
-    types = view.counts.shape[1]
-    scratch = memory.ints.shape[1] - types
-    counts = memory.ints[o, scratch : scratch + types]
-    counts[:] = 0
-    counts[memory.ints[row, NODE_TYPE]] = size
-    rate = level * memory.floats[o, QUANTUM] * memory.floats[row, GAIN]
-    time, busy = predict_one(row, view, counts, rate)
-    if memory.floats[o, MOST_BUSY] < np.inf:
-        return busy > memory.floats[o, MOST_BUSY]
-    return time > view.seen[row, BUDGET]
+    own = HomogeneousPlan(memory[o])
+    time, busy = _predict(row, size, level, o, view, memory)
+    if own.most_busy < np.inf:
+        return busy > own.most_busy
+    return time > view.seen[row].budget
+
+
+@compiled
+def _judge_paths(o: int, view: View, memory: Memory) -> None:
+    """Write the cost of violations of every joint state, by the believed model."""
+    own = HomogeneousPlan(memory[o])
+    times, column = own.times, own.column
+    for row in range(own.on_path):
+        column[row] = view.seen[row].budget
+        for size in range(1, view.model[row].max_replicas + 1):
+            for level in range(own.levels):
+                time, _ = _predict(row, size, level, o, view, memory)
+                times[row, size - 1, level] = time
+    bound = _slowest(own, view)
+    for deployment in range(own.deployments):
+        for level in range(own.levels):
+            left = deployment
+            for row in range(own.on_path):
+                size = left % view.model[row].max_replicas
+                left //= view.model[row].max_replicas
+                column[row] = times[row, size, level]
+            violated = _slowest(own, view) > bound
+            own.unknown[deployment * own.levels + level] = (
+                view.model[o].weight_violation if violated else 0.0
+            )
 
 
 @compiled
 def judge_all(o: int, view: View, memory: Memory) -> None:
     """Write the cost of violations of every state, by the believed model."""
-    levels, deployments = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS]
-    states = deployments * levels
-    unknown = memory.values[o, 4 * states : 5 * states]
+    own = HomogeneousPlan(memory[o])
+    if own.joint == PATH:
+        _judge_paths(o, view, memory)
+        return
+    levels, deployments, unknown = own.levels, own.deployments, own.unknown
     unknown[:] = 0.0
     stride = 1
-    for axis in range(memory.ints[o, AXES]):
-        row = axis if memory.ints[o, JOINT] else o
-        most = view.rules[row, MAX_REPLICAS]
+    for axis in range(own.axes):
+        row = axis if own.joint else o
+        most = view.model[row].max_replicas
         for size in range(1, most + 1):
             for level in range(levels):
                 if would_violate(row, size, level, o, view, memory):
                     for deployment in range(deployments):
                         if deployment // stride % most == size - 1:
                             place = deployment * levels + level
-                            unknown[place] = view.traits[o, WEIGHT_VIOLATION]
+                            unknown[place] = view.model[o].weight_violation
         stride *= most
 
 
 @compiled
 def remember_resources(o: int, view: View, memory: Memory) -> None:
     """Write what every deployment costs at today's prices, weighted."""
-    levels, deployments = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS]
-    first = HEAD + levels * (levels + 1)
+    own = HomogeneousPlan(memory[o])
     top = 0.0
-    for axis in range(memory.ints[o, AXES]):
-        top += view.traits[axis if memory.ints[o, JOINT] else o, TOP_COST]
-    weight = view.traits[o, WEIGHT_RESOURCES] / top
-    for deployment in range(deployments):
+    for axis in range(own.axes):
+        top += view.model[axis if own.joint else o].top_cost
+    weight = view.model[o].weight_resources / top
+    for deployment in range(own.deployments):
         price, left = 0.0, deployment
-        for axis in range(memory.ints[o, AXES]):
-            row = axis if memory.ints[o, JOINT] else o
-            most = view.rules[row, MAX_REPLICAS]
-            price += (1 + left % most) * view.price[row, memory.ints[row, NODE_TYPE]]
+        for axis in range(own.axes):
+            row = axis if own.joint else o
+            most = view.model[row].max_replicas
+            price += (1 + left % most) * view.price[row, HomogeneousPlan(memory[row]).node_type]
             left //= most
-        memory.floats[o, first + deployment] = weight * price
+        own.resources[deployment] = weight * price
 
 
 @compiled
-def observe_level(o: int, view: View, memory: Memory) -> None:
+def observe_level(o: int, view: View, own: HomogeneousPlan) -> None:
     """Count the transition of the rate in the interval just ended."""
-    levels = memory.ints[o, LEVELS]
-    counted = HEAD + levels * levels
-    count_transition(
-        memory.floats[o, HEAD:counted],
-        memory.floats[o, counted : counted + levels],
-        memory.ints[o, HEAD : HEAD + levels],
-        memory.ints[o, HEAD + levels : HEAD + 2 * levels],
-        level_at(o, memory, view.before[o, RATE]),
-        level_at(o, memory, view.seen[o, RATE]),
-    )
+    before, after = level_at(own, view.before[o].rate), level_at(own, view.seen[o].rate)
+    count_transition(own.counted, own.left, own.first, own.last, before, after)
 
 
 @compiled
-def sweep(o: int, view: View, memory: Memory) -> float:
+def sweep(o: int, view: View, own: HomogeneousPlan) -> float:
     """Do one sweep over all states and actions; return the greatest change of a value."""
-    levels, deployments = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS]
-    states = deployments * levels
-    counted = HEAD + levels * levels
-    sizes = HEAD + 2 * levels
-    values, expected = memory.values[o, :states], memory.values[o, states : 2 * states]
     expect(
-        values,
-        memory.values[o, 4 * states : 5 * states],
-        expected,
-        memory.floats[o, HEAD:counted],
-        memory.floats[o, counted : counted + levels],
-        memory.ints[o, HEAD : HEAD + levels],
-        memory.ints[o, HEAD + levels : HEAD + 2 * levels],
-        deployments,
-        memory.floats[o, GAMMA],
+        own.values,
+        own.unknown,
+        own.expected,
+        own.counted,
+        own.left,
+        own.first,
+        own.last,
+        own.deployments,
+        own.gamma,
     )
     return improve(
-        values,
-        expected,
-        memory.floats[o, counted + levels : counted + levels + deployments],
-        memory.values[o, 2 * states : 3 * states],
-        memory.values[o, 3 * states : 4 * states],
-        memory.ints[o, sizes : sizes + memory.ints[o, AXES]],
-        levels,
-        view.traits[o, WEIGHT_RECONFIGURATION],
+        own.values,
+        own.expected,
+        own.resources,
+        own.box,
+        own.other,
+        own.sizes,
+        own.levels,
+        view.model[o].weight_reconfiguration,
     )
 
 
@@ -271,14 +366,14 @@ def take_move(o: int, view: View, memory: Memory, after: int) -> bool:
     Args:
         o: Row of the plan.
         view: Where from, and the targets.
-        memory: The plan.
+        memory: All plans.
         after: The deployment's number.
     """
-    left = after
-    for axis in range(memory.ints[o, AXES]):
-        row = axis if memory.ints[o, JOINT] else o
-        place = memory.ints[row, NODE_TYPE]
-        most = view.rules[row, MAX_REPLICAS]
+    own, left = HomogeneousPlan(memory[o]), after
+    for axis in range(own.axes):
+        row = axis if own.joint else o
+        place = HomogeneousPlan(memory[row]).node_type
+        most = view.model[row].max_replicas
         change = 1 + left % most - total(view.counts[row])
         left //= most
         for other in range(view.counts.shape[1]):
@@ -303,27 +398,48 @@ def score_of(o: int, view: View, memory: Memory, action: int, here: int, level: 
     Args:
         o: Row of the plan.
         view: The state.
-        memory: The plan.
+        memory: All plans.
         action: Number of the action, 0 stays.
         here: Number of the deployment in force.
         level: Of the rate.
     """
-    levels, states = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS] * memory.ints[o, LEVELS]
-    moves = HEAD + 2 * levels + memory.ints[o, AXES]
-    after = memory.ints[o, moves + here * memory.ints[o, ACTIONS] + action]
+    own = HomogeneousPlan(memory[o])
+    after = own.moves[here, action]
     if after < 0 or not take_move(o, view, memory, after):
         return np.inf
-    moving = view.traits[o, WEIGHT_RECONFIGURATION] if action else 0.0
-    return memory.values[o, states + after * levels + level] + moving
+    moving = view.model[o].weight_reconfiguration if action else 0.0
+    return float(own.expected[after * own.levels + level]) + moving
 
 
 @compiled
 def take_best(o: int, view: View, memory: Memory) -> None:
     """Write the targets of the action of least Q, the first of equals, staying first."""
-    here, level = number_at(o, view, memory), level_at(o, memory, view.seen[o, RATE])
+    own = HomogeneousPlan(memory[o])
+    here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)
     best, least = 0, np.inf
-    for action in range(memory.ints[o, ACTIONS]):
+    for action in range(own.actions):
         score = score_of(o, view, memory, action, here, level)
         if score < least:
             best, least = action, score
     score_of(o, view, memory, best, here, level)
+
+
+def score_actions(view: View, memory: Memory) -> dict[Deployment, float]:
+    """Return Q of every action that can be, by where it leads the operator of row 0."""
+    own = HomogeneousPlan(memory[0])
+    here, level = number_at(0, view, own), level_at(own, view.seen[0].rate)
+    scores = {}
+    for action in range(int(own.actions)):
+        score = score_of(0, view, memory, action, here, level)
+        if not math.isinf(score):
+            scores[Deployment(tuple(int(count) for count in view.target[0]))] = score
+    return scores
+
+
+def score_joint_actions(view: View, memory: Memory) -> list[float]:
+    """Return Q of every action of all operators that can be; the view's targets are overwritten."""
+    own = HomogeneousPlan(memory[0])
+    here, level = number_at(0, view, own), level_at(own, view.seen[0].rate)
+    actions = range(int(own.actions))
+    scores = [score_of(0, view, memory, action, here, level) for action in actions]
+    return [score for score in scores if not math.isinf(score)]

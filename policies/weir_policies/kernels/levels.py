@@ -11,7 +11,7 @@ import numpy as np
 
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import MAX_REPLICAS, SERVICE_MEAN, View
+from weir_policies.kernels.view import View
 from weir_policies.parameters import refuse_outside
 
 ALPHA_DECAY, ALPHA_EVERY = 0.98, 10
@@ -46,11 +46,14 @@ class LevelParameters:
             ParameterError: `max_rate` is open and the service time not known.
         """
         if self.max_rate is not None:
-            return np.full(view.seen.shape[0], self.max_rate / self.levels)
-        fastest = view.speedup.max(axis=1) * view.rules[:, MAX_REPLICAS]
-        quanta = fastest / view.traits[:, SERVICE_MEAN] / self.levels
+            return np.full(view.counts.shape[0], self.max_rate / self.levels)
+        fastest = view.speedup.max(axis=1) * view.model["max_replicas"]
+        quanta = fastest / view.model["service_mean"] / self.levels
         if not np.isfinite(quanta).all():
-            raise ParameterError("Expected max_rate, because the service time is not known yet")
+            raise ParameterError(
+                "Expected max_rate, because the service time is not known yet, got none; give the "
+                "records/s that the levels are to cover"
+            )
         return np.asarray(quanta)
 
 

@@ -1,7 +1,7 @@
 """Paths from source to sink, for policies that decide for a whole dataflow at once.
 
-Such a policy keeps the paths in the first row of `Memory.ints`: how many there are, then each as
-its length and its operators' rows.
+Such a policy keeps the paths in its memory: how many there are, then each as its length and its
+operators' rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def list_paths(view: View) -> list[list[int]]:
 
 
 def flatten_paths(paths: list[list[int]]) -> list[int]:
-    """Return paths as they stand in `Memory.ints`."""
+    """Return paths as they stand in a policy's memory."""
     flat = [len(paths)]
     for path in paths:
         flat += [len(path), *path]

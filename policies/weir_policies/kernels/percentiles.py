@@ -12,21 +12,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import share_of, wait, water_level
-from weir_policies.kernels.view import (
-    AGGREGATION,
-    ARRIVAL_SCV,
-    BY_LOAD,
-    EQUAL,
-    KEY_GROUPS,
-    KEYED,
-    NETWORK_TIME,
-    NO_LIMIT,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    SHARING,
-    WORST,
-    View,
-)
+from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_LIMIT, WORST, View
 from weir_policies.model.arrays import Counts
 
 PRECISE = 1e-12
@@ -134,15 +120,15 @@ def predict_percentile(
     for place in range(counts.size):
         size += counts[place]
         speed += counts[place] * view.speedup[o, place]
-    level = water_level(o, view, counts, rate) if view.rules[o, SHARING] == BY_LOAD else 0.0
-    arrival_scv, service_scv = view.traits[o, ARRIVAL_SCV], view.traits[o, SERVICE_SCV]
-    groups = view.rules[o, KEY_GROUPS]
-    divided = view.rules[o, SHARING] == EQUAL and view.rules[o, KEYED] != 0 and groups != NO_LIMIT
+    level = water_level(o, view, counts, rate) if view.model[o].sharing == BY_LOAD else 0.0
+    arrival_scv, service_scv = view.model[o].arrival_scv, view.model[o].service_scv
+    groups = view.model[o].key_groups
+    divided = view.model[o].sharing == EQUAL and view.model[o].keyed != 0 and groups != NO_LIMIT
     worst, spread, first, second, busiest = -1.0, 0.0, 0.0, 0.0, 0.0
     for place in range(counts.size):
         if counts[place] == 0:
             continue
-        service = view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
+        service = view.model[o].service_mean / view.speedup[o, place]
         full = 1.0
         if divided and groups % size:
             full = (groups % size) / size  # the others hold a key group less
@@ -154,7 +140,7 @@ def predict_percentile(
             if part == 0 or (half == 1 and not divided):
                 continue
             busy = rate * share * service
-            scv = 1 + (arrival_scv - 1) * share if view.rules[o, KEYED] else arrival_scv / size
+            scv = 1 + (arrival_scv - 1) * share if view.model[o].keyed else arrival_scv / size
             waiting = wait(busy, service, service_scv, scv)
             variance = wait_variance(waiting, busy, service_scv, scv) + service_scv * service**2
             time = waiting + service
@@ -167,11 +153,11 @@ def predict_percentile(
                 first += weight * time
                 second += weight * (variance + time**2)
     mean, variance = worst, spread
-    if view.rules[o, AGGREGATION] != WORST:
+    if view.model[o].aggregation != WORST:
         mean = first
         variance = np.inf if np.isinf(first) else max(second - first**2, 0.0)
     percentile = gamma_quantile(mean, variance, quantile, normal)
-    return percentile + view.traits[o, NETWORK_TIME], busiest
+    return percentile + view.model[o].network_time, busiest
 
 
 def normal_quantile(quantile: float) -> float:

@@ -1,7 +1,8 @@
 """A compiled algorithm as a policy that a live operator manager can use.
 
 `Algorithm` is what one file of `operator_manager/` says of itself; the simulator's compiled loop
-calls its kernels for all operators, `KernelPolicy` for one.
+calls its kernels for all operators, `KernelPolicy` for one. A joint algorithm, whose kernels decide
+for all operators in one call, becomes a `KernelApplicationPolicy` (`application_policy`).
 """
 
 from __future__ import annotations
@@ -19,26 +20,11 @@ from numpy.typing import NDArray
 from weir_policies.errors import StateError
 from weir_policies.kernels.staying import find_unknown, hold
 from weir_policies.kernels.table_storage import PAGE, Allocation, TableStorage, allocate_memory
-from weir_policies.kernels.tables import grow
 from weir_policies.kernels.view import (
-    AGGREGATION,
     AGGREGATION_CODES,
-    ARRIVAL_SCV,
-    KEY_GROUPS,
-    KEYED,
-    MAX_REPLICAS,
-    NETWORK_TIME,
     NO_LIMIT,
     NO_POOL,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    SHARING,
     SHARING_CODES,
-    STEP,
-    TOP_COST,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
     Kernel,
     Memory,
     View,
@@ -50,7 +36,7 @@ from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 3
+VERSION = 4
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has room at first; it grows."""
 
@@ -81,8 +67,14 @@ class Algorithm:
     expect: Callable[[int, Memory, Season], None] | None = None
     """Takes over what usually arrives at the operator of a row, before the first tick, into the
     memory that `prepare` made; `None` has no use for it."""
+    grow: Callable[[Memory], Memory] | None = None
+    """Makes room in its tables for what is learned next; `None` where none can become full."""
     joint: bool = False
-    """One call decides for all operators."""
+    """One call decides for all operators, as an `ApplicationPolicy` does. What is explained is then
+    one operator at a time, with a view of its row alone."""
+    explain_jointly: Callable[[View, Memory], str] | None = None
+    """Says of a joint algorithm why all operators go where `decide` wrote, in one clause without
+    its beginning; it may overwrite the targets. `None` explains each operator by itself."""
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -105,11 +97,6 @@ class _PolicyState:
             self.memory, self.allocation = allocate_memory(memory, room)
             # With whatever ends the state, the place of its tables is free again.
             weakref.finalize(self, self.allocation.leave).atexit = False
-
-    def be_ready(self) -> None:
-        """See to it that its tables can be written to."""
-        if self.allocation is not None:
-            self.allocation.be_ready()
 
     def rest(self) -> None:
         """Say that its tables are not used for a while."""
@@ -196,10 +183,10 @@ class KernelPolicy:
         state = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        state.be_ready()
         fill_interval(state.view, transition)
         self._algorithm.learn(0, state.view, state.memory)
-        state.settle(grow(state.memory), self._room)
+        if self._algorithm.grow is not None:
+            state.settle(self._algorithm.grow(state.memory), self._room)
         state.taught = True
         state.rest()
         if self._algorithm.draws:
@@ -212,9 +199,7 @@ class KernelPolicy:
             state["generator"] = self._rng.bit_generator.state
         if self._state is not None and self._state.taught:
             state["shape"] = list(_shape(self._state.view))
-            state["memory"] = {
-                name: pack_array(array) for name, array in self._state.memory._asdict().items()
-            }
+            state["memory"] = pack_array(self._state.memory)
             self._state.rest()
         return state
 
@@ -235,8 +220,7 @@ class KernelPolicy:
         if "memory" in state:
             node_types, replicas = state["shape"]
             view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
-            arrays = {name: unpack_array(array) for name, array in state["memory"].items()}
-            self._state = self._begin(view, Memory(**arrays), taught=True)
+            self._state = self._begin(view, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view and the memory, new ones where the model's shape is new."""
@@ -273,15 +257,16 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
         view.pool[o, place] = numbers[node_type.pool]
         limit = node_type.pool_limit
         view.limit[o, place] = NO_LIMIT if limit is None else limit
-    traits, rules = view.traits[o], view.rules[o]
-    traits[SERVICE_MEAN], traits[SERVICE_SCV] = model.service_mean, model.service_scv
-    traits[ARRIVAL_SCV], traits[NETWORK_TIME] = model.arrival_scv, model.network_time
-    rules[MAX_REPLICAS] = model.max_replicas
-    rules[SHARING] = SHARING_CODES[model.sharing]
-    rules[AGGREGATION] = AGGREGATION_CODES[model.aggregation]
-    rules[KEYED] = model.keyed
-    rules[KEY_GROUPS] = NO_LIMIT if model.key_groups is None else model.key_groups
-    rules[STEP] = 0
+    # By item: to write an attribute of a record takes NumPy ten times as long.
+    believed: Any = view.model[o]
+    believed["service_mean"], believed["service_scv"] = model.service_mean, model.service_scv
+    believed["arrival_scv"], believed["network_time"] = model.arrival_scv, model.network_time
+    believed["max_replicas"] = model.max_replicas
+    believed["sharing"] = SHARING_CODES[model.sharing]
+    believed["aggregation"] = AGGREGATION_CODES[model.aggregation]
+    believed["keyed"] = model.keyed
+    believed["key_groups"] = NO_LIMIT if model.key_groups is None else model.key_groups
+    believed["one_step"] = 0
 
 
 def fill_present(view: View, observation: Observation) -> None:
@@ -307,11 +292,12 @@ def fill_present(view: View, observation: Observation) -> None:
     dearest = observation.dearest
     if dearest is None:
         dearest = max(node_type.price for node_type in model.node_types)
-    traits, weights = view.traits[0], observation.weights
-    traits[TOP_COST] = (observation.most_replicas or model.max_replicas) * dearest
-    traits[WEIGHT_VIOLATION] = weights.violation
-    traits[WEIGHT_RESOURCES] = weights.resources
-    traits[WEIGHT_RECONFIGURATION] = weights.reconfiguration
+    weights = observation.weights
+    believed: Any = view.model[0]  # by item, as in `fill_model`
+    believed["top_cost"] = (observation.most_replicas or model.max_replicas) * dearest
+    believed["weight_violation"] = weights.violation
+    believed["weight_resources"] = weights.resources
+    believed["weight_reconfiguration"] = weights.reconfiguration
 
 
 def fill_interval(view: View, transition: Transition) -> None:
@@ -325,7 +311,7 @@ def fill_interval(view: View, transition: Transition) -> None:
 
 
 def _read_seen(observation: Observation) -> tuple[float, ...]:
-    """Return the columns of `View.seen`."""
+    """Return a record of `View.seen`."""
     return (
         observation.rate,
         observation.processed,

@@ -9,21 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import (
-    AGGREGATION,
-    ARRIVAL_SCV,
-    BY_LOAD,
-    EQUAL,
-    KEY_GROUPS,
-    KEYED,
-    NETWORK_TIME,
-    NO_LIMIT,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    SHARING,
-    WORST,
-    View,
-)
+from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_LIMIT, WORST, View
 from weir_policies.model.arrays import Counts
 from weir_policies.model.sharing import FILL_LEVEL
 
@@ -73,14 +59,14 @@ def water_level_after(
     while sparing > 0:
         lowest = np.inf
         for place in range(counts.size):
-            cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
+            cap = FILL_LEVEL * view.speedup[o, place] / view.model[o].service_mean
             count = counts[place] + change if place == moved else counts[place]
             if count > 0 and filled < cap < lowest:
                 lowest = cap
         if left / sparing <= lowest:
             return left / sparing
         for place in range(counts.size):
-            cap = FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]
+            cap = FILL_LEVEL * view.speedup[o, place] / view.model[o].service_mean
             if cap == lowest:
                 count = counts[place] + change if place == moved else counts[place]
                 left -= count * cap
@@ -104,22 +90,22 @@ def share_of(
         rate: Records/s at the operator.
         level: The `water_level`; any number where sharing is not `byLoad`.
     """
-    if view.rules[o, SHARING] == EQUAL:
-        groups = view.rules[o, KEY_GROUPS]
-        if view.rules[o, KEYED] == 0 or groups == NO_LIMIT:
+    if view.model[o].sharing == EQUAL:
+        groups = view.model[o].key_groups
+        if view.model[o].keyed == 0 or groups == NO_LIMIT:
             return 1 / size
         return np.ceil(groups / size) / groups
-    if view.rules[o, SHARING] == BY_LOAD and level < np.inf:
+    if view.model[o].sharing == BY_LOAD and level < np.inf:
         if rate == 0:
             return 1 / size
-        return min(level, FILL_LEVEL * view.speedup[o, place] / view.traits[o, SERVICE_MEAN]) / rate
+        return min(level, FILL_LEVEL * view.speedup[o, place] / view.model[o].service_mean) / rate
     return view.speedup[o, place] / speed
 
 
 @compiled
 def arrive(o: int, view: View, size: int, rate: float, share: float) -> float:
     """Return records/s at a replica with this share of the operator's rate."""
-    if view.rules[o, SHARING] == EQUAL and view.rules[o, KEY_GROUPS] == NO_LIMIT:
+    if view.model[o].sharing == EQUAL and view.model[o].key_groups == NO_LIMIT:
         return rate / size  # exact where `rate * (1 / size)` is not: thresholds are met exactly
     return rate * share
 
@@ -147,21 +133,21 @@ def predict_after(
         size += count
         speed += count * view.speedup[o, place]
     level = 0.0
-    if view.rules[o, SHARING] == BY_LOAD:
+    if view.model[o].sharing == BY_LOAD:
         level = water_level_after(o, view, counts, moved, change, rate)
-    arrival_scv = view.traits[o, ARRIVAL_SCV]
-    service_scv = view.traits[o, SERVICE_SCV]
-    groups = view.rules[o, KEY_GROUPS]
-    divided = view.rules[o, SHARING] == EQUAL and view.rules[o, KEYED] != 0 and groups != NO_LIMIT
+    arrival_scv = view.model[o].arrival_scv
+    service_scv = view.model[o].service_scv
+    groups = view.model[o].key_groups
+    divided = view.model[o].sharing == EQUAL and view.model[o].keyed != 0 and groups != NO_LIMIT
     worst, average, busiest = 0.0, 0.0, 0.0
     for place in range(counts.size):
         count = counts[place] + change if place == moved else counts[place]
         if count == 0:
             continue
-        service_mean = view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
+        service_mean = view.model[o].service_mean / view.speedup[o, place]
         share = share_of(o, view, place, size, speed, rate, level)
         utilisation = arrive(o, view, size, rate, share) * service_mean
-        scv = 1 + (arrival_scv - 1) * share if view.rules[o, KEYED] else arrival_scv / size
+        scv = 1 + (arrival_scv - 1) * share if view.model[o].keyed else arrival_scv / size
         time = wait(utilisation, service_mean, service_scv, scv) + service_mean
         worst = max(worst, time)
         busiest = max(busiest, utilisation)
@@ -176,8 +162,8 @@ def predict_after(
                 average += count * (1 - full) * least * (fast + service_mean)
         if share > 0:
             average += count * full * share * time
-    response_time = worst if view.rules[o, AGGREGATION] == WORST else average
-    return response_time + view.traits[o, NETWORK_TIME], busiest
+    response_time = worst if view.model[o].aggregation == WORST else average
+    return response_time + view.model[o].network_time, busiest
 
 
 @compiled
@@ -201,4 +187,4 @@ def capacity_of(o: int, view: View, counts: Counts) -> float:
     speed = 0.0
     for place in range(counts.size):
         speed += counts[place] * view.speedup[o, place]
-    return speed / view.traits[o, SERVICE_MEAN]
+    return speed / view.model[o].service_mean

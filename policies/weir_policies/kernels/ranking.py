@@ -12,7 +12,7 @@ import numpy as np
 
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import MAX_REPLICAS, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts
 
 MOST_STATES = 1_000_000
@@ -25,7 +25,7 @@ def count_states(view: View, *, levels: int, policy: str) -> int:
     Raises:
         ParameterError: They are too many for a table.
     """
-    types, most = view.counts.shape[1], int(view.rules[:, MAX_REPLICAS].max())
+    types, most = view.counts.shape[1], int(view.model["max_replicas"].max())
     states = count_deployments(types, most) * levels
     if states > MOST_STATES:
         raise ParameterError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.steps import has_room, total
-from weir_policies.kernels.view import MAX_REPLICAS, View
+from weir_policies.kernels.view import View
 
 CHEAPEST, FASTEST, FIRST = range(3)
 """Which node type joins."""
@@ -40,7 +40,7 @@ def scale_to(o: int, view: View, replicas: int, choice: int) -> None:
     for place in range(counts.size):
         view.target[o, place] = counts[place]
     size = total(counts)
-    wanted = min(max(replicas, 1), view.rules[o, MAX_REPLICAS])
+    wanted = min(max(replicas, 1), view.model[o].max_replicas)
     while size < wanted:
         place = find_joining(o, view, choice)
         if place < 0:

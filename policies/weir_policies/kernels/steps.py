@@ -6,17 +6,7 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4: the first 
 from __future__ import annotations
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import (
-    MAX_REPLICAS,
-    NO_LIMIT,
-    RECONFIGURATION,
-    RESOURCES,
-    VIOLATION,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    View,
-)
+from weir_policies.kernels.view import NO_LIMIT, View
 from weir_policies.model.arrays import Counts
 
 
@@ -72,7 +62,7 @@ def can_move(o: int, view: View, counts: Counts, size: int, place: int, change: 
     """
     if change < 0:
         return counts[place] > 0 and size > 1
-    return size < view.rules[o, MAX_REPLICAS] and has_room(o, view, counts, place)
+    return size < view.model[o].max_replicas and has_room(o, view, counts, place)
 
 
 @compiled
@@ -126,10 +116,10 @@ def draw_action(o: int, view: View) -> int:
 @compiled
 def observed_cost(o: int, view: View) -> float:
     """Return what the last interval cost, the weighted sum of its parts."""
-    traits, cost = view.traits[o], view.cost[o]
-    moved = traits[WEIGHT_RECONFIGURATION] * cost[RECONFIGURATION]
-    violated = traits[WEIGHT_VIOLATION] * cost[VIOLATION]
-    return (moved + violated) + cost[RESOURCES] * traits[WEIGHT_RESOURCES]
+    model, cost = view.model[o], view.cost[o]
+    moved = model.weight_reconfiguration * cost.reconfiguration
+    violated = model.weight_violation * cost.violation
+    return (moved + violated) + cost.resources * model.weight_resources
 
 
 @compiled
@@ -149,7 +139,7 @@ def step_towards(o: int, view: View) -> None:
             excess, most = place, change
         view.target[o, place] = view.counts[o, place]
     size = total(view.counts[o])
-    fits = lacking >= 0 and size < view.rules[o, MAX_REPLICAS]
+    fits = lacking >= 0 and size < view.model[o].max_replicas
     if fits and has_room(o, view, view.counts[o], lacking):
         view.target[o, lacking] += 1
     elif excess >= 0 and size > 1:

@@ -8,7 +8,7 @@ what a policy learns and decides is the same wherever they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weir_policies.kernels.view import Memory
 
 SMALL = 1 << 14
-"""Bytes up to which an array stays in the memory of the process."""
+"""Bytes up to which memory stays in that of the process."""
 PAGE = 4096
 """Bytes that are looked at, and copied, as one."""
 
@@ -27,10 +27,6 @@ class Allocation(Protocol):
     @property
     def arrays(self) -> Sequence[NDArray[np.uint8]]:
         """The bytes of each table, at first all zero."""
-        ...
-
-    def be_ready(self) -> None:
-        """See to it that the tables can be written to; whoever cannot raises its own error."""
         ...
 
     def rest(self) -> None:
@@ -51,18 +47,13 @@ class TableStorage(Protocol):
 
 
 def allocate_memory(memory: Memory, room: TableStorage) -> tuple[Memory, Allocation]:
-    """Return the memory with its large arrays in a room; pages of zeros are not touched there."""
-    large = {
-        name: np.ascontiguousarray(array)
-        for name, array in memory._asdict().items()
-        if array.nbytes > SMALL
-    }
-    allocation = room.allocate([array.nbytes for array in large.values()])
-    moved: dict[str, np.ndarray[Any, Any]] = {}
-    for (name, array), place in zip(large.items(), allocation.arrays, strict=True):
-        _copy_used_pages(array.reshape(-1).view(np.uint8), place)
-        moved[name] = place.view(array.dtype).reshape(array.shape)
-    return memory._replace(**moved), allocation
+    """Return the memory in a room, where it is large; pages of zeros are not touched there."""
+    if memory.nbytes <= SMALL:
+        return memory, room.allocate([])
+    allocation = room.allocate([memory.nbytes])
+    [place] = allocation.arrays
+    _copy_used_pages(np.ascontiguousarray(memory).reshape(-1).view(np.uint8), place)
+    return place.view(memory.dtype).reshape(memory.shape), allocation
 
 
 def _copy_used_pages(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:

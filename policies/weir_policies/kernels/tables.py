@@ -8,11 +8,14 @@ and answers 0 for the rest. A caller reads and writes through the same functions
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.view import MAX_REPLICAS, Memory, View
+from weir_policies.kernels.fields import Fields, array
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Counts, Floats
 
 DENSE_UP_TO = 1 << 20
@@ -23,14 +26,25 @@ FULL = 0.5
 _MIXER = -7046029254386353131  # 2^64 / golden ratio, as a signed number: spreads neighbouring keys
 
 
+class Table(Fields):
+    """A table; a policy that keeps one adds its own fields."""
+
+    keyed: int
+    """Places for keys: as many as for values, or 1 where the table is dense."""
+    places: int
+    keys: Counts = array("keyed")
+    """The key of each value of a hash table; -1 where there is none."""
+    values: Floats = array("places")
+
+
 def count_keys(view: View, *, levels: int, actions: int = 1) -> int:
     """Return how many keys there are: deployments in mixed radix, times levels, times actions."""
-    base = int(view.rules[:, MAX_REPLICAS].max()) + 1
+    base = int(view.model["max_replicas"].max()) + 1
     return int(base ** view.counts.shape[1]) * levels * actions
 
 
 def size_table(keys: int, *, writes: int) -> tuple[int, int]:
-    """Return the columns that `Memory.keys` and `Memory.values` need.
+    """Return how many places a table needs for keys, and for values.
 
     Args:
         keys: How many keys there are; they must fit 63 bits.
@@ -57,15 +71,6 @@ def encode(counts: Counts, base: int, level: int, levels: int) -> int:
     for place in range(counts.size - 1, -1, -1):
         key = key * base + counts[place]
     return key * levels + level
-
-
-@compiled
-def stride_of(place: int, base: int, levels: int) -> int:
-    """Return by how much a key grows with one replica more of the node type at `place`."""
-    stride = levels
-    for _ in range(place):
-        stride *= base
-    return stride
 
 
 @compiled
@@ -97,21 +102,53 @@ def find_place(keys: Counts, key: int) -> int:
     return place
 
 
+def allocate_table(
+    kind: type[Table], view: View, *, keys: int, writes: int, **values: Any
+) -> Memory:
+    """Return memory whose tables are empty.
+
+    Args:
+        kind: What it holds.
+        view: The operators.
+        keys: How many keys there are.
+        writes: How many different ones will be written at most.
+        values: Other fields, as for `Fields.allocate`.
+
+    Raises:
+        ParameterError: The keys do not fit 63 bits.
+    """
+    keyed, places = size_table(keys, writes=writes)
+    memory = kind.allocate(view, keyed=keyed, places=places, **values)
+    for row in memory:
+        kind(row).keys[:] = -1
+    return memory
+
+
 @compiled
-def _copy_row(keys: Counts, values: Floats, new_keys: Counts, new_values: Floats) -> None:
+def _copy_table(keys: Counts, values: Floats, new_keys: Counts, new_values: Floats) -> None:
     for place in range(keys.size):
         if keys[place] != -1:
             new_values[find_place(new_keys, keys[place])] = values[place]
 
 
-def grow(memory: Memory) -> Memory:
-    """Return the memory with room for further writes: the same, or one with a larger table."""
-    capacity = memory.keys.shape[1]
-    if capacity == 1 or (memory.keys != -1).sum(axis=1).max() < FULL * capacity:
+def grow(kind: type[Table], memory: Memory) -> Memory:
+    """Return the memory with room for further writes: the same, or one with larger tables."""
+    tables = [kind(row) for row in memory]
+    places = int(tables[0].places)
+    if tables[0].keyed == 1 or max((own.keys != -1).sum() for own in tables) < FULL * places:
         return memory
-    rows = memory.keys.shape[0]
-    keys = np.full((rows, 2 * capacity), -1, dtype=np.int64)
-    values = np.zeros((rows, 2 * capacity))
-    for row in range(rows):
-        _copy_row(memory.keys[row], memory.values[row], keys[row], values[row])
-    return memory._replace(keys=keys, values=values)
+    scalars = {
+        name: [getattr(own, name) for own in tables]
+        for name, field in kind.fields.items()
+        if field.shape is None
+    }
+    scalars["keyed"] = scalars["places"] = [2 * places] * len(tables)
+    larger = kind.allocate_rows(len(tables), scalars)
+    for own, row in zip(tables, larger, strict=True):
+        new = kind(row)
+        new.keys[:] = -1
+        _copy_table(own.keys, own.values, new.keys, new.values)
+        for name, field in kind.fields.items():
+            if field.shape is not None and name not in ("keys", "values"):
+                setattr(new, name, getattr(own, name))
+    return larger

@@ -1,38 +1,93 @@
-"""What a compiled policy sees, and what it remembers: arrays with one row per operator.
+"""What a compiled policy sees, and what it remembers.
 
 Shapes: `o` operators, `t` node types, `k` the largest `k_max`, `e` edges. A live operator manager
 fills a view with one row; the simulator one with all rows. A kernel may write `target` (when it
-decides) and the memory (when it learns), and nothing else.
+decides), `scratch` and the memory (when it learns), and nothing else.
 
-The columns of `seen`, `cost`, `traits` and `rules` are the constants below.
+What is one number per operator has a name: `view.seen[o].rate`, `view.model[o].service_mean`. In
+plain Python a column is `view.seen["rate"]`, `(o,)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.policy import Aggregation, Sharing
 
-# Columns of `seen` and `before`, as in `Observation`.
-RATE, PROCESSED, RESPONSE_TIME, BACKLOG, BUDGET, BUSIEST, TIME, TIME_OF_WEEK, INTERVAL = range(9)
-SEEN = 9
 
-# Columns of `cost`, the parts of the last interval's cost before weighting, as in `CostParts`.
-VIOLATION, RESOURCES, RECONFIGURATION = range(3)
+class Seen:
+    """What was observed of an operator in an interval, as in `Observation`."""
 
-# Columns of `traits`. TOP_COST is the most that the operator could cost per hour.
-SERVICE_MEAN, SERVICE_SCV, ARRIVAL_SCV, NETWORK_TIME, TOP_COST = range(5)
-WEIGHT_VIOLATION, WEIGHT_RESOURCES, WEIGHT_RECONFIGURATION = range(5, 8)
-TRAITS = 8
+    rate: float
+    processed: float
+    response_time: float
+    backlog: float
+    budget: float
+    busiest: float
+    """Utilisation of the busiest replica."""
+    time: float
+    time_of_week: float
+    interval: float
 
-# Columns of `rules`. STEP is 1 where a target may be one replica away, 0 where it may be any.
-MAX_REPLICAS, SHARING, AGGREGATION, KEYED, KEY_GROUPS, STEP = range(6)
-RULES = 6
+
+class Cost:
+    """The parts of the last interval's cost before weighting, as in `CostParts`."""
+
+    violation: float
+    resources: float
+    reconfiguration: float
+
+
+class Model:
+    """What is believed of an operator, and what it is told to mind, as in `OperatorModel`."""
+
+    service_mean: float
+    service_scv: float
+    arrival_scv: float
+    network_time: float
+    top_cost: float
+    """The most that the operator could cost per hour."""
+    weight_violation: float
+    weight_resources: float
+    weight_reconfiguration: float
+    max_replicas: int
+    sharing: int
+    """`EQUAL`, `PROPORTIONAL` or `BY_LOAD`."""
+    aggregation: int
+    """`WORST` or `AVERAGE`."""
+    keyed: int
+    key_groups: int
+    """`NO_LIMIT` where records are shared without rounding."""
+    one_step: int
+    """1 where a target may be one replica away, 0 where it may be any."""
+
+
+Record = TypeVar("Record", covariant=True)
+
+
+class Records(Protocol[Record]):
+    """A NumPy array of records, `(o,)`."""
+
+    @overload
+    def __getitem__(self, row: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]: ...
+
+    def __setitem__(self, key: int | str, values: Any) -> None:  # a record, a tuple or a column
+        """Write a row, or a column."""
+
+
+def _record(kind: type) -> np.dtype[Any]:
+    """Return the NumPy type of records of a class's fields."""
+    named = [(name, np.dtype(hint)) for name, hint in get_type_hints(kind).items()]
+    return np.dtype((np.record, np.dtype(named, align=True)))
+
 
 SHARING_CODES = {Sharing.EQUAL: 0, Sharing.PROPORTIONAL: 1, Sharing.BY_LOAD: 2}
 AGGREGATION_CODES = {Aggregation.WORST: 0, Aggregation.AVERAGE: 1}
@@ -48,12 +103,11 @@ NO_POOL = -1
 class View(NamedTuple):
     """What there is to know at one tick, and the room for the answer."""
 
-    seen: Floats
-    """What was observed, `(o, SEEN)`."""
-    before: Floats
-    """What had been observed an interval earlier, `(o, SEEN)`."""
-    cost: Floats
-    """What that interval cost, `(o, 3)`."""
+    seen: Records[Seen]
+    before: Records[Seen]
+    """What had been observed an interval earlier."""
+    cost: Records[Cost]
+    model: Records[Model]
     counts: Counts
     """Deployment in force, `(o, t)`."""
     counts_before: Counts
@@ -74,45 +128,44 @@ class View(NamedTuple):
     """Number of the pool that each node type belongs to, `(o, t)`; `NO_POOL`."""
     limit: Counts
     """Most replicas of the operator in that pool, `(o, t)`; `NO_LIMIT`."""
-    traits: Floats
-    """What is believed of the operator, `(o, TRAITS)`."""
-    rules: Counts
-    """Integers and codes, `(o, RULES)`."""
     edges: Counts
     """Rows of the operators that each edge leaves and reaches, `(e, 2)`, in topological order."""
     selectivity: Floats
     """Records out per record in, `(e,)`."""
     draws: Floats
     """Two numbers drawn evenly from [0, 1) for this decision, `(o, 2)`."""
+    scratch: Floats
+    """Room for a kernel to work in, `(o, t)`; what it holds is forgotten afterwards."""
 
 
-class Memory(NamedTuple):
-    """Parameters and learned state of a policy; what the columns mean is its own affair."""
-
-    floats: Floats
-    """`(o, f)`."""
-    ints: Counts
-    """`(o, i)`."""
-    keys: Counts
-    """Keys of a hash table, `(o, c)`; see `tables`. `(o, 1)` where the table is dense."""
-    values: Floats
-    """Values of the table, `(o, c)`; `(o, 1)` where there is none."""
-
+Memory = Counts
+"""Parameters and learned state of a policy, `(o, w)`: a class of `Fields` names what it holds."""
 
 Kernel = Callable[[int, View, Memory], None]
 """A step of a policy for the operator of the given row; joint policies are called with row 0."""
 
-_F1, _F2, _I2 = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1]
+_F2, _I2 = types.float64[:, ::1], types.int64[:, ::1]
+_RECORDS = {
+    "seen": _record(Seen),
+    "before": _record(Seen),
+    "cost": _record(Cost),
+    "model": _record(Model),
+}
+
+
+def _numba_type(name: str, hint: Any) -> types.Type:
+    """Return Numba's type of a field of `View`."""
+    if name in _RECORDS:
+        return types.Array(from_dtype(_RECORDS[name]), 1, "C")
+    if name == "selectivity":
+        return types.float64[::1]
+    return _I2 if hint == Counts else _F2
+
+
 VIEW_TYPE = types.NamedTuple(
-    [
-        _F1 if name == "selectivity" else _I2 if hint == Counts else _F2
-        for name, hint in get_type_hints(View).items()
-    ],
-    View,
+    [_numba_type(name, hint) for name, hint in get_type_hints(View).items()], View
 )
-MEMORY_TYPE = types.NamedTuple(
-    [_I2 if hint == Counts else _F2 for hint in get_type_hints(Memory).values()], Memory
-)
+MEMORY_TYPE = _I2
 KERNEL_SIGNATURE = types.void(types.int64, VIEW_TYPE, MEMORY_TYPE)
 """Numba's signature of a `Kernel`."""
 KERNEL_TYPE = types.FunctionType(KERNEL_SIGNATURE)
@@ -139,10 +192,14 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
     def counts(columns: int) -> Counts:
         return np.zeros((operators, columns), dtype=np.int64)
 
+    def records(name: str) -> Any:  # for NumPy a record is of no class
+        return np.zeros(operators, dtype=_RECORDS[name])
+
     return View(
-        seen=floats(SEEN),
-        before=floats(SEEN),
-        cost=floats(3),
+        seen=records("seen"),
+        before=records("before"),
+        cost=records("cost"),
+        model=records("model"),
         counts=counts(node_types),
         counts_before=counts(node_types),
         proposed=counts(node_types),
@@ -153,22 +210,8 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
         price=floats(node_types),
         pool=counts(node_types),
         limit=np.full((operators, node_types), NO_LIMIT, dtype=np.int64),
-        traits=floats(TRAITS),
-        rules=counts(RULES),
         edges=np.zeros((edges, 2), dtype=np.int64),
         selectivity=np.ones(edges),
         draws=floats(2),
-    )
-
-
-def empty_memory(
-    view: View, *, floats: int = 1, ints: int = 1, keys: int = 1, values: int = 1
-) -> Memory:
-    """Return memory of zeros for all operators of a view, keys empty; columns are at least 1."""
-    rows = view.seen.shape[0]
-    return Memory(
-        floats=np.zeros((rows, floats)),
-        ints=np.zeros((rows, ints), dtype=np.int64),
-        keys=np.full((rows, keys), -1, dtype=np.int64),
-        values=np.zeros((rows, values)),
+        scratch=floats(node_types),
     )

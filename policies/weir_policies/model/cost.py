@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from weir_policies.errors import DeploymentError, ShapeError
-from weir_policies.model.arrays import Counts, Flags, Floats
+from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.policy import ChangeKind, CostParts, CostWeights
+from weir_policies.policy import ChangeKind
 
 
 def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
@@ -79,27 +79,3 @@ def kind_of_change(
     if current.per_pool(node_types) == target.per_pool(node_types):
         return ChangeKind.RESIZE
     return ChangeKind.RESCALE
-
-
-def find_restarts(deployments: Counts, current: Counts, node_types: Sequence[NodeType]) -> Flags:
-    """Mark the deployments that only a restart reaches, shape `(b,)`; see `kind_of_change`.
-
-    Args:
-        deployments: Where to go, shape `(b, t)`.
-        current: Where from, shape `(t,)`.
-        node_types: Their pools.
-    """
-    pools = list(dict.fromkeys(node_type.pool for node_type in node_types))
-    in_pool = np.array([[node_type.pool == pool for pool in pools] for node_type in node_types])
-    moved = (deployments - current) @ in_pool.astype(np.int64)  # b x pools
-    restarts: Flags = (moved != 0).any(axis=1)
-    return restarts
-
-
-def weighted_cost(parts: CostParts, weights: CostWeights) -> float:
-    """Return the cost of one interval."""
-    return (
-        weights.violation * parts.violation
-        + weights.resources * parts.resources
-        + weights.reconfiguration * parts.reconfiguration
-    )

@@ -11,7 +11,7 @@ for small graphs: a chain of n diamonds has 2^n.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
@@ -103,6 +103,31 @@ class Dataflow:
             operators=tuple(name for name in self.operators if name in reached),
             edges=tuple(
                 edge for edge in self.edges if edge.source in reached and edge.target in reached
+            ),
+        )
+
+    def without(self, removed: Collection[str]) -> Dataflow | None:
+        """Return the graph without some operators, feeders joined to followers; `None` if empty.
+
+        Records that would have passed a removed operator keep its selectivity.
+        """
+        passed = {(edge.source, edge.target): edge.selectivity for edge in self.edges}
+        for name in removed:
+            feeders = {source: s for (source, target), s in passed.items() if target == name}
+            followers = {target: s for (source, target), s in passed.items() if source == name}
+            passed = {ends: s for ends, s in passed.items() if name not in ends}
+            for source, arriving in feeders.items():
+                for target, leaving in followers.items():
+                    direct = passed.get((source, target), 0.0)
+                    passed[source, target] = direct + arriving * leaving
+        left = tuple(name for name in self.operators if name not in removed)
+        if not left:
+            return None
+        return Dataflow(
+            operators=left,
+            edges=tuple(
+                Edge(source=source, target=target, selectivity=passed[source, target])
+                for source, target in sorted(passed)
             ),
         )
 

@@ -23,9 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaincinv
 
-from weir_policies.errors import ParameterError
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.sharing import (
     ReplicaGroups,
@@ -143,28 +141,6 @@ def waiting_time_variance(
         scv = (conditional_scv + 1 - delayed) / delayed
         variance = np.where(square == 0, 0.0, square * scv)
     return np.where(np.isinf(waiting_time), np.inf, variance)
-
-
-def find_quantile(mean: Floats, variance: Floats, quantile: float) -> Floats:
-    """Return a percentile of a time that is known by two moments.
-
-    Args:
-        mean: Seconds; for a path the sum over its operators, any shape.
-        variance: s^2, same shape; for a path the sum, which takes the operators as independent.
-        quantile: In (0, 1), such as 0.95.
-
-    Returns:
-        Seconds, from the gamma law with these moments; `inf` where the mean is.
-
-    Raises:
-        ParameterError: `quantile` is not inside (0, 1).
-    """
-    if not 0 < quantile < 1:
-        raise ParameterError(f"Expected a quantile inside (0, 1), got {quantile}")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gamma = variance / mean * gammaincinv(mean**2 / variance, quantile)
-    sure = np.where(variance == 0, mean, gamma)
-    return np.where(np.isinf(mean), np.inf, sure)
 
 
 def least_response_time(model: OperatorModel) -> float:

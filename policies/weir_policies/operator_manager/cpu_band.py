@@ -24,20 +24,30 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import find_action, take, total
-from weir_policies.kernels.view import BUSIEST, INTERVAL, Memory, View, empty_memory
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_share
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-# Columns of `Memory.floats`: the parameters, and for how many seconds the CPU has been out of band.
-HIGH, LOW, HIGH_AFTER, LOW_AFTER, HIGH_FOR, LOW_FOR = range(6)
-LEAST = 0
-"""Column of `Memory.ints`."""
 STAY = 0
 """The action that changes nothing."""
+
+
+class CpuBandMemory(Fields):
+    """Settings of `cpu-band`, and for how long the CPU has been out of band."""
+
+    high: float
+    low: float
+    high_after: float
+    low_after: float
+    least_replicas: int
+    high_for: float
+    """Seconds, as the next."""
+    low_for: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,51 +97,53 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: CpuBandParameters, view: View, ticks: int) -> Memory:
-    memory = empty_memory(view, floats=6)
-    memory.floats[:, HIGH], memory.floats[:, LOW] = parameters.high, parameters.low
-    memory.floats[:, HIGH_AFTER] = parameters.high_after
-    memory.floats[:, LOW_AFTER] = parameters.low_after
-    memory.ints[:, LEAST] = int(parameters.least_replicas)
-    return memory
+    return CpuBandMemory.allocate(
+        view,
+        high=parameters.high,
+        low=parameters.low,
+        high_after=parameters.high_after,
+        low_after=parameters.low_after,
+        least_replicas=int(parameters.least_replicas),
+    )
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Count for how long the busiest replica has been out of band."""
-    floats, seen = memory.floats[o], view.seen[o]
+    own, seen = CpuBandMemory(memory[o]), view.seen[o]
     if find_action(view.counts_before[o], view.counts[o]) != STAY:
-        floats[HIGH_FOR] = floats[LOW_FOR] = 0.0
-    floats[HIGH_FOR] = floats[HIGH_FOR] + seen[INTERVAL] if seen[BUSIEST] >= floats[HIGH] else 0.0
-    floats[LOW_FOR] = floats[LOW_FOR] + seen[INTERVAL] if seen[BUSIEST] < floats[LOW] else 0.0
+        own.high_for = own.low_for = 0.0
+    own.high_for = own.high_for + seen.interval if seen.busiest >= own.high else 0.0
+    own.low_for = own.low_for + seen.interval if seen.busiest < own.low else 0.0
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Double or halve where the band was left for long enough."""
-    floats, busiest, size = memory.floats[o], view.seen[o, BUSIEST], total(view.counts[o])
-    least = memory.ints[o, LEAST]
+    own, busiest, size = CpuBandMemory(memory[o]), view.seen[o].busiest, total(view.counts[o])
+    least = own.least_replicas
     if size == 0:
         scale_mix(o, view, least, False)
-    elif busiest >= floats[HIGH] and floats[HIGH_FOR] >= floats[HIGH_AFTER]:
+    elif busiest >= own.high and own.high_for >= own.high_after:
         scale_mix(o, view, 2 * size, False)
-    elif busiest < floats[LOW] and floats[LOW_FOR] >= floats[LOW_AFTER]:
+    elif busiest < own.low and own.low_for >= own.low_after:
         scale_mix(o, view, max((size + 1) // 2, min(size, least)), False)
     else:
         take(o, view, STAY)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    high, low, high_after, low_after, high_for, low_for = memory.floats[0]
-    busiest = view.seen[0, BUSIEST]
+    own = CpuBandMemory(memory[0])
+    busiest = view.seen[0].busiest
     busy = f"the busiest replica is {say_share(busiest)} busy"
-    if busiest >= high:
-        reason = f"{busy}, {say_share(high)} or more for {high_for / 60:.0f} min"
-        lasted, needed, step = high_for, high_after, "doubles"
-    elif busiest < low:
-        reason = f"{busy}, less than {say_share(low)} for {low_for / 60:.0f} min"
-        lasted, needed, step = low_for, low_after, "halves"
+    if busiest >= own.high:
+        reason = f"{busy}, {say_share(own.high)} or more for {own.high_for / 60:.0f} min"
+        lasted, needed, step = own.high_for, own.high_after, "doubles"
+    elif busiest < own.low:
+        reason = f"{busy}, less than {say_share(own.low)} for {own.low_for / 60:.0f} min"
+        lasted, needed, step = own.low_for, own.low_after, "halves"
     else:
-        reason = f"{busy}, inside the band of {say_share(low)} to {say_share(high)}"
+        reason = f"{busy}, inside the band of {say_share(own.low)} to {say_share(own.high)}"
         return explain_rule(observation, target, reason)
     if lasted < needed:
         reason += f" of the {needed / 60:.0f} min after which it {step} the replicas"

@@ -42,7 +42,7 @@ from weir_policies.deep.weighing import (
 )
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import exploration_rate
-from weir_policies.kernels.view import WEIGHT_RECONFIGURATION, WEIGHT_VIOLATION, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -89,9 +89,10 @@ def _prepare(
 
 def learn(parameters: DqnParameters, view: View, memory: DeepMemory) -> None:
     """Remember the interval, make a step of gradient descent where one is due."""
-    # Columns of the parts and of their weights stand in the same order.
-    weights = view.traits[:, WEIGHT_VIOLATION : WEIGHT_RECONFIGURATION + 1]
-    if not remember(memory, view, (weights * view.cost).sum(axis=1)):
+    costs = np.zeros(len(view.counts))
+    for part in ("violation", "resources", "reconfiguration"):
+        costs += view.model[f"weight_{part}"] * view.cost[part]
+    if not remember(memory, view, costs):
         return
     batch = draw_due(memory, parameters)
     if batch is not None:

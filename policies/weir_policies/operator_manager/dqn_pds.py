@@ -45,17 +45,20 @@ from weir_policies.deep.weighing import (
     take_least,
 )
 from weir_policies.kernels.explaining import explain_scores
-from weir_policies.kernels.view import VIOLATION, WEIGHT_VIOLATION, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
+ESTIMATES = {"dqn-pds": False, "dqn-pds-plus": True}
+"""Whether a policy estimates violations."""
+
 
 def define(values: Mapping[str, Any], *, name: str) -> DeepAlgorithm:
     """Return the algorithm registered as `dqn-pds` or `dqn-pds-plus`, its parameters bound."""
     parameters = read_parameters(DeepParameters, values, policy=name)
-    estimates = name == "dqn-pds-plus"
+    estimates = ESTIMATES[name]
     return DeepAlgorithm(
         parameters=parameters,
         neighbourhood=Neighbourhood.ONE,
@@ -74,7 +77,7 @@ def _prepare(
 
 def learn(parameters: DeepParameters, estimates: bool, view: View, memory: DeepMemory) -> None:
     """Remember the interval, make a step of gradient descent where one is due."""
-    violations = view.traits[:, WEIGHT_VIOLATION] * view.cost[:, VIOLATION]
+    violations = view.model["weight_violation"] * view.cost["violation"]
     if not remember(memory, view, violations):
         return
     batch = draw_due(memory, parameters)

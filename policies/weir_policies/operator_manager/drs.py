@@ -23,27 +23,29 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.paths import flatten_paths, list_paths
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
-from weir_policies.kernels.view import (
-    ARRIVAL_SCV,
-    BUDGET,
-    MAX_REPLICAS,
-    RATE,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_rate, say_time
+from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
 CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
-CHOICE, PUBLISHED, PATHS = range(3)  # columns of `Memory.ints`; the paths begin at the third
+
+
+class DrsMemory(Fields):
+    """Settings of a DRS policy."""
+
+    choice: int
+    """Which node type joins."""
+    published: int
+    length: int
+    paths: Counts = array("length")
+    """As in `kernels.paths`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,10 +80,10 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 def _prepare(parameters: DrsParameters, choice: int, view: View, ticks: int) -> Memory:
     flat = flatten_paths(list_paths(view))
-    memory = empty_memory(view, ints=PATHS + len(flat))
-    memory.ints[:, CHOICE] = choice
-    memory.ints[:, PUBLISHED] = int(parameters.published)
-    memory.ints[:, PATHS:] = flat
+    memory = DrsMemory.allocate(
+        view, choice=choice, published=int(parameters.published), length=len(flat)
+    )
+    DrsMemory(memory[0]).paths[:] = flat
     return memory
 
 
@@ -93,48 +95,47 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def sojourn(o: int, view: View, replicas: int) -> float:
     """Return the mean time at the operator on so many replicas, s; `inf` if they cannot keep up."""
-    service = view.traits[o, SERVICE_MEAN]
-    load = view.seen[o, RATE] * service
+    service = view.model[o].service_mean
+    load = view.seen[o].rate * service
     if load >= replicas:
         return np.inf
     blocked = 1.0  # Erlang's B, one server after another
     for servers in range(1, replicas + 1):
         blocked = load * blocked / (servers + load * blocked)
     waits = blocked / (1 - load / replicas * (1 - blocked))  # Erlang's C
-    variability = (view.traits[o, ARRIVAL_SCV] + view.traits[o, SERVICE_SCV]) / 2
+    variability = (view.model[o].arrival_scv + view.model[o].service_scv) / 2
     return service + waits * service / (replicas - load) * variability
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Find the replicas of all operators and move there."""
-    operators = view.counts.shape[0]
+    own, operators = DrsMemory(memory[0]), view.counts.shape[0]
     # The first column of the target holds replicas until all paths have asked for theirs.
     for row in range(operators):
-        load = view.seen[row, RATE] * view.traits[row, SERVICE_MEAN]
-        view.target[row, 0] = min(int(min(load, 1e9)) + 1, view.rules[row, MAX_REPLICAS])
-    if memory.ints[0, PUBLISHED] == 0:
-        place = PATHS + 1
-        for _ in range(memory.ints[0, PATHS]):
-            length = memory.ints[0, place]
-            _serve_path(view, memory, place + 1, length)
+        load = view.seen[row].rate * view.model[row].service_mean
+        view.target[row, 0] = min(int(min(load, 1e9)) + 1, view.model[row].max_replicas)
+    if own.published == 0:
+        paths, place = own.paths, 1
+        for _ in range(paths[0]):
+            length = paths[place]
+            _serve_path(view, paths[place + 1 : place + 1 + length])
             place += 1 + length
     for row in range(operators):
-        scale_to(row, view, view.target[row, 0], memory.ints[0, CHOICE])
+        scale_to(row, view, view.target[row, 0], own.choice)
 
 
 @compiled
-def _serve_path(view: View, memory: Memory, first: int, length: int) -> None:
+def _serve_path(view: View, path: Counts) -> None:
     """Add replicas to a path's operators, one by one, until its budget is kept."""
     while True:
         budget, time = 0.0, 0.0
         best, gain = -1, 0.0
-        for place in range(first, first + length):
-            o = memory.ints[0, place]
-            budget += view.seen[o, BUDGET]
+        for o in path:
+            budget += view.seen[o].budget
             now = sojourn(o, view, view.target[o, 0])
             time += now
-            if view.target[o, 0] < view.rules[o, MAX_REPLICAS] and now < np.inf:
+            if view.target[o, 0] < view.model[o].max_replicas and now < np.inf:
                 gained = now - sojourn(o, view, view.target[o, 0] + 1)
                 if gained > gain:
                     best, gain = o, gained

@@ -26,19 +26,11 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.enumeration import scale_mix
+from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.staying import stay
 from weir_policies.kernels.steps import take
-from weir_policies.kernels.view import (
-    BACKLOG,
-    BUSIEST,
-    INTERVAL,
-    PROCESSED,
-    RATE,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import (
     say_deployment,
     say_rate,
@@ -55,7 +47,14 @@ ROUNDING = 1e-9
 """A capacity that is short by less than this part is enough: 3.0000000001 replicas are 3."""
 BEYOND = 1e9
 """Replicas that stand for more than there could ever be."""
-TARGET_UTILISATION, CATCH_UP = range(2)  # columns of `Memory.floats`
+
+
+class Ds2Memory(Fields):
+    """Settings of `ds2`."""
+
+    target_utilisation: float
+    catch_up: float
+    """Seconds; infinite where a backlog is ignored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,10 +92,11 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: Ds2Parameters, view: View, ticks: int) -> Memory:
-    memory = empty_memory(view, floats=2)
-    memory.floats[:, TARGET_UTILISATION] = parameters.target_utilisation
-    memory.floats[:, CATCH_UP] = np.inf if parameters.catch_up is None else parameters.catch_up
-    return memory
+    return Ds2Memory.allocate(
+        view,
+        target_utilisation=parameters.target_utilisation,
+        catch_up=np.inf if parameters.catch_up is None else parameters.catch_up,
+    )
 
 
 @compiled
@@ -106,27 +106,26 @@ def measure_true_rate(o: int, view: View) -> float:
     busy = 0.0
     for place in range(view.counts.shape[1]):
         busy += view.counts[o, place] * view.busy[o, place]
-    if busy <= 0 or seen[PROCESSED] * seen[INTERVAL] < 1:
+    if busy <= 0 or seen.processed * seen.interval < 1:
         return 0.0
     # Busy for more than all of the time is what a model says of all that arrives, done or not.
-    done = seen[RATE] if seen[BUSIEST] > 1 else seen[PROCESSED]
+    done = seen.rate if seen.busiest > 1 else seen.processed
     return done / busy
 
 
 @compiled
-def rate_to_carry(o: int, view: View, memory: Memory) -> float:
+def rate_to_carry(o: int, view: View, own: Ds2Memory) -> float:
     """Return records/s that must be carried, those that work off the backlog included."""
-    catch_up = memory.floats[o, CATCH_UP]
-    if catch_up == np.inf:
-        return view.seen[o, RATE]
-    return view.seen[o, RATE] + view.seen[o, BACKLOG] / catch_up
+    if own.catch_up == np.inf:
+        return view.seen[o].rate
+    return view.seen[o].rate + view.seen[o].backlog / own.catch_up
 
 
 @compiled
-def count_wanted(o: int, view: View, memory: Memory, true_rate: float) -> int:
+def count_wanted(o: int, view: View, own: Ds2Memory, true_rate: float) -> int:
     """Return the fewest replicas that carry the rate, whether or not there is room for them."""
-    each = true_rate * memory.floats[o, TARGET_UTILISATION]
-    wanted = np.ceil(rate_to_carry(o, view, memory) / each * (1 - ROUNDING))
+    each = true_rate * own.target_utilisation
+    wanted = np.ceil(rate_to_carry(o, view, own) / each * (1 - ROUNDING))
     return max(int(min(wanted, BEYOND)), 1)
 
 
@@ -135,7 +134,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
     """Go to the number of replicas that carries the rate."""
     true_rate = measure_true_rate(o, view)
     if true_rate > 0:
-        scale_mix(o, view, count_wanted(o, view, memory, true_rate), True)
+        scale_mix(o, view, count_wanted(o, view, Ds2Memory(memory[o]), true_rate), True)
     else:
         take(o, view, 0)
 
@@ -143,14 +142,15 @@ def decide(o: int, view: View, memory: Memory) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Give the figures, and the neighbours in size that were too few or many."""
     model, here = observation.model, observation.deployment
+    own = Ds2Memory(memory[0])
     true_rate = measure_true_rate(0, view)
     if true_rate == 0:
         return stay(
             observation, "Stays: no record was processed, so the true rate cannot be measured"
         )
-    wanted = count_wanted(0, view, memory, true_rate)
+    wanted = count_wanted(0, view, own, true_rate)
     figures = (
-        f"{say_rate(rate_to_carry(0, view, memory))} at a true rate of {say_rate(true_rate)} per "
+        f"{say_rate(rate_to_carry(0, view, own))} at a true rate of {say_rate(true_rate)} per "
         f"replica need {wanted} replica{'s' if wanted > 1 else ''}"
     )
     if target.size < wanted:

@@ -36,39 +36,50 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import find_action, take, total
-from weir_policies.kernels.view import (
-    BACKLOG,
-    BUSIEST,
-    INTERVAL,
-    KEY_GROUPS,
-    KEYED,
-    MAX_REPLICAS,
-    NO_LIMIT,
-    PROCESSED,
-    RATE,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import NO_LIMIT, Memory, View
 from weir_policies.kernels.wording import say_rate
+from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-# Columns of `Memory.floats`: parameters, then seconds since the last restart and since a smaller
-# parallelism was first recommended (-1 where none is).
-TARGET, BOUNDARY, WINDOW, STABILISATION, DOWN_AFTER, DOWN_BY, UP_BY = range(7)
-CATCH_UP, RESTART, LAG, RUNNING, DOWN_FOR = range(7, 12)
-# Columns of `Memory.ints`: where the next sample goes, samples held, largest recommendation.
-NEXT, HELD, LARGEST = range(3)
-# A sample in `Memory.values`: seconds, and what was measured in them.
-SECONDS, ARRIVED, DONE, BUSY = range(4)
-SAMPLE = 4
 SHORTEST = 10.0
 """Seconds of an interval for which the window has room; of shorter ones it holds the last."""
 STAY = 0
+
+
+class FlinkAutoscalerMemory(Fields):
+    """Settings of `flink-autoscaler`, its window and its recommendations."""
+
+    target: float
+    boundary: float
+    window: float
+    stabilisation: float
+    down_after: float
+    down_by: float
+    up_by: float
+    catch_up: float
+    restart: float
+    lag: float
+    running: float
+    """Seconds since the last restart."""
+    down_for: float
+    """Seconds since a smaller parallelism was first recommended; -1 where none is."""
+    largest: int
+    """The largest that was recommended since."""
+    samples: int
+    """Intervals for which the window has room."""
+    next_sample: int
+    held: int
+    """Intervals in it."""
+    seconds: Floats = array("samples")
+    arrived: Floats = array("samples")
+    """Records/s, as the next."""
+    done: Floats = array("samples")
+    busy: Floats = array("samples")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,52 +148,51 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: FlinkAutoscalerParameters, view: View, ticks: int) -> Memory:
-    samples = math.ceil(parameters.metrics_window / SHORTEST)
-    memory = empty_memory(view, floats=12, ints=3, values=SAMPLE * samples)
-    floats = memory.floats
-    floats[:, TARGET], floats[:, BOUNDARY] = parameters.target_utilisation, parameters.boundary
-    floats[:, WINDOW] = parameters.metrics_window
-    floats[:, STABILISATION] = parameters.stabilisation
-    floats[:, DOWN_AFTER] = parameters.scale_down_interval
-    floats[:, DOWN_BY], floats[:, UP_BY] = parameters.max_scale_down, parameters.max_scale_up
-    floats[:, CATCH_UP], floats[:, RESTART] = parameters.catch_up, parameters.restart_time
-    floats[:, LAG] = parameters.lag_threshold
-    floats[:, DOWN_FOR] = -1.0
-    return memory
+    return FlinkAutoscalerMemory.allocate(
+        view,
+        target=parameters.target_utilisation,
+        boundary=parameters.boundary,
+        window=parameters.metrics_window,
+        stabilisation=parameters.stabilisation,
+        down_after=parameters.scale_down_interval,
+        down_by=parameters.max_scale_down,
+        up_by=parameters.max_scale_up,
+        catch_up=parameters.catch_up,
+        restart=parameters.restart_time,
+        lag=parameters.lag_threshold,
+        down_for=-1.0,
+        samples=math.ceil(parameters.metrics_window / SHORTEST),
+    )
 
 
 @compiled
-def remember(o: int, view: View, memory: Memory) -> None:
+def remember(o: int, view: View, own: FlinkAutoscalerMemory) -> None:
     """Let the interval that ended into the window."""
-    seen, ints, values = view.seen[o], memory.ints[o], memory.values[o]
-    at = SAMPLE * ints[NEXT]
-    values[at + SECONDS], values[at + ARRIVED] = seen[INTERVAL], seen[RATE]
+    seen, place = view.seen[o], own.next_sample
+    own.seconds[place], own.arrived[place] = seen.interval, seen.rate
     # Busy for more than all of the time is what a model says of all that arrives, done or not.
-    values[at + DONE] = seen[RATE] if seen[BUSIEST] > 1 else seen[PROCESSED]
-    values[at + BUSY] = seen[BUSIEST]
-    samples = values.size // SAMPLE
-    ints[NEXT] = (ints[NEXT] + 1) % samples
-    ints[HELD] = min(ints[HELD] + 1, samples)
+    own.done[place] = seen.rate if seen.busiest > 1 else seen.processed
+    own.busy[place] = seen.busiest
+    own.next_sample = (place + 1) % own.samples
+    own.held = min(own.held + 1, own.samples)
 
 
 @compiled
-def average(o: int, memory: Memory) -> tuple[float, float]:
+def average(own: FlinkAutoscalerMemory) -> tuple[float, float]:
     """Return the mean rate over the window and the mean true rate, records/s.
 
     The true rate is infinite where no record was processed: what it is shows when some come.
     """
-    ints, values = memory.ints[o], memory.values[o]
-    samples = values.size // SAMPLE
     seconds, arrived, done, busy = 0.0, 0.0, 0.0, 0.0
-    for age in range(1, ints[HELD] + 1):
-        if seconds >= memory.floats[o, WINDOW]:
+    for age in range(1, own.held + 1):
+        if seconds >= own.window:
             break
-        at = SAMPLE * ((ints[NEXT] - age) % samples)
-        length = values[at + SECONDS]
+        place = (own.next_sample - age) % own.samples
+        length = own.seconds[place]
         seconds += length
-        arrived += length * values[at + ARRIVED]
-        done += length * values[at + DONE]
-        busy += length * values[at + BUSY]
+        arrived += length * own.arrived[place]
+        done += length * own.done[place]
+        busy += length * own.busy[place]
     if seconds == 0:
         return 0.0, np.inf
     return arrived / seconds, np.inf if done == 0 else done / busy
@@ -190,26 +200,31 @@ def average(o: int, memory: Memory) -> tuple[float, float]:
 
 @compiled
 def capacity_for(
-    o: int, view: View, memory: Memory, rate: float, utilisation: float, restarts: bool
+    o: int,
+    view: View,
+    own: FlinkAutoscalerMemory,
+    rate: float,
+    utilisation: float,
+    restarts: bool,
 ) -> float:
     """Return the true rate that is wanted for a busy share, whole records/s."""
     utilisation = min(max(utilisation, 0.0), 1.0)
     if utilisation == 0:
         return np.inf
-    catch_up, extra = memory.floats[o, CATCH_UP], 0.0
-    if catch_up > 0:
-        extra = view.seen[o, BACKLOG] / catch_up
+    extra = 0.0
+    if own.catch_up > 0:
+        extra = view.seen[o].backlog / own.catch_up
         if restarts:
-            extra += rate * memory.floats[o, RESTART] / catch_up
+            extra += rate * own.restart / own.catch_up
     return np.floor(extra + rate / utilisation + 0.5)
 
 
 @compiled
 def align(o: int, view: View, parallelism: int) -> int:
     """Return a parallelism among whose replicas the key groups of the operator divide evenly."""
-    most, groups = view.rules[o, MAX_REPLICAS], view.rules[o, KEY_GROUPS]
+    most, groups = view.model[o].max_replicas, view.model[o].key_groups
     parallelism = min(max(parallelism, 1), most)
-    if view.rules[o, KEYED] == 0 or groups == NO_LIMIT:
+    if view.model[o].keyed == 0 or groups == NO_LIMIT:
         return parallelism
     parallelism = min(parallelism, groups)
     for larger in range(parallelism, min(most, groups) + 1):
@@ -222,78 +237,78 @@ def align(o: int, view: View, parallelism: int) -> int:
 
 
 @compiled
-def recommend(o: int, view: View, memory: Memory, rate: float, true_rate: float) -> int:
+def recommend(o: int, view: View, own: FlinkAutoscalerMemory, rate: float, true_rate: float) -> int:
     """Return the parallelism for the window's rate and true rate, whether to go there or not."""
-    floats = memory.floats[o]
-    factor = capacity_for(o, view, memory, rate, floats[TARGET], True) / true_rate
-    factor = min(max(factor, 1 - floats[DOWN_BY]), 1 + floats[UP_BY])
+    factor = capacity_for(o, view, own, rate, own.target, True) / true_rate
+    factor = min(max(factor, 1 - own.down_by), 1 + own.up_by)
     wanted = np.ceil(factor * total(view.counts[o]))
-    return align(o, view, int(min(wanted, view.rules[o, MAX_REPLICAS])))
+    return align(o, view, int(min(wanted, view.model[o].max_replicas)))
 
 
 @compiled
-def is_in_band(o: int, view: View, memory: Memory, rate: float, true_rate: float) -> bool:
+def is_in_band(
+    o: int, view: View, own: FlinkAutoscalerMemory, rate: float, true_rate: float
+) -> bool:
     """Return whether the true rate is one for which nothing is done."""
-    floats = memory.floats[o]
-    upper, lower = floats[TARGET] + floats[BOUNDARY], floats[TARGET] - floats[BOUNDARY]
-    if view.seen[o, BACKLOG] > floats[LAG] * rate:
+    upper, lower = own.target + own.boundary, own.target - own.boundary
+    if view.seen[o].backlog > own.lag * rate:
         upper, lower = 1.0, 0.0
-    least = capacity_for(o, view, memory, rate, upper, False)
-    most = capacity_for(o, view, memory, rate, lower, True)
+    least = capacity_for(o, view, own, rate, upper, False)
+    most = capacity_for(o, view, own, rate, lower, True)
     return least <= true_rate <= most
 
 
 @compiled
-def is_ready(o: int, memory: Memory) -> bool:
+def is_ready(own: FlinkAutoscalerMemory) -> bool:
     """Return whether the window is full of intervals after the last restart."""
-    floats = memory.floats[o]
-    return floats[RUNNING] >= floats[STABILISATION] + floats[WINDOW]
+    return own.running >= own.stabilisation + own.window
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Remember the interval, and for how long less has been enough."""
-    floats, ints = memory.floats[o], memory.ints[o]
+    own = FlinkAutoscalerMemory(memory[o])
     if find_action(view.counts_before[o], view.counts[o]) != STAY:
-        floats[RUNNING], floats[DOWN_FOR], ints[HELD] = 0.0, -1.0, 0
-    floats[RUNNING] += view.seen[o, INTERVAL]
-    remember(o, view, memory)
-    if not is_ready(o, memory):
+        own.running, own.down_for, own.held = 0.0, -1.0, 0
+    own.running += view.seen[o].interval
+    remember(o, view, own)
+    if not is_ready(own):
         return
-    rate, true_rate = average(o, memory)
-    wanted = recommend(o, view, memory, rate, true_rate)
+    rate, true_rate = average(own)
+    wanted = recommend(o, view, own, rate, true_rate)
     if wanted >= total(view.counts[o]):
-        floats[DOWN_FOR] = -1.0
-    elif floats[DOWN_FOR] < 0:
-        floats[DOWN_FOR], ints[LARGEST] = 0.0, wanted
+        own.down_for = -1.0
+    elif own.down_for < 0:
+        own.down_for, own.largest = 0.0, wanted
     else:
-        floats[DOWN_FOR] += view.seen[o, INTERVAL]
-        ints[LARGEST] = max(ints[LARGEST], wanted)
+        own.down_for += view.seen[o].interval
+        own.largest = max(own.largest, wanted)
 
 
 @compiled
-def find_parallelism(o: int, view: View, memory: Memory) -> int:
+def find_parallelism(o: int, view: View, own: FlinkAutoscalerMemory) -> int:
     """Return where to go; the present parallelism where nothing is to be done."""
-    floats, size = memory.floats[o], total(view.counts[o])
+    size = total(view.counts[o])
     if size == 0:
         return 1
-    if not is_ready(o, memory):
+    if not is_ready(own):
         return size
-    rate, true_rate = average(o, memory)
-    if is_in_band(o, view, memory, rate, true_rate):
+    rate, true_rate = average(own)
+    if is_in_band(o, view, own, rate, true_rate):
         return size
-    wanted = recommend(o, view, memory, rate, true_rate)
-    if wanted < size and floats[DOWN_AFTER] > 0:
-        if floats[DOWN_FOR] < floats[DOWN_AFTER]:
+    wanted = recommend(o, view, own, rate, true_rate)
+    if wanted < size and own.down_after > 0:
+        if own.down_for < own.down_after:
             return size
-        return max(wanted, memory.ints[o, LARGEST])
+        return max(wanted, own.largest)
     return wanted
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Go to the parallelism that the window asks for."""
-    wanted, size = find_parallelism(o, view, memory), total(view.counts[o])
+    own = FlinkAutoscalerMemory(memory[o])
+    wanted, size = find_parallelism(o, view, own), total(view.counts[o])
     if wanted == size:
         take(o, view, STAY)
     else:
@@ -301,31 +316,31 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    floats = memory.floats[0]
-    full_after = floats[STABILISATION] + floats[WINDOW]
-    if not is_ready(0, memory):
+    own = FlinkAutoscalerMemory(memory[0])
+    full_after = own.stabilisation + own.window
+    if not is_ready(own):
         reason = (
-            f"{floats[RUNNING] / 60:.0f} of the {full_after / 60:.0f} min that it watches after a "
+            f"{own.running / 60:.0f} of the {full_after / 60:.0f} min that it watches after a "
             "restart have passed"
         )
         return explain_rule(observation, target, reason)
-    rate, true_rate = average(0, memory)
+    rate, true_rate = average(own)
     replicas = observation.deployment.size
     figures = (
         f"{say_rate(rate)} of late, and {replicas} replica{'s' if replicas > 1 else ''} could "
         f"process {say_rate(true_rate)}"
     )
-    wanted = recommend(0, view, memory, rate, true_rate)
-    if is_in_band(0, view, memory, rate, true_rate):
+    wanted = recommend(0, view, own, rate, true_rate)
+    if is_in_band(0, view, own, rate, true_rate):
         reason = f"{figures}, which is within the boundary of the target utilisation"
     elif wanted < replicas and target == observation.deployment:
-        waited = max(floats[DOWN_FOR], 0.0)
+        waited = max(own.down_for, 0.0)
         reason = (
             f"{figures}; {wanted} would do, and have done for {waited / 60:.0f} of the "
-            f"{floats[DOWN_AFTER] / 60:.0f} min after which it removes some"
+            f"{own.down_after / 60:.0f} min after which it removes some"
         )
     else:
-        asked = find_parallelism(0, view, memory)
+        asked = find_parallelism(0, view, own)
         reason = f"{figures}, so {asked} replicas are wanted"
         if target.size != asked:
             reason += f", but there is room for {target.size} only"

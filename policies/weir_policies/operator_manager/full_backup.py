@@ -26,21 +26,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
-    ALPHA,
-    DEPLOYMENTS,
-    GAIN,
-    LEVELS,
-    NODE_TYPE,
-    OWN,
+    HomogeneousPlan,
     level_at,
     new_plan,
     number_at,
     observe_level,
     remember_resources,
+    score_actions,
     sweep,
     take_best,
     was_violated,
@@ -49,21 +47,18 @@ from weir_policies.kernels.levels import LevelParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import can_move, total
 from weir_policies.kernels.unknown_costs import learn_cost, repair
-from weir_policies.kernels.view import (
-    RATE,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_VIOLATION,
-    Memory,
-    View,
-)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.mdp_scores import score_actions
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-MOST_GAIN = GAIN + 1  # column of `Memory.floats`
-UPDATES = OWN  # column of `Memory.ints`
+
+class FullBackupPlan(HomogeneousPlan):
+    """A plan, and how often and to what gain it was learned."""
+
+    most_gain: float
+    updates: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,61 +100,56 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: FullBackupParameters, view: View, ticks: int) -> Memory:
-    memory = new_plan(
+    return new_plan(
+        FullBackupPlan,
         view,
         parameters,
         policy="full-backup",
         gamma=parameters.gamma,
         alpha=parameters.alpha,
         node_type=int(parameters.node_type),
+        most_busy=np.inf,
+        most_gain=1.0,
     )
-    memory.floats[:, MOST_GAIN] = 1.0
-    return memory
 
 
 @compiled
-def value_of(o: int, view: View, memory: Memory, change: int) -> float:
+def value_of(o: int, view: View, own: FullBackupPlan, change: int) -> float:
     """Return Q of a change of the replicas in the present state."""
-    levels = memory.ints[o, LEVELS]
-    after = number_at(o, view, memory) + change
-    level = level_at(o, memory, view.seen[o, RATE])
-    moving = view.traits[o, WEIGHT_RECONFIGURATION] if change != 0 else 0.0
-    return memory.values[o, (memory.ints[o, DEPLOYMENTS] + after) * levels + level] + moving
+    after, level = number_at(o, view, own) + change, level_at(own, view.seen[o].rate)
+    moving = view.model[o].weight_reconfiguration if change != 0 else 0.0
+    return own.expected[after * own.levels + level] + moving
 
 
 @compiled
-def find_gain(o: int, view: View, memory: Memory, change: int) -> float:
+def find_gain(o: int, view: View, own: FullBackupPlan, change: int) -> float:
     """Return by how much a change is better than staying, in the present state."""
-    return value_of(o, view, memory, 0) - value_of(o, view, memory, change)
+    return value_of(o, view, own, 0) - value_of(o, view, own, change)
 
 
 @compiled
-def find_score(o: int, view: View, memory: Memory, change: int) -> float:
+def find_score(o: int, view: View, own: FullBackupPlan, change: int) -> float:
     """Return the gain of a change, relative to the greatest that was met."""
-    return find_gain(o, view, memory, change) / memory.floats[o, MOST_GAIN]
+    return find_gain(o, view, own, change) / own.most_gain
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Count the transition, learn the violation, back up, and remember the greatest gain."""
-    levels, deployments = memory.ints[o, LEVELS], memory.ints[o, DEPLOYMENTS]
-    here, level = number_at(o, view, memory), level_at(o, memory, view.seen[o, RATE])
-    observe_level(o, view, memory)
-    unknown = memory.values[o, 4 * deployments * levels : 5 * deployments * levels]
-    cost = view.traits[o, WEIGHT_VIOLATION] * was_violated(o, view, memory)
-    learn_cost(unknown, here * levels + level, cost, memory.floats[o, ALPHA])
-    repair(unknown, deployments, levels, here, level)
+    own = FullBackupPlan(memory[o])
+    here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)
+    observe_level(o, view, own)
+    cost = view.model[o].weight_violation * was_violated(o, view, own)
+    learn_cost(own.unknown, here * own.levels + level, cost, own.alpha)
+    repair(own.unknown, own.deployments, own.levels, here, level)
     remember_resources(o, view, memory)
-    sweep(o, view, memory)
-    memory.ints[o, UPDATES] += 1
-    counts, place = view.counts[o], memory.ints[o, NODE_TYPE]
-    size = total(counts)
+    sweep(o, view, own)
+    own.updates += 1
+    size = total(view.counts[o])
     if size > 1:
-        gain = find_gain(o, view, memory, -1)
-        memory.floats[o, MOST_GAIN] = max(memory.floats[o, MOST_GAIN], gain)
-    if can_move(o, view, counts, size, place, 1):
-        gain = find_gain(o, view, memory, 1)
-        memory.floats[o, MOST_GAIN] = max(memory.floats[o, MOST_GAIN], gain)
+        own.most_gain = max(own.most_gain, find_gain(o, view, own, -1))
+    if can_move(o, view, view.counts[o], size, own.node_type, 1):
+        own.most_gain = max(own.most_gain, find_gain(o, view, own, 1))
 
 
 @compiled
@@ -170,7 +160,8 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare Q of all valid actions, and say the score of the chosen one."""
-    updates = int(memory.ints[0, UPDATES])
+    own = FullBackupPlan(memory[0])
+    updates = int(own.updates)
     if updates == 0:
         return explain_rule(observation, target, "it has learned from no interval yet")
     change = target.size - observation.deployment.size
@@ -181,7 +172,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     )
     if change == 0:
         return explain_scores(observation, target, reason, scores)
-    score = float(find_score(0, view, memory, change))
+    score = float(find_score(0, view, own, change))
     decision = explain_scores(observation, target, f"{reason}; its score is {score:.2g}", scores)
     urgency = urgency_of_need(score) if change > 0 else urgency_of_saving(score)
     return replace(decision, urgency=urgency)

@@ -25,11 +25,13 @@ from typing import Any
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, find_joining, scale_to
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, TIME, Memory, View, empty_memory
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_share
+from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -40,13 +42,29 @@ MOST = 10.0
 BINS = int(BINS_PER_UNIT * MOST) + 1
 WIDTH = 1 / BINS_PER_UNIT
 
+CHOICES = {"heinze-cheapest": CHEAPEST, "heinze-fastest": FASTEST}
+
 STAY, LESS, MORE = range(3)
 LEAST_ALPHA, ALPHA_DECAY, ALPHA_EVERY = 0.1, 0.98, 10
 TILT = 0.1
 """How much worse the wrong direction is made."""
 
-TARGET, GAMMA, ALPHA, TAKEN_AT = range(4)  # columns of `Memory.floats`
-CHOICE, UPDATES, TAKEN, TAKEN_IN = range(4)  # columns of `Memory.ints`
+
+class HeinzeMemory(Fields):
+    """Settings and learned state of a Heinze policy."""
+
+    target: float
+    gamma: float
+    alpha: float
+    choice: int
+    """Which node type joins."""
+    updates: int
+    taken: int
+    """The action that learning chose, in which bin and at what time."""
+    taken_in: int
+    taken_at: float
+    costs: Floats = array(BINS, 3)
+    """Q of the actions in each bin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,10 +95,9 @@ class HeinzeParameters:
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm of one of the two policies, its parameters bound."""
     parameters = read_parameters(HeinzeParameters, values, policy=name)
-    choice = CHEAPEST if name == "heinze-cheapest" else FASTEST
     return Algorithm(
         neighbourhood=Neighbourhood.ONE,
-        prepare=partial(_prepare, parameters, choice),
+        prepare=partial(_prepare, parameters, CHOICES[name]),
         learn=learn,
         decide=decide,
         explain=_explain,
@@ -88,19 +105,22 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: HeinzeParameters, choice: int, view: View, ticks: int) -> Memory:
-    memory = empty_memory(view, floats=4, ints=4, values=3 * BINS)
-    memory.floats[:, TARGET] = parameters.utilisation
-    memory.floats[:, GAMMA] = parameters.gamma
-    memory.floats[:, ALPHA] = parameters.alpha
-    memory.ints[:, CHOICE] = choice
-    memory.ints[:, TAKEN_IN] = -1
+    memory = HeinzeMemory.allocate(
+        view,
+        target=parameters.utilisation,
+        gamma=parameters.gamma,
+        alpha=parameters.alpha,
+        choice=choice,
+        taken_in=-1,
+    )
     for level, utilisation in _list_bins(published=bool(parameters.published)):
         wrong = [0.0, 1.0, 1.0]
         if utilisation > parameters.utilisation:
             wrong = [1.0, 1.0, 0.0]
         elif utilisation < parameters.utilisation / 2:
             wrong = [1.0, 0.0, 1.0]
-        memory.values[:, 3 * level : 3 * level + 3] = wrong
+        for row in memory:
+            HeinzeMemory(row).costs[level] = wrong
     return memory
 
 
@@ -126,13 +146,13 @@ def bin_of(utilisation: float) -> int:
 
 
 @compiled
-def find_best(o: int, view: View, memory: Memory) -> int:
+def find_best(o: int, view: View, own: HeinzeMemory) -> int:
     """Return the valid action of least Q; the first of equals, staying first."""
-    level, size = bin_of(view.seen[o, BUSIEST]), total(view.counts[o])
-    best, least = STAY, memory.values[o, 3 * level + STAY]
-    if size > 1 and memory.values[o, 3 * level + LESS] < least:
-        best, least = LESS, memory.values[o, 3 * level + LESS]
-    if size < view.rules[o, MAX_REPLICAS] and memory.values[o, 3 * level + MORE] < least:
+    costs, size = own.costs[bin_of(view.seen[o].busiest)], total(view.counts[o])
+    best, least = STAY, costs[STAY]
+    if size > 1 and costs[LESS] < least:
+        best, least = LESS, costs[LESS]
+    if size < view.model[o].max_replicas and costs[MORE] < least:
         best = MORE
     return best
 
@@ -140,48 +160,47 @@ def find_best(o: int, view: View, memory: Memory) -> int:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Judge the last action by how far utilisation is from the target now."""
-    level, before = bin_of(view.seen[o, BUSIEST]), bin_of(view.before[o, BUSIEST])
-    memory.ints[o, UPDATES] += 1
-    decays = (memory.ints[o, UPDATES] + 1) // ALPHA_EVERY  # the first tick counts as well
-    alpha = max(LEAST_ALPHA, memory.floats[o, ALPHA] * ALPHA_DECAY ** min(decays, 1000))
+    own = HeinzeMemory(memory[o])
+    level, before = bin_of(view.seen[o].busiest), bin_of(view.before[o].busiest)
+    own.updates += 1
+    decays = (own.updates + 1) // ALPHA_EVERY  # the first tick counts as well
+    alpha = max(LEAST_ALPHA, own.alpha * ALPHA_DECAY ** min(decays, 1000))
     change = total(view.counts[o]) - total(view.counts_before[o])
     action = MORE if change > 0 else LESS if change < 0 else STAY
     # The action is chosen before the update that it takes part in; `decide`, next, takes it.
-    following = find_best(o, view, memory)
-    memory.ints[o, TAKEN], memory.ints[o, TAKEN_IN] = following, level
-    memory.floats[o, TAKEN_AT] = view.seen[o, TIME]
-    cost = abs(level * WIDTH - memory.floats[o, TARGET])
-    aim = cost + memory.floats[o, GAMMA] * memory.values[o, 3 * level + following]
-    place = 3 * before + action
-    memory.values[o, place] = (1 - alpha) * memory.values[o, place] + alpha * aim
+    following = find_best(o, view, own)
+    own.taken, own.taken_in, own.taken_at = following, level, view.seen[o].time
+    costs = own.costs
+    aim = abs(level * WIDTH - own.target) + own.gamma * costs[level, following]
+    costs[before, action] = (1 - alpha) * costs[before, action] + alpha * aim
     if following == MORE:
         for higher in range(before, BINS):
-            memory.values[o, 3 * higher + LESS] = memory.values[o, 3 * higher + MORE] + TILT
+            costs[higher, LESS] = costs[higher, MORE] + TILT
     elif following == LESS:
         for lower in range(before + 1):
-            memory.values[o, 3 * lower + MORE] = memory.values[o, 3 * lower + LESS] + TILT
+            costs[lower, MORE] = costs[lower, LESS] + TILT
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action that learning chose for this state, else the valid one of least Q."""
-    size, level = total(view.counts[o]), bin_of(view.seen[o, BUSIEST])
-    best = memory.ints[o, TAKEN]
-    known = memory.ints[o, TAKEN_IN] == level
-    if not known or memory.floats[o, TAKEN_AT] != view.seen[o, TIME]:
-        best = find_best(o, view, memory)
+    own = HeinzeMemory(memory[o])
+    size, best = total(view.counts[o]), own.taken
+    known = own.taken_in == bin_of(view.seen[o].busiest)
+    if not known or own.taken_at != view.seen[o].time:
+        best = find_best(o, view, own)
     change = 1 if best == MORE else -1 if best == LESS else 0
-    scale_to(o, view, size + change, memory.ints[o, CHOICE])
+    scale_to(o, view, size + change, own.choice)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the values of the three actions."""
-    here, level = observation.deployment, bin_of(float(view.seen[0, BUSIEST]))
-    values = memory.values[0, 3 * level : 3 * level + 3]
+    here, own = observation.deployment, HeinzeMemory(memory[0])
+    values = own.costs[bin_of(float(view.seen[0].busiest))]
     scores = {here: float(values[STAY])}
-    size, choice = here.size, int(memory.ints[0, CHOICE])
+    size, choice = here.size, int(own.choice)
     for change, action in ((-1, LESS), (1, MORE)):
-        if 1 <= size + change <= view.rules[0, MAX_REPLICAS]:
+        if 1 <= size + change <= view.model[0].max_replicas:
             view.target[0] = view.counts[0]
             if change > 0 and find_joining(0, view, choice) < 0:
                 continue
@@ -189,7 +208,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             scores[Deployment(tuple(int(count) for count in view.target[0]))] = float(
                 values[action]
             )
-    busy = say_share(float(view.seen[0, BUSIEST]))
-    aim = say_share(float(memory.floats[0, TARGET]))
+    busy = say_share(float(view.seen[0].busiest))
+    aim = say_share(float(own.target))
     reason = f"the worst replica is {busy} busy, {aim} is aimed at, and this has served best there"
     return explain_scores(observation, target, reason, scores)

@@ -11,9 +11,10 @@ from typing import Any
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import take
-from weir_policies.kernels.view import Memory, View, empty_memory
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -39,8 +40,12 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     )
 
 
+class Nothing(Fields):
+    """What it remembers."""
+
+
 def _prepare(view: View, ticks: int) -> Memory:
-    return empty_memory(view)
+    return Nothing.allocate(view)
 
 
 @compiled

@@ -29,23 +29,14 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.paths import flatten_paths, list_paths
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import (
-    ARRIVAL_SCV,
-    BUDGET,
-    BUSIEST,
-    MAX_REPLICAS,
-    RATE,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_rate, say_time
+from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -59,7 +50,16 @@ SATURATED = 0.99
 """Utilisation from which a replica counts as saturated."""
 ENDLESS = 999.0
 """Seconds that stand for the waiting time of an operator that cannot keep up."""
-CHOICE, PATHS = range(2)  # columns of `Memory.ints`; the paths begin at the second
+
+
+class LohrmannMemory(Fields):
+    """Settings of a Lohrmann policy."""
+
+    choice: int
+    """Which node type joins."""
+    length: int
+    paths: Counts = array("length")
+    """As in `kernels.paths`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,9 +84,8 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def prepare(choice: int, view: View, ticks: int) -> Memory:
     """Return a memory of the choice of node type and of the paths."""
     flat = flatten_paths(list_paths(view))
-    memory = empty_memory(view, ints=PATHS + len(flat))
-    memory.ints[:, CHOICE] = choice
-    memory.ints[:, PATHS:] = flat
+    memory = LohrmannMemory.allocate(view, choice=choice, length=len(flat))
+    LohrmannMemory(memory[0]).paths[:] = flat
     return memory
 
 
@@ -98,14 +97,14 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def variability(o: int, view: View) -> float:
     """Return the mean of the squared variabilities of arrivals and service."""
-    return (view.traits[o, ARRIVAL_SCV] + view.traits[o, SERVICE_SCV]) / 2
+    return (view.model[o].arrival_scv + view.model[o].service_scv) / 2
 
 
 @compiled
 def wait(o: int, view: View, replicas: int) -> float:
     """Return the mean waiting time on so many replicas, s."""
-    service = view.traits[o, SERVICE_MEAN]
-    rho = view.seen[o, RATE] * service / replicas
+    service = view.model[o].service_mean
+    rho = view.seen[o].rate * service / replicas
     if rho >= 1:
         return ENDLESS
     return rho * service / (1 - rho) * variability(o, view)
@@ -114,50 +113,46 @@ def wait(o: int, view: View, replicas: int) -> float:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Find the replicas of all operators, path by path, and move there."""
-    operators = view.counts.shape[0]
+    own, operators = LohrmannMemory(memory[0]), view.counts.shape[0]
     # The first column of the target holds replicas until all paths have asked for theirs.
     for row in range(operators):
         view.target[row, 0] = 1
-    place = PATHS + 1
-    for _ in range(memory.ints[0, PATHS]):
-        length = memory.ints[0, place]
-        _serve_path(view, memory, place + 1, length)
+    paths, place = own.paths, 1
+    for _ in range(paths[0]):
+        length = paths[place]
+        _serve_path(view, paths[place + 1 : place + 1 + length])
         place += 1 + length
     for row in range(operators):
-        scale_to(row, view, view.target[row, 0], memory.ints[0, CHOICE])
+        scale_to(row, view, view.target[row, 0], own.choice)
 
 
 @compiled
-def _serve_path(view: View, memory: Memory, first: int, length: int) -> None:
+def _serve_path(view: View, path: Counts) -> None:
     """Raise the replicas of a path's operators until its waiting times keep its budget."""
     budget, shortest, bottleneck = 0.0, 0.0, False
-    for place in range(first, first + length):
-        o = memory.ints[0, place]
-        budget += view.seen[o, BUDGET]
-        shortest += wait(o, view, view.rules[o, MAX_REPLICAS])
-        bottleneck = bottleneck or (view.seen[o, RATE] * view.traits[o, SERVICE_MEAN] > SATURATED)
+    for o in path:
+        budget += view.seen[o].budget
+        shortest += wait(o, view, view.model[o].max_replicas)
+        bottleneck = bottleneck or (view.seen[o].rate * view.model[o].service_mean > SATURATED)
     if bottleneck:
-        for place in range(first, first + length):
-            o = memory.ints[0, place]
-            busy = view.seen[o, BUSIEST]
+        for o in path:
+            busy = view.seen[o].busiest
             if busy > SATURATED:
                 held = total(view.counts[o])
                 wanted = int(np.ceil(max(2.0 * held, 2.0 * held * busy)))
-                wanted = min(wanted, view.rules[o, MAX_REPLICAS])
+                wanted = min(wanted, view.model[o].max_replicas)
                 view.target[o, 0] = max(view.target[o, 0], wanted)
     if shortest >= budget:
-        for place in range(first, first + length):
-            o = memory.ints[0, place]
-            view.target[o, 0] = view.rules[o, MAX_REPLICAS]
+        for o in path:
+            view.target[o, 0] = view.model[o].max_replicas
         return
     while True:
         waiting = 0.0
         best, gain, second, scalable = -1, -1.0, 0.0, 0
-        for place in range(first, first + length):
-            o = memory.ints[0, place]
+        for o in path:
             replicas = view.target[o, 0]
             waiting += wait(o, view, replicas)
-            if replicas < view.rules[o, MAX_REPLICAS]:
+            if replicas < view.model[o].max_replicas:
                 scalable += 1
                 gained = wait(o, view, replicas) - wait(o, view, replicas + 1)
                 if gained > gain:
@@ -181,8 +176,8 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
         scalable: Operators of the path below their most.
     """
     replicas = view.target[o, 0]
-    load = view.seen[o, RATE] * view.traits[o, SERVICE_MEAN]
-    slope = load * view.traits[o, SERVICE_MEAN] * variability(o, view)
+    load = view.seen[o].rate * view.model[o].service_mean
+    slope = load * view.model[o].service_mean * variability(o, view)
     wanted = replicas + 1.0
     if scalable == 1:
         left = slack + wait(o, view, replicas)
@@ -190,7 +185,7 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
             wanted = np.ceil(slope / left + load)
     elif second > 0:
         wanted = np.ceil(load + (np.sqrt(1 + 4 * slope / second) - 1) / 2)
-    most = view.rules[o, MAX_REPLICAS]
+    most = view.model[o].max_replicas
     view.target[o, 0] = min(max(int(min(wanted, most)), replicas + 1), most)
 
 

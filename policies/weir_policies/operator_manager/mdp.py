@@ -15,13 +15,14 @@ plans, and plans again whenever it has seen twice as many.
     C_u(k', l') <- (1 - alpha) C_u + alpha w_util [violated]
 
 `centralised: 1` decides for all operators at once, with the same arithmetic on the joint state
-space. Then a violation is that of the response time: any operator's beyond its budget.
+space. Then a violation is that of the response time: any operator's beyond its budget or, with
+`end_to_end: 1`, the slowest path's beyond the greatest sum of budgets along a path.
 
 Source: Russo Russo, ZEUS 2018, equations 1 to 6, algorithm 1. Departures:
 1. The unknown cost is kept per next state; equation 6 keeps it per state and action, which fits the
    published numbers less well.
-2. The centralised violation is any operator's response time beyond its budget; there it is the
-   application's, beyond T_SLA.
+2. Without `end_to_end` the centralised violation is any operator's response time beyond its budget;
+   there it is the application's, beyond T_SLA.
 3. Replicas count as ones of the node type `node_type`, see `kernels.homogeneous`.
 """
 
@@ -38,14 +39,9 @@ from weir_policies.kernels.chains import estimate_chain, fill_chain
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
-    ALPHA,
-    DEPLOYMENTS,
-    GAIN,
-    HEAD,
-    JOINT,
-    LEVELS,
-    OWN,
-    QUANTUM,
+    EACH,
+    PATH,
+    HomogeneousPlan,
     find_gains,
     judge_all,
     level_at,
@@ -53,6 +49,8 @@ from weir_policies.kernels.homogeneous import (
     number_at,
     observe_level,
     remember_resources,
+    score_actions,
+    score_joint_actions,
     sweep,
     take_best,
     was_violated,
@@ -60,20 +58,31 @@ from weir_policies.kernels.homogeneous import (
 from weir_policies.kernels.levels import LevelParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.unknown_costs import learn_cost
-from weir_policies.kernels.view import RATE, WEIGHT_VIOLATION, Memory, View
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.mdp_scores import score_actions
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-LEARNED, NEXT, KNOWN = OWN, OWN + 1, OWN + 2  # columns of `Memory.ints`
+MODEL = ("model.service_mean", "model.service_scv")
+"""What must be known where violations are worked out."""
 CLOSE = 1e-6
 """Change of a value below which a sweep of `mdp` is the last."""
 SWEEPS = 10_000
 """Most sweeps of one planning."""
 TRAINED = -1
-"""Stands in `NEXT` where a training trace has settled the plan."""
+"""Stands in `next_solve` where a training trace has settled the plan."""
+
+
+class MdpPlan(HomogeneousPlan):
+    """A plan, and from how much it was learned."""
+
+    learned: int
+    """Intervals."""
+    next_solve: int
+    """Intervals learned at which `mdp` plans; `TRAINED`."""
+    known: int
+    """1 where `mdp-rl` takes violations from the queueing model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +99,8 @@ class MdpParameters(LevelParameters):
     """Utilisation above which an interval counts as violated; unused where centralised."""
     centralised: int = 0
     """1 decides for all operators at once."""
+    end_to_end: int = 0
+    """Where centralised, 1 judges the response time of the slowest path, 0 each operator's."""
     node_type: int = 0
     """Place of the node type that it adds, counted from 0."""
     first_solve: int = 120
@@ -101,6 +112,7 @@ class MdpParameters(LevelParameters):
         refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
         refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)
         refuse_outside("centralised", self.centralised, low=0, high=1)
+        refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
         refuse_outside("node_type", self.node_type, low=0)
         refuse_outside("first_solve", self.first_solve, low=1)
 
@@ -123,6 +135,8 @@ class MdpRlParameters(LevelParameters):
     """Utilisation above which an interval counts as violated; unused where centralised."""
     centralised: int = 0
     """1 decides for all operators at once."""
+    end_to_end: int = 0
+    """Where centralised, 1 judges the response time of the slowest path, 0 each operator's."""
     node_type: int = 0
     """Place of the node type that it adds, counted from 0."""
 
@@ -134,69 +148,80 @@ class MdpRlParameters(LevelParameters):
         refuse_outside("known", self.known, low=0, high=1)
         refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)
         refuse_outside("centralised", self.centralised, low=0, high=1)
+        refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
         refuse_outside("node_type", self.node_type, low=0)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `mdp` or `mdp-rl`, its parameters bound."""
-    planned = name == "mdp"
-    parameters: MdpParameters | MdpRlParameters
-    if planned:
-        parameters = read_parameters(MdpParameters, values, policy=name)
-    else:
-        parameters = read_parameters(MdpRlParameters, values, policy=name)
-    known = isinstance(parameters, MdpParameters) or bool(parameters.known)
-    model = ("model.service_mean", "model.service_scv") if known else ()
+    return _DEFINE[name](values, name=name)
+
+
+def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    parameters = read_parameters(MdpParameters, values, policy=name)
     return Algorithm(
         neighbourhood=Neighbourhood.ONE,
-        prepare=partial(_prepare, parameters, name),
-        learn=learn_for_plan if planned else learn,
-        decide=decide_by_plan if planned else decide,
-        explain=_explain_plan if planned else _explain,
-        needed=("budget", *model) if parameters.centralised else model,
-        train=train if planned else None,
+        prepare=partial(
+            _prepare, parameters, name, alpha=0.0, next_solve=int(parameters.first_solve)
+        ),
+        learn=learn_for_plan,
+        decide=decide_by_plan,
+        explain=_explain_plan,
+        needed=("budget", *MODEL) if parameters.centralised else MODEL,
+        train=train,
         joint=bool(parameters.centralised),
+        explain_jointly=_explain_joint_plan,
     )
 
 
+def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
+    parameters = read_parameters(MdpRlParameters, values, policy=name)
+    known = int(parameters.known)
+    model = MODEL if known else ()
+    return Algorithm(
+        neighbourhood=Neighbourhood.ONE,
+        prepare=partial(_prepare, parameters, name, alpha=parameters.alpha, known=known),
+        learn=learn,
+        decide=decide,
+        explain=_explain,
+        needed=("budget", *model) if parameters.centralised else model,
+        joint=bool(parameters.centralised),
+        explain_jointly=_explain_jointly,
+    )
+
+
+_DEFINE = {"mdp": _define_mdp, "mdp-rl": _define_mdp_rl}
+
+
 def _prepare(
-    parameters: MdpParameters | MdpRlParameters, name: str, view: View, ticks: int
+    parameters: MdpParameters | MdpRlParameters, name: str, view: View, ticks: int, **values: float
 ) -> Memory:
-    joint = bool(parameters.centralised)
-    memory = new_plan(
+    joint = (PATH if parameters.end_to_end else EACH) if parameters.centralised else 0
+    return new_plan(
+        MdpPlan,
         view,
         parameters,
         policy=name,
         gamma=parameters.gamma,
-        alpha=0.0 if isinstance(parameters, MdpParameters) else parameters.alpha,
         node_type=int(parameters.node_type),
         most_busy=np.inf if joint else parameters.max_utilisation,
         joint=joint,
+        **values,
     )
-    if isinstance(parameters, MdpParameters):
-        memory.ints[:, NEXT] = int(parameters.first_solve)
-    else:
-        memory.ints[:, KNOWN] = int(parameters.known)
-    return memory
 
 
 def train(view: View, memory: Memory, rates: Floats) -> Memory:
     """Plan for rates, `(n,)`, records/s at every source, that are like those to come."""
-    levels = int(memory.ints[0, LEVELS])
-    counted = HEAD + levels * levels
     for o, gain in enumerate(find_gains(view)):
-        quantum = memory.floats[o, QUANTUM] * memory.floats[o, GAIN]
+        own = MdpPlan(memory[o])
+        levels = int(own.levels)
+        quantum = own.quantum * own.gain
         seen = (rates * gain / quantum + 0.5).astype(np.int64).clip(max=levels - 1)
-        fill_chain(
-            estimate_chain(seen, number=levels),
-            memory.floats[o, HEAD:counted],
-            memory.floats[o, counted : counted + levels],
-            memory.ints[o, HEAD : HEAD + levels],
-            memory.ints[o, HEAD + levels : HEAD + 2 * levels],
-        )
-        memory.ints[o, NEXT] = TRAINED
+        chain = estimate_chain(seen, number=levels)
+        fill_chain(chain, own.counted, own.left, own.first, own.last)
+        own.next_solve = TRAINED
         solve(o, view, memory)
-        if memory.ints[o, JOINT]:
+        if own.joint:
             break
     return memory
 
@@ -206,21 +231,23 @@ def solve(o: int, view: View, memory: Memory) -> None:
     """Iterate values until they stand, with the chain counted so far and the believed model."""
     judge_all(o, view, memory)
     remember_resources(o, view, memory)
+    own = MdpPlan(memory[o])
     for _ in range(SWEEPS):
-        if sweep(o, view, memory) < CLOSE:
+        if sweep(o, view, own) < CLOSE:
             break
 
 
 @compiled
 def learn_for_plan(o: int, view: View, memory: Memory) -> None:
     """Without a training trace: count the transition, and plan where enough are new."""
-    if memory.ints[o, NEXT] == TRAINED:
+    own = MdpPlan(memory[o])
+    if own.next_solve == TRAINED:
         return
-    observe_level(o, view, memory)
-    memory.ints[o, LEARNED] += 1
-    if memory.ints[o, LEARNED] >= memory.ints[o, NEXT]:
+    observe_level(o, view, own)
+    own.learned += 1
+    if own.learned >= own.next_solve:
         solve(o, view, memory)
-        memory.ints[o, NEXT] = 2 * memory.ints[o, LEARNED]
+        own.next_solve = 2 * own.learned
 
 
 @compiled
@@ -232,19 +259,17 @@ def decide_by_plan(o: int, view: View, memory: Memory) -> None:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Count the transition, learn or work out the violations, sweep once."""
-    observe_level(o, view, memory)
-    levels = memory.ints[o, LEVELS]
-    states = memory.ints[o, DEPLOYMENTS] * levels
-    if memory.ints[o, KNOWN]:
+    own = MdpPlan(memory[o])
+    observe_level(o, view, own)
+    if own.known:
         judge_all(o, view, memory)
     else:
-        place = number_at(o, view, memory) * levels + level_at(o, memory, view.seen[o, RATE])
-        cost = view.traits[o, WEIGHT_VIOLATION] * was_violated(o, view, memory)
-        unknown = memory.values[o, 4 * states : 5 * states]
-        learn_cost(unknown, place, cost, memory.floats[o, ALPHA])
+        place = number_at(o, view, own) * own.levels + level_at(own, view.seen[o].rate)
+        cost = view.model[o].weight_violation * was_violated(o, view, own)
+        learn_cost(own.unknown, place, cost, own.alpha)
     remember_resources(o, view, memory)
-    sweep(o, view, memory)
-    memory.ints[o, LEARNED] += 1
+    sweep(o, view, own)
+    own.learned += 1
 
 
 @compiled
@@ -257,13 +282,46 @@ def _explain_plan(
     observation: Observation, target: Deployment, view: View, memory: Memory
 ) -> Decision:
     """Compare the planned values, or say why there is no plan yet."""
-    seen, wanted = memory.ints[0, LEARNED], memory.ints[0, NEXT]
-    if wanted != TRAINED and seen < wanted and not memory.values[0].any():
-        reason = f"it has no training trace, and of {wanted} intervals that it needs saw {seen}"
-        return explain_rule(observation, target, reason)
+    if _lacks_plan(memory):
+        return explain_rule(observation, target, _say_what_lacks(memory))
     scores = score_actions(view, memory)
     reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)
+
+
+def _explain_joint_plan(view: View, memory: Memory) -> str:
+    """Compare the planned values of joint actions, or say why there is no plan yet."""
+    if _lacks_plan(memory):
+        return _say_what_lacks(memory)
+    scores = score_joint_actions(view, memory)
+    return (
+        f"of {len(scores)} actions of all operators together the plan expects it to cost least, "
+        f"{min(scores):.3g}"
+    )
+
+
+def _explain_jointly(view: View, memory: Memory) -> str:
+    """Compare Q of all valid joint actions."""
+    scores = score_joint_actions(view, memory)
+    return (
+        f"of {len(scores)} actions of all operators together it has the least expected cost, "
+        f"{min(scores):.3g}, after {MdpPlan(memory[0]).learned:,} intervals learned"
+    )
+
+
+def _lacks_plan(memory: Memory) -> bool:
+    """Return whether neither a training trace nor enough intervals have led to a plan yet."""
+    own = MdpPlan(memory[0])
+    waits = own.next_solve != TRAINED and own.learned < own.next_solve
+    return bool(waits and not own.expected.any())
+
+
+def _say_what_lacks(memory: Memory) -> str:
+    own = MdpPlan(memory[0])
+    return (
+        f"it has no training trace, and of {own.next_solve} intervals that it needs saw "
+        f"{own.learned}"
+    )
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
@@ -271,6 +329,6 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = score_actions(view, memory)
     reason = (
         f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {memory.ints[0, LEARNED]:,} intervals learned"
+        f"after {MdpPlan(memory[0]).learned:,} intervals learned"
     )
     return explain_scores(observation, target, reason, scores)

@@ -28,30 +28,42 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of
 from weir_policies.kernels.planning import (
-    LEVELS,
-    OWN,
-    QUANTUM,
+    Plan,
     count_transition,
     find_best,
     new_plan,
     remember_prices,
     score_actions,
     sweep,
-    violations_at,
 )
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.ranking import number_of
 from weir_policies.kernels.steps import take
-from weir_policies.kernels.view import MAX_REPLICAS, RATE, TIME, VIOLATION, Memory, View
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-# Columns of `Memory.floats` and `Memory.ints`.
-LEAST_ALPHA, PERIOD, GROWTH, NEXT, MOVED_AT = range(OWN, OWN + 5)
-EAGER, SWEEPS, PUBLISHED, UPDATES, MOVED = range(OWN, OWN + 5)
 LONGEST = 50_000.0
 """Intervals that a period grows to."""
+
+
+class ModelBasedPlan(Plan):
+    """A plan, and when it is made."""
+
+    least_alpha: float
+    period: float
+    growth: float
+    next_planning: float
+    """Updates after which it is planned."""
+    moved_at: float
+    """Time of the state whose level was moved."""
+    eager: int
+    sweeps: int
+    published: int
+    updates: int
+    moved: int
+    """What its level was moved to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,51 +120,49 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: ModelBasedParameters, view: View, ticks: int) -> Memory:
-    memory = new_plan(
+    return new_plan(
+        ModelBasedPlan,
         view,
         levels=int(parameters.levels),
         gamma=parameters.gamma,
-        quanta=parameters.find_quanta(view),
+        quantum=parameters.find_quanta(view),
         policy="model-based",
-        published=False,
+        unseen_stay=True,
+        least_alpha=parameters.least_alpha,
+        period=parameters.period,
+        growth=parameters.growth,
+        next_planning=parameters.eager,
+        moved_at=-1.0,
+        eager=int(parameters.eager),
+        sweeps=int(parameters.sweeps),
+        published=int(parameters.published),
     )
-    memory.floats[:, LEAST_ALPHA] = parameters.least_alpha
-    memory.floats[:, PERIOD] = parameters.period
-    memory.floats[:, GROWTH] = parameters.growth
-    memory.floats[:, NEXT] = parameters.eager
-    memory.floats[:, MOVED_AT] = -1.0
-    memory.ints[:, EAGER] = int(parameters.eager)
-    memory.ints[:, SWEEPS] = int(parameters.sweeps)
-    memory.ints[:, PUBLISHED] = int(parameters.published)
-    return memory
 
 
 @compiled
-def present_level(o: int, rate: float, time: float, memory: Memory) -> int:
+def present_level(rate: float, time: float, own: ModelBasedPlan) -> int:
     """Return the level of a rate seen at a time; under `published` what it was moved to."""
-    if memory.ints[o, PUBLISHED] and time == memory.floats[o, MOVED_AT]:
-        return memory.ints[o, MOVED]
-    return level_of(rate, memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+    if own.published and time == own.moved_at:
+        return own.moved
+    return level_of(rate, own.quantum, own.levels)
 
 
 @compiled
-def learn_violation(o: int, view: View, memory: Memory, level: int) -> int:
+def learn_violation(o: int, view: View, own: ModelBasedPlan, level: int) -> int:
     """Update c with the last interval and put it in order; return -1, 0 or 1 for how it moved."""
-    here = number_of(view.counts[o], view.rules[o, MAX_REPLICAS])
-    first = violations_at(o, memory, here)
-    alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
-    old = memory.values[o, first + level]
-    new = (1 - alpha) * old + alpha * view.cost[o, VIOLATION]
-    memory.values[o, first + level] = new
+    here = number_of(view.counts[o], view.model[o].max_replicas)
+    violations = own.violations[here]
+    alpha = learning_rate(own.updates, own.least_alpha)
+    old = violations[level]
+    new = (1 - alpha) * old + alpha * view.cost[o].violation
+    violations[level] = new
     if new > old:
-        for higher in range(level + 1, memory.ints[o, LEVELS]):
-            place = first + higher
-            memory.values[o, place] = max(memory.values[o, place], new)
+        for higher in range(level + 1, own.levels):
+            violations[higher] = max(violations[higher], new)
         return 1
     if new < old:
         for lower in range(level):
-            place = first + lower
-            memory.values[o, place] = min(memory.values[o, place], new)
+            violations[lower] = min(violations[lower], new)
         return -1
     return 0
 
@@ -160,42 +170,40 @@ def learn_violation(o: int, view: View, memory: Memory, level: int) -> int:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Learn the transition and the violation, and plan where it is due."""
-    levels = memory.ints[o, LEVELS]
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
-    before = present_level(o, view.before[o, RATE], view.before[o, TIME], memory)
-    count_transition(o, memory, before, level)
-    direction = learn_violation(o, view, memory, level)
-    memory.ints[o, MOVED] = level
+    own = ModelBasedPlan(memory[o])
+    level = level_of(view.seen[o].rate, own.quantum, own.levels)
+    before = present_level(view.before[o].rate, view.before[o].time, own)
+    count_transition(own, before, level)
+    direction = learn_violation(o, view, own, level)
+    own.moved = level
     if direction > 0:
-        memory.ints[o, MOVED] = levels - 1
+        own.moved = own.levels - 1
     elif direction < 0:
-        memory.ints[o, MOVED] = max(level - 1, 0)
-    memory.floats[o, MOVED_AT] = view.seen[o, TIME]
-    memory.ints[o, UPDATES] += 1
-    updates = memory.ints[o, UPDATES]
-    if updates < memory.ints[o, EAGER] or updates >= memory.floats[o, NEXT]:
-        remember_prices(o, view, memory)
-        for _ in range(memory.ints[o, SWEEPS]):
-            sweep(o, view, memory)
-    if updates >= memory.floats[o, NEXT]:
-        memory.floats[o, NEXT] = updates + memory.floats[o, PERIOD]
-        longer = memory.floats[o, PERIOD] * memory.floats[o, GROWTH]
-        memory.floats[o, PERIOD] = min(longer, LONGEST)
+        own.moved = max(level - 1, 0)
+    own.moved_at = view.seen[o].time
+    own.updates += 1
+    if own.updates < own.eager or own.updates >= own.next_planning:
+        remember_prices(o, view, own)
+        for _ in range(own.sweeps):
+            sweep(o, view, own)
+    if own.updates >= own.next_planning:
+        own.next_planning = own.updates + own.period
+        own.period = min(own.period * own.growth, LONGEST)
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action of least value."""
-    level = present_level(o, view.seen[o, RATE], view.seen[o, TIME], memory)
-    take(o, view, find_best(o, view, memory, level))
+    own = ModelBasedPlan(memory[o])
+    take(o, view, find_best(o, view, own, present_level(view.seen[o].rate, view.seen[o].time, own)))
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the planned values of all valid actions."""
-    level = present_level(0, observation.rate, observation.time, memory)
-    scores = score_actions(view, memory, level)
+    own = ModelBasedPlan(memory[0])
+    scores = score_actions(view, own, present_level(observation.rate, observation.time, own))
     reason = (
         f"of {len(scores)} actions the learned model expects it to cost least, "
-        f"{scores[target]:.3g}, after {memory.ints[0, UPDATES]:,} intervals learned"
+        f"{scores[target]:.3g}, after {own.updates:,} intervals learned"
     )
     return explain_scores(observation, target, reason, scores)

@@ -41,14 +41,31 @@ from weir_policies.kernels.steps import (
     take,
     total,
 )
-from weir_policies.kernels.tables import count_keys, encode, find_place, read, size_table
-from weir_policies.kernels.view import MAX_REPLICAS, RATE, Memory, View, empty_memory
+from weir_policies.kernels.tables import (
+    Table,
+    allocate_table,
+    count_keys,
+    encode,
+    find_place,
+    grow,
+    read,
+)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-GAMMA, LEAST_ALPHA, LEAST_EPSILON, QUANTUM = range(4)  # columns of `Memory.floats`
-LEVELS, UPDATES = range(2)  # columns of `Memory.ints`
+
+class QLearningMemory(Table):
+    """Settings and learned state of `ql` and `ql-fa`; the table is Q, or the weights."""
+
+    gamma: float
+    least_alpha: float
+    least_epsilon: float
+    quantum: float
+    """Width of a rate level, records/s."""
+    levels: int
+    updates: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +101,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         decide=decide,
         explain=_explain,
         needed=("budget",),
+        grow=partial(grow, QLearningMemory),
         draws=True,
     )
 
@@ -91,32 +109,43 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
     actions = int(count_actions(view))
     keys = count_keys(view, levels=int(parameters.levels), actions=actions)
-    columns, values = size_table(keys, writes=ticks)
-    memory = empty_memory(view, floats=4, ints=2, keys=columns, values=values)
-    fill_parameters(parameters, view, memory)
-    return memory
+    return new_memory(parameters, view, keys=keys, writes=ticks)
 
 
-def fill_parameters(parameters: QLearningParameters, view: View, memory: Memory) -> None:
-    """Write the parameters into the first columns of a memory."""
-    memory.floats[:, GAMMA] = parameters.gamma
-    memory.floats[:, LEAST_ALPHA] = parameters.least_alpha
-    memory.floats[:, LEAST_EPSILON] = parameters.least_epsilon
-    memory.floats[:, QUANTUM] = parameters.find_quanta(view)
-    memory.ints[:, LEVELS] = int(parameters.levels)
+def new_memory(parameters: QLearningParameters, view: View, *, keys: int, writes: int) -> Memory:
+    """Return memory with an empty table.
+
+    Args:
+        parameters: The settings.
+        view: The operators.
+        keys: How many keys there are.
+        writes: How many of them will be written at most.
+    """
+    return allocate_table(
+        QLearningMemory,
+        view,
+        keys=keys,
+        writes=writes,
+        gamma=parameters.gamma,
+        least_alpha=parameters.least_alpha,
+        least_epsilon=parameters.least_epsilon,
+        quantum=parameters.find_quanta(view),
+        levels=int(parameters.levels),
+    )
 
 
 @compiled
-def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
+def find_best(o: int, view: View, own: QLearningMemory) -> tuple[int, float]:
     """Return the valid action of least Q in the present state, and that value."""
-    counts, levels = view.counts[o], memory.ints[o, LEVELS]
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
+    counts, levels = view.counts[o], own.levels
+    level = level_of(view.seen[o].rate, own.quantum, levels)
     actions, size = count_actions(view), total(counts)
-    here = encode(counts, view.rules[o, MAX_REPLICAS] + 1, level, levels) * actions
+    here = encode(counts, view.model[o].max_replicas + 1, level, levels) * actions
+    keys, values = own.keys, own.values
     best, least = 0, np.inf
     for action in range(actions):
         if is_valid(o, view, counts, size, action):
-            value = read(memory.keys[o], memory.values[o], here + action)
+            value = read(keys, values, here + action)
             if value < least:
                 best, least = action, value
     return best, least
@@ -125,35 +154,37 @@ def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Update Q of the last action with what the interval cost."""
+    own = QLearningMemory(memory[o])
     action = find_action(view.counts_before[o], view.counts[o])
     if action >= 0:
-        levels = memory.ints[o, LEVELS]
-        level = level_of(view.before[o, RATE], memory.floats[o, QUANTUM], levels)
-        base, actions = view.rules[o, MAX_REPLICAS] + 1, count_actions(view)
+        levels = own.levels
+        level = level_of(view.before[o].rate, own.quantum, levels)
+        base, actions = view.model[o].max_replicas + 1, count_actions(view)
         key = encode(view.counts_before[o], base, level, levels) * actions + action
-        _, following = find_best(o, view, memory)
-        alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
-        place = find_place(memory.keys[o], key)
-        aim = observed_cost(o, view) + memory.floats[o, GAMMA] * following
-        memory.values[o, place] = (1 - alpha) * memory.values[o, place] + alpha * aim
-    memory.ints[o, UPDATES] += 1
+        _, following = find_best(o, view, own)
+        alpha = learning_rate(own.updates, own.least_alpha)
+        place = find_place(own.keys, key)
+        aim = observed_cost(o, view) + own.gamma * following
+        own.values[place] = (1 - alpha) * own.values[place] + alpha * aim
+    own.updates += 1
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q, or explore."""
-    epsilon = exploration_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_EPSILON])
-    if view.draws[o, 0] <= epsilon:
+    own = QLearningMemory(memory[o])
+    if view.draws[o, 0] <= exploration_rate(own.updates, own.least_epsilon):
         take(o, view, draw_action(o, view))
     else:
-        best, _ = find_best(o, view, memory)
+        best, _ = find_best(o, view, own)
         take(o, view, best)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the values of all valid actions."""
-    levels, base = int(memory.ints[0, LEVELS]), int(view.rules[0, MAX_REPLICAS]) + 1
-    level = level_of(observation.rate, memory.floats[0, QUANTUM], levels)
+    own = QLearningMemory(memory[0])
+    levels, base = int(own.levels), int(view.model[0].max_replicas) + 1
+    level = level_of(observation.rate, own.quantum, levels)
     actions = count_actions(view)
     here = encode(view.counts[0], base, level, levels) * actions
     scores = {}
@@ -161,18 +192,18 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         if is_valid(0, view, view.counts[0], observation.deployment.size, action):
             take(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = read(memory.keys[0], memory.values[0], here + action)
-    return explain_scores(observation, target, say_why(view, memory, target, scores), scores)
+            scores[deployment] = read(own.keys, own.values, here + action)
+    return explain_scores(observation, target, say_why(view, own, target, scores), scores)
 
 
 def say_why(
-    view: View, memory: Memory, target: Deployment, scores: Mapping[Deployment, float]
+    view: View, own: QLearningMemory, target: Deployment, scores: Mapping[Deployment, float]
 ) -> str:
     """Return why a learner that explores chose its target."""
-    epsilon = exploration_rate(memory.ints[0, UPDATES], memory.floats[0, LEAST_EPSILON])
+    epsilon = exploration_rate(own.updates, own.least_epsilon)
     if view.draws[0, 0] <= epsilon:
         return f"tried at random, as {epsilon:.0%} of decisions are"
     return (
         f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {memory.ints[0, UPDATES]:,} intervals learned"
+        f"after {own.updates:,} intervals learned"
     )

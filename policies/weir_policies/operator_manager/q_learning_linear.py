@@ -37,18 +37,13 @@ from weir_policies.kernels.steps import (
     take,
     total,
 )
-from weir_policies.kernels.tables import find_place, read, size_table
-from weir_policies.kernels.view import MAX_REPLICAS, RATE, Memory, View, empty_memory
+from weir_policies.kernels.tables import find_place, grow, read
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning import (
-    GAMMA,
-    LEAST_ALPHA,
-    LEAST_EPSILON,
-    LEVELS,
-    QUANTUM,
-    UPDATES,
+    QLearningMemory,
     QLearningParameters,
-    fill_parameters,
+    new_memory,
     say_why,
 )
 from weir_policies.parameters import read_parameters
@@ -69,19 +64,18 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         decide=decide,
         explain=_explain,
         needed=("budget",),
+        grow=partial(grow, QLearningMemory),
         draws=True,
     )
 
 
 def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
     sets = 2 ** view.counts.shape[1]
-    replicas, levels = int(view.rules[:, MAX_REPLICAS].max()), int(parameters.levels)
+    replicas, levels = int(view.model["max_replicas"].max()), int(parameters.levels)
     tiled = 2 * (replicas + 1) * count_tiles(levels) * sets
     stripes = (levels + 2 * replicas) // stripe_width(replicas, levels) + 1
-    columns, weights = size_table(FIRST_TILE + tiled + stripes * sets, writes=FEATURES * ticks)
-    memory = empty_memory(view, floats=4, ints=2, keys=columns, values=weights)
-    fill_parameters(parameters, view, memory)
-    return memory
+    keys = FIRST_TILE + tiled + stripes * sets
+    return new_memory(parameters, view, keys=keys, writes=FEATURES * ticks)
 
 
 @compiled
@@ -108,7 +102,7 @@ def find_tile(value: float, low: float, high: float, tiles: int) -> int:
 
 @compiled
 def find_keys(
-    o: int, view: View, memory: Memory, place: int, change: int, level: int
+    o: int, view: View, own: QLearningMemory, place: int, change: int, level: int
 ) -> tuple[int, int, int]:
     """Return the keys of features 3, 4 and 5 after a change of the present deployment."""
     types = view.counts.shape[1]
@@ -117,7 +111,7 @@ def find_keys(
         count = view.counts[o, other] + change if other == place else view.counts[o, other]
         size += view.counts[o, other]
         used |= (count > 0) << other
-    replicas, levels = view.rules[o, MAX_REPLICAS], memory.ints[o, LEVELS]
+    replicas, levels = view.model[o].max_replicas, own.levels
     tiles, sets = count_tiles(levels), 1 << types
     half = levels / tiles / 2
     first = (size * tiles + find_tile(level, 0.0, levels, tiles)) * sets + used
@@ -133,32 +127,32 @@ def find_keys(
 
 @compiled
 def value_of(
-    o: int, view: View, memory: Memory, place: int, change: int, moved: int, level: int
+    o: int, view: View, own: QLearningMemory, place: int, change: int, moved: int, level: int
 ) -> float:
     """Return Q of a post-decision state: `change` of the present deployment, by an action `moved`.
 
     The two differ when the past is judged: the change is made already, the action counts still.
     """
-    keys, weights = memory.keys[o], memory.values[o]
+    keys, weights = own.keys, own.values
     value = 0.0
     if moved != 0:
         value = read(keys, weights, ADDS if moved > 0 else REMOVES)
-    first, second, stripe = find_keys(o, view, memory, place, change, level)
+    first, second, stripe = find_keys(o, view, own, place, change, level)
     value += read(keys, weights, first)
     value += read(keys, weights, second)
     return value + read(keys, weights, stripe)
 
 
 @compiled
-def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
+def find_best(o: int, view: View, own: QLearningMemory) -> tuple[int, float]:
     """Return the valid action of least Q in the present state, and that value."""
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+    level = level_of(view.seen[o].rate, own.quantum, own.levels)
     size = total(view.counts[o])
     best, least = 0, np.inf
     for action in range(count_actions(view)):
         if is_valid(o, view, view.counts[o], size, action):
             place, change = step_of(action, view.counts.shape[1])
-            value = value_of(o, view, memory, place, change, change, level)
+            value = value_of(o, view, own, place, change, change, level)
             if value < least:
                 best, least = action, value
     return best, least
@@ -167,44 +161,46 @@ def find_best(o: int, view: View, memory: Memory) -> tuple[int, float]:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Move the weights of the last action's features towards what the interval cost."""
+    own = QLearningMemory(memory[o])
     action = find_action(view.counts_before[o], view.counts[o])
     if action >= 0:
-        keys, weights = memory.keys[o], memory.values[o]
-        level = level_of(view.before[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
+        keys, weights = own.keys, own.values
+        level = level_of(view.before[o].rate, own.quantum, own.levels)
         _, moved = step_of(action, view.counts.shape[1])
-        _, following = find_best(o, view, memory)
-        old = value_of(o, view, memory, 0, 0, moved, level)
-        error = observed_cost(o, view) + memory.floats[o, GAMMA] * following - old
+        _, following = find_best(o, view, own)
+        old = value_of(o, view, own, 0, 0, moved, level)
+        error = observed_cost(o, view) + own.gamma * following - old
         if not np.isnan(error):
-            step = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA]) * error
+            step = learning_rate(own.updates, own.least_alpha) * error
             if moved != 0:
                 weights[find_place(keys, ADDS if moved > 0 else REMOVES)] += step
-            first, second, stripe = find_keys(o, view, memory, 0, 0, level)
+            first, second, stripe = find_keys(o, view, own, 0, 0, level)
             weights[find_place(keys, first)] += step
             weights[find_place(keys, second)] += step
             weights[find_place(keys, stripe)] += step
-    memory.ints[o, UPDATES] += 1
+    own.updates += 1
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q, or explore."""
-    epsilon = exploration_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_EPSILON])
-    if view.draws[o, 0] <= epsilon:
+    own = QLearningMemory(memory[o])
+    if view.draws[o, 0] <= exploration_rate(own.updates, own.least_epsilon):
         take(o, view, draw_action(o, view))
     else:
-        best, _ = find_best(o, view, memory)
+        best, _ = find_best(o, view, own)
         take(o, view, best)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the values of all valid actions."""
-    level = level_of(observation.rate, memory.floats[0, QUANTUM], int(memory.ints[0, LEVELS]))
+    own = QLearningMemory(memory[0])
+    level = level_of(observation.rate, own.quantum, int(own.levels))
     scores = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, view.counts[0], observation.deployment.size, action):
             take(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             place, change = step_of(action, view.counts.shape[1])
-            scores[deployment] = value_of(0, view, memory, place, change, change, level)
-    return explain_scores(observation, target, say_why(view, memory, target, scores), scores)
+            scores[deployment] = value_of(0, view, own, place, change, change, level)
+    return explain_scores(observation, target, say_why(view, own, target, scores), scores)

@@ -27,6 +27,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.fields import array
 from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_after
@@ -40,36 +41,46 @@ from weir_policies.kernels.steps import (
     total,
 )
 from weir_policies.kernels.tables import (
+    Table,
+    allocate_table,
     count_keys,
     encode,
     find_place,
+    grow,
     read,
     size_table,
 )
-from weir_policies.kernels.view import (
-    BUDGET,
-    MAX_REPLICAS,
-    RATE,
-    TIME,
-    TOP_COST,
-    VIOLATION,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import Memory, View
+from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-# Columns of `Memory.floats`, of `Memory.ints`: WEIGHED is the state that BEST is the action for.
-GAMMA, LEAST_ALPHA, QUANTUM, WEIGHED_AT = range(4)
-LEVELS, PUBLISHED, ESTIMATES, UPDATES, KEYS, WEIGHED, BEST = range(7)
-
+ESTIMATES = {"ql-pds": False, "ql-pds-plus": True}
+"""Whether a policy estimates violations."""
 UNKNOWN = -1.0
 """Stands where an estimate was not needed yet."""
+
+
+class PdsMemory(Table):
+    """Settings and learned state of `ql-pds` and `ql-pds-plus`; the table is V."""
+
+    gamma: float
+    least_alpha: float
+    quantum: float
+    """Width of a rate level, records/s."""
+    levels: int
+    published: int
+    estimating: int
+    updates: int
+    weighed: int
+    """State, by key, that `best` is the action for, and when that was."""
+    weighed_at: float
+    best: int
+    estimated: int
+    """Places for estimates: as many as for values where the table is dense, else none."""
+    estimates: Floats = array("estimated")
+    """Those worked out so far, which cost more than a read; `UNKNOWN`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,35 +111,34 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     parameters = read_parameters(QLearningPdsParameters, values, policy=name)
     return Algorithm(
         neighbourhood=Neighbourhood.ONE,
-        prepare=partial(_prepare, parameters, name == "ql-pds-plus"),
+        prepare=partial(_prepare, parameters, ESTIMATES[name]),
         learn=learn,
         decide=decide,
         explain=_explain,
         needed=("budget",),
+        grow=partial(grow, PdsMemory),
     )
 
 
 def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ticks: int) -> Memory:
     keys = count_keys(view, levels=int(parameters.levels))
-    columns, values = size_table(keys, writes=ticks)
-    # While the table is dense, the estimates stand behind the values: they cost more than a read.
-    memory = empty_memory(
+    keyed, places = size_table(keys, writes=ticks)
+    memory = allocate_table(
+        PdsMemory,
         view,
-        floats=4,
-        ints=7,
-        keys=columns,
-        values=2 * values if estimates and columns == 1 else values,
+        keys=keys,
+        writes=ticks,
+        gamma=parameters.gamma,
+        least_alpha=parameters.least_alpha,
+        quantum=parameters.find_quanta(view),
+        levels=int(parameters.levels),
+        published=int(parameters.published),
+        estimating=estimates,
+        weighed=-1,
+        estimated=places if estimates and keyed == 1 else 0,
     )
-    memory.floats[:, GAMMA] = parameters.gamma
-    memory.floats[:, LEAST_ALPHA] = parameters.least_alpha
-    memory.floats[:, QUANTUM] = parameters.find_quanta(view)
-    memory.ints[:, LEVELS] = int(parameters.levels)
-    memory.ints[:, PUBLISHED] = int(parameters.published)
-    memory.ints[:, ESTIMATES] = estimates
-    memory.ints[:, KEYS] = keys
-    memory.ints[:, WEIGHED] = -1
-    if memory.values.shape[1] > values:
-        memory.values[:, values:] = UNKNOWN
+    for row in memory:
+        PdsMemory(row).estimates[:] = UNKNOWN
     return memory
 
 
@@ -137,56 +147,54 @@ def estimate(o: int, view: View, place: int, change: int, level: int, quantum: f
     """Return the expected cost of violations with `change` replicas more, by the believed model."""
     rate = middle_of(level, quantum)
     time, _ = predict_after(o, view, view.counts[o], place, change, rate)
-    return view.traits[o, WEIGHT_VIOLATION] if time > view.seen[o, BUDGET] else 0.0
+    return view.model[o].weight_violation if time > view.seen[o].budget else 0.0
 
 
 @compiled
 def value_of(
-    o: int, view: View, memory: Memory, place: int, change: int, key: int, level: int
+    o: int, view: View, own: PdsMemory, place: int, change: int, key: int, level: int
 ) -> float:
     """Return q(s, a) in the present state.
 
     Args:
         o: Row of the operator.
         view: The state.
-        memory: What was learned.
+        own: What was learned.
         place: Node type that the action moves.
         change: -1, 0 or 1.
         key: Of the post-decision state that it leads to.
         level: Of the present rate.
     """
     expected = 0.0
-    if memory.ints[o, ESTIMATES]:
-        expected = UNKNOWN
-        if memory.keys.shape[1] == 1:
-            expected = memory.values[o, memory.ints[o, KEYS] + key]
+    if own.estimating:
+        expected = own.estimates[key] if own.estimated else UNKNOWN
         if expected == UNKNOWN:
-            expected = estimate(o, view, place, change, level, memory.floats[o, QUANTUM])
-    value = read(memory.keys[o], memory.values[o], key) + expected
-    resources = price_after(o, view, view.counts[o], place, change) / view.traits[o, TOP_COST]
-    moved = view.traits[o, WEIGHT_RECONFIGURATION] if change else 0.0
-    return value + (moved + view.traits[o, WEIGHT_RESOURCES] * resources)
+            expected = estimate(o, view, place, change, level, own.quantum)
+    value = read(own.keys, own.values, key) + expected
+    resources = price_after(o, view, view.counts[o], place, change) / view.model[o].top_cost
+    moved = view.model[o].weight_reconfiguration if change else 0.0
+    return value + (moved + view.model[o].weight_resources * resources)
 
 
 @compiled
-def weigh(o: int, view: View, memory: Memory, here: int, level: int) -> tuple[float, int, float]:
+def weigh(o: int, view: View, own: PdsMemory, here: int, level: int) -> tuple[float, int, float]:
     """Return the value of staying, the best of the other valid actions (0 for none), its value.
 
     `here` is the key of the present state, `level` its rate's.
     """
     counts = view.counts[o]
-    base = view.rules[o, MAX_REPLICAS] + 1
+    base = view.model[o].max_replicas + 1
     size = total(counts)
-    staying = value_of(o, view, memory, 0, 0, here, level)
+    staying = value_of(o, view, own, 0, 0, here, level)
     best, least = 0, np.inf
     action = 0
     for change in (-1, 1):
-        stride = memory.ints[o, LEVELS]
+        stride = own.levels
         for place in range(counts.size):
             action += 1
             if can_move(o, view, counts, size, place, change):
                 key = here + change * stride
-                value = value_of(o, view, memory, place, change, key, level)
+                value = value_of(o, view, own, place, change, key, level)
                 if value < least:
                     best, least = action, value
             stride *= base
@@ -194,80 +202,80 @@ def weigh(o: int, view: View, memory: Memory, here: int, level: int) -> tuple[fl
 
 
 @compiled
-def remember_estimates(o: int, view: View, memory: Memory, here: int, level: int) -> None:
+def remember_estimates(o: int, view: View, own: PdsMemory, here: int, level: int) -> None:
     """Work out the estimates that the present state needs and a dense table does not hold yet."""
-    quantum = memory.floats[o, QUANTUM]
+    quantum, estimates = own.quantum, own.estimates
     counts = view.counts[o]
-    base = view.rules[o, MAX_REPLICAS] + 1
-    first = memory.ints[o, KEYS] + here
+    base = view.model[o].max_replicas + 1
     size = total(counts)
-    if memory.values[o, first] == UNKNOWN:
-        memory.values[o, first] = estimate(o, view, 0, 0, level, quantum)
+    if estimates[here] == UNKNOWN:
+        estimates[here] = estimate(o, view, 0, 0, level, quantum)
     for change in (-1, 1):
-        stride = memory.ints[o, LEVELS]
+        stride = own.levels
         for place in range(counts.size):
             if can_move(o, view, counts, size, place, change):
-                column = first + change * stride
-                if memory.values[o, column] == UNKNOWN:
-                    memory.values[o, column] = estimate(o, view, place, change, level, quantum)
+                key = here + change * stride
+                if estimates[key] == UNKNOWN:
+                    estimates[key] = estimate(o, view, place, change, level, quantum)
             stride *= base
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Update V with the violation that followed the last action."""
-    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
-    keys, values = memory.keys[o], memory.values[o]
-    base = view.rules[o, MAX_REPLICAS] + 1
-    level = level_of(view.seen[o, RATE], quantum, levels)
-    level_before = level_of(view.before[o, RATE], quantum, levels)
+    own = PdsMemory(memory[o])
+    levels, quantum = own.levels, own.quantum
+    keys, values = own.keys, own.values
+    base = view.model[o].max_replicas + 1
+    level = level_of(view.seen[o].rate, quantum, levels)
+    level_before = level_of(view.before[o].rate, quantum, levels)
     here = encode(view.counts[o], base, level, levels)
     post_decision = here + level_before - level
     expected = 0.0
-    if memory.ints[o, ESTIMATES]:
+    if own.estimating:
         expected = UNKNOWN
-        if keys.size == 1:
-            remember_estimates(o, view, memory, here, level)
-            expected = values[memory.ints[o, KEYS] + post_decision]
+        if own.estimated:
+            remember_estimates(o, view, own, here, level)
+            expected = own.estimates[post_decision]
         if expected == UNKNOWN:
             expected = estimate(o, view, 0, 0, level_before, quantum)
-    staying, best, moving = weigh(o, view, memory, here, level)
-    violation = view.traits[o, WEIGHT_VIOLATION] * view.cost[o, VIOLATION]
-    aim = violation - expected + memory.floats[o, GAMMA] * min(staying, moving)
-    alpha = learning_rate(memory.ints[o, UPDATES], memory.floats[o, LEAST_ALPHA])
+    staying, best, moving = weigh(o, view, own, here, level)
+    violation = view.model[o].weight_violation * view.cost[o].violation
+    aim = violation - expected + own.gamma * min(staying, moving)
+    alpha = learning_rate(own.updates, own.least_alpha)
     place = find_place(keys, post_decision)
     old = values[place]
-    if memory.ints[o, PUBLISHED]:
+    if own.published:
         old = read(keys, values, encode(view.counts_before[o], base, level_before, levels))
     values[place] = (1 - alpha) * old + alpha * aim
-    memory.ints[o, UPDATES] += 1
+    own.updates += 1
 
     # Leave the action for `decide`, which comes next: weighing is most of the work. The update may
     # have changed what staying is worth, and nothing else of what was weighed.
     if here == post_decision:
-        staying = value_of(o, view, memory, 0, 0, here, level)
-    memory.ints[o, WEIGHED] = here
-    memory.floats[o, WEIGHED_AT] = view.seen[o, TIME]
-    memory.ints[o, BEST] = best if moving < staying else 0
+        staying = value_of(o, view, own, 0, 0, here, level)
+    own.weighed, own.weighed_at = here, view.seen[o].time
+    own.best = best if moving < staying else 0
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least value."""
-    levels = memory.ints[o, LEVELS]
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], levels)
-    here = encode(view.counts[o], view.rules[o, MAX_REPLICAS] + 1, level, levels)
-    if here == memory.ints[o, WEIGHED] and view.seen[o, TIME] == memory.floats[o, WEIGHED_AT]:
-        take(o, view, memory.ints[o, BEST])
+    own = PdsMemory(memory[o])
+    level = level_of(view.seen[o].rate, own.quantum, own.levels)
+    here = encode(view.counts[o], view.model[o].max_replicas + 1, level, own.levels)
+    if here == own.weighed and view.seen[o].time == own.weighed_at:
+        take(o, view, own.best)
         return
-    staying, best, moving = weigh(o, view, memory, here, level)
+    staying, best, moving = weigh(o, view, own, here, level)
     take(o, view, best if moving < staying else 0)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the values of all valid actions."""
-    levels, base = int(memory.ints[0, LEVELS]), int(view.rules[0, MAX_REPLICAS]) + 1
-    level = level_of(observation.rate, memory.floats[0, QUANTUM], levels)
+    own = PdsMemory(memory[0])
+    levels, base = int(own.levels), int(view.model[0].max_replicas) + 1
+    level = level_of(observation.rate, own.quantum, levels)
     counts = view.counts[0]
     scores = {}
     for action in range(count_actions(view)):
@@ -276,9 +284,9 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             key = encode(view.target[0], base, level, levels)
             place, change = step_of(action, counts.size)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = value_of(0, view, memory, place, change, key, level)
+            scores[deployment] = value_of(0, view, own, place, change, key, level)
     reason = (
         f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {memory.ints[0, UPDATES]:,} intervals learned"
+        f"after {own.updates:,} intervals learned"
     )
     return explain_scores(observation, target, reason, scores)

@@ -51,24 +51,11 @@ from weir_policies.kernels.enumeration import (
     needs_restart,
     price_evenly,
 )
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.percentiles import normal_quantile, predict_percentile
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
-from weir_policies.kernels.view import (
-    BACKLOG,
-    BUDGET,
-    BUSIEST,
-    EQUAL,
-    INTERVAL,
-    MAX_REPLICAS,
-    RATE,
-    RESPONSE_TIME,
-    SERVICE_MEAN,
-    SHARING,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import EQUAL, Memory, View
 from weir_policies.kernels.wording import (
     say_deployment,
     say_rate,
@@ -160,9 +147,9 @@ def least_busy(o: int, view: View, counts: Counts, rate: float) -> float:
             size += counts[place]
             speed += counts[place] * view.speedup[o, place]
             slowest = min(slowest, view.speedup[o, place])
-    if view.rules[o, SHARING] == EQUAL:
+    if view.model[o].sharing == EQUAL:
         speed = size * slowest
-    return rate * view.traits[o, SERVICE_MEAN] / speed * (1 - 1e-12)
+    return rate * view.model[o].service_mean / speed * (1 - 1e-12)
 
 
 @compiled
@@ -171,7 +158,7 @@ def most_speed(o: int, view: View) -> float:
     fastest = 0.0
     for place in range(view.counts.shape[1]):
         fastest = max(fastest, view.speedup[o, place])
-    return fastest * view.rules[o, MAX_REPLICAS]
+    return fastest * view.model[o].max_replicas
 
 
 @compiled
@@ -180,7 +167,7 @@ def least_price(o: int, view: View, plan: Plan, rate: float) -> float:
     cheapest = np.inf
     for place in range(view.counts.shape[1]):
         cheapest = min(cheapest, view.price[o, place] / view.speedup[o, place])
-    speed = rate * view.traits[o, SERVICE_MEAN] / plan.cap * (1 - 1e-9)
+    speed = rate * view.model[o].service_mean / plan.cap * (1 - 1e-9)
     return np.inf if speed > most_speed(o, view) else speed * cheapest
 
 
@@ -317,7 +304,7 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
     The score is `inf`, and nothing written, where the case rules all out.
     """
     kinds, best = most_kinds(o, view), np.inf
-    needed = plan.rate * view.traits[o, SERVICE_MEAN]
+    needed = plan.rate * view.model[o].service_mean
     if case != TOO_SMALL and needed >= most_speed(o, view):
         return best  # nothing keeps up
     enough, price, stays = np.inf, np.inf, False
@@ -700,10 +687,27 @@ ROUNDING = 1e-9
 """Part by which the cap may be exceeded: a replica that is full by the law of `byLoad` is 0.9 busy
 up to the last digit, and that is the cap's default too."""
 
-# Columns of `Memory.floats`, the rates of the window behind; of `Memory.ints`, room for one
-# deployment behind, which holds zeros between decisions.
-HEADROOM, CAP, CATCH_UP, SAVING, MARGIN, QUANTILE, NORMAL, BACKLOG_BEFORE, RATES = range(9)
-WINDOW, SEEN_RATES, ROW = range(3)
+
+class QueueingMemory(Fields):
+    """Settings of `queueing`, and the rates of the window."""
+
+    headroom: float
+    cap: float
+    catch_up: float
+    saving: float
+    margin: float
+    quantile: float
+    """`MEAN` where that is judged."""
+    normal: float
+    """The same percentile of a standard normal law."""
+    backlog_before: float
+    """Records at the beginning of the last interval."""
+    window: int
+    seen_rates: int
+    rates: Floats = array("window")
+    node_types: int
+    row: Counts = array("node_types")
+    """Room for one deployment, which holds zeros between decisions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -771,109 +775,114 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: QueueingParameters, view: View, ticks: int) -> Memory:
-    window, types = int(parameters.scale_in_window), view.counts.shape[1]
-    memory = empty_memory(view, floats=RATES + window, ints=ROW + types)
-    floats, quantile = memory.floats, parameters.quantile
-    floats[:, HEADROOM], floats[:, CAP] = parameters.headroom, parameters.utilisation_cap
-    floats[:, CATCH_UP], floats[:, SAVING] = parameters.catch_up, parameters.minimum_saving
-    floats[:, MARGIN] = parameters.margin
-    floats[:, QUANTILE] = MEAN if quantile is None else quantile
-    floats[:, NORMAL] = 0.0 if quantile is None else normal_quantile(quantile)
-    floats[:, BACKLOG_BEFORE] = np.nan
-    memory.ints[:, WINDOW] = window
-    return memory
+    quantile = parameters.quantile
+    return QueueingMemory.allocate(
+        view,
+        headroom=parameters.headroom,
+        cap=parameters.utilisation_cap,
+        catch_up=parameters.catch_up,
+        saving=parameters.minimum_saving,
+        margin=parameters.margin,
+        quantile=MEAN if quantile is None else quantile,
+        normal=0.0 if quantile is None else normal_quantile(quantile),
+        backlog_before=np.nan,
+        window=int(parameters.scale_in_window),
+        node_types=view.counts.shape[1],
+    )
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Remember the rate of the interval, and the backlog at its beginning."""
-    ints = memory.ints[o]
-    memory.floats[o, RATES + ints[SEEN_RATES] % ints[WINDOW]] = view.seen[o, RATE]
-    memory.floats[o, BACKLOG_BEFORE] = view.before[o, BACKLOG]
-    ints[SEEN_RATES] += 1
+    own = QueueingMemory(memory[o])
+    own.rates[own.seen_rates % own.window] = view.seen[o].rate
+    own.backlog_before = view.before[o].backlog
+    own.seen_rates += 1
 
 
 @compiled
-def range_of_rates(o: int, memory: Memory) -> tuple[float, float]:
+def range_of_rates(own: QueueingMemory) -> tuple[float, float]:
     """Return the least and the largest rate of the last intervals; `inf` and 0 before the first."""
     least, largest = np.inf, 0.0
-    for place in range(min(memory.ints[o, SEEN_RATES], memory.ints[o, WINDOW])):
-        least = min(least, memory.floats[o, RATES + place])
-        largest = max(largest, memory.floats[o, RATES + place])
+    for place in range(min(own.seen_rates, own.window)):
+        least = min(least, own.rates[place])
+        largest = max(largest, own.rates[place])
     return least, largest
 
 
 @compiled
-def grown_backlog(o: int, view: View, memory: Memory) -> float:
+def grown_backlog(o: int, view: View, own: QueueingMemory) -> float:
     """Return by how many records the backlog grew; NaN before the first interval was learned."""
-    return view.seen[o, BACKLOG] - memory.floats[o, BACKLOG_BEFORE]
+    return view.seen[o].backlog - own.backlog_before
 
 
 @compiled
-def is_growing(o: int, view: View, memory: Memory) -> bool:
+def is_growing(o: int, view: View, own: QueueingMemory) -> bool:
     """Return whether the backlog grows by more than chance."""
-    arrived = view.seen[o, RATE] * view.seen[o, INTERVAL]
-    return grown_backlog(o, view, memory) > GROWTH * arrived + 1
+    arrived = view.seen[o].rate * view.seen[o].interval
+    return grown_backlog(o, view, own) > GROWTH * arrived + 1
 
 
 @compiled
-def is_rising(o: int, view: View, memory: Memory) -> bool:
+def is_rising(o: int, view: View, own: QueueingMemory) -> bool:
     """Return whether the rate exceeds the least of late by more than the headroom."""
-    least, _ = range_of_rates(o, memory)
-    return view.seen[o, RATE] > least * (1 + memory.floats[o, HEADROOM])
+    least, _ = range_of_rates(own)
+    return view.seen[o].rate > least * (1 + own.headroom)
 
 
 @compiled
-def make_plan(o: int, view: View, memory: Memory) -> Plan:
+def make_plan(o: int, view: View, own: QueueingMemory) -> Plan:
     """Return what the deployments are judged by."""
-    floats, seen = memory.floats[o], view.seen[o]
-    planned = seen[RATE] * (1 + floats[HEADROOM])
-    _, largest = range_of_rates(o, memory)
-    largest = max(largest, seen[RATE])
-    strained = seen[BUSIEST] >= SATURATED or is_growing(o, view, memory)
-    late = seen[RESPONSE_TIME] > seen[BUDGET]
-    unseen = memory.ints[o, SEEN_RATES] < memory.ints[o, WINDOW]
+    seen = view.seen[o]
+    planned = seen.rate * (1 + own.headroom)
+    _, largest = range_of_rates(own)
+    largest = max(largest, seen.rate)
+    strained = seen.busiest >= SATURATED or is_growing(o, view, own)
+    late = seen.response_time > seen.budget
+    unseen = own.seen_rates < own.window
     return Plan(
         planned,
-        planned + seen[BACKLOG] / floats[CATCH_UP],
-        largest * (1 + floats[HEADROOM]) * (1 + floats[MARGIN]),
-        planned * (1 + floats[MARGIN]),
-        seen[BUDGET],
-        floats[QUANTILE],
-        floats[NORMAL],
-        floats[CAP] * (1 + ROUNDING),
-        floats[SAVING],
+        planned + seen.backlog / own.catch_up,
+        largest * (1 + own.headroom) * (1 + own.margin),
+        planned * (1 + own.margin),
+        seen.budget,
+        own.quantile,
+        own.normal,
+        own.cap * (1 + ROUNDING),
+        own.saving,
         strained,
-        strained or late or is_rising(o, view, memory) or unseen,
+        strained or late or is_rising(o, view, own) or unseen,
     )
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Jump to the deployment that wins."""
-    choose(o, view, make_plan(o, view, memory), memory.ints[o, ROW:])
+    own = QueueingMemory(memory[o])
+    choose(o, view, make_plan(o, view, own), own.row)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    plan = make_plan(0, view, memory)
-    words = _say_obstacles(observation, plan, view, memory)
-    return explain(observation, tabulate(plan, words, target, view, memory.ints[0, ROW:]))
+    own = QueueingMemory(memory[0])
+    plan = make_plan(0, view, own)
+    words = _say_obstacles(observation, plan, view, own)
+    return explain(observation, tabulate(plan, words, target, view, own.row))
 
 
-def _say_obstacles(observation: Observation, plan: Plan, view: View, memory: Memory) -> Words:
+def _say_obstacles(observation: Observation, plan: Plan, view: View, own: QueueingMemory) -> Words:
     """Return why the operator must not get less, and why nothing cheaper is considered."""
     strain = obstacle = None
     if plan.strained:
-        busiest = view.seen[0, BUSIEST]
-        strain = f"the backlog grew by {grown_backlog(0, view, memory):,.0f} records"
+        busiest = view.seen[0].busiest
+        strain = f"the backlog grew by {grown_backlog(0, view, own):,.0f} records"
         if busiest >= SATURATED:
             strain = f"a replica is {say_share(busiest)} busy"
-    seen, window = memory.ints[0, SEEN_RATES], memory.ints[0, WINDOW]
+    seen, window = own.seen_rates, own.window
     if strain is not None:
         obstacle = strain
     elif observation.response_time > observation.budget:
         obstacle = "the measured response time exceeds the budget"
-    elif is_rising(0, view, memory):
+    elif is_rising(0, view, own):
         obstacle = f"the rate is rising, to {say_rate(observation.rate)}"
     elif seen < window:
         obstacle = (

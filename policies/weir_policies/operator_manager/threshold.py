@@ -29,9 +29,10 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import has_room, total
-from weir_policies.kernels.view import BUSIEST, MAX_REPLICAS, NO_POOL, Memory, View, empty_memory
+from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.kernels.wording import say_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -44,9 +45,16 @@ CHOICES = {
     "threshold-random": RANDOM,
 }
 
-# Columns of `Memory.floats` and `Memory.ints`.
-HIGH, LOW = range(2)
-CHOICE = 0
+
+class ThresholdMemory(Fields):
+    """Settings of a threshold policy."""
+
+    high: float
+    """Busy share above which a replica is added."""
+    low: float
+    """Busy share below which it must stay with one replica less."""
+    choice: int
+    """Which node type: `CHEAPEST`, `FASTEST` or `RANDOM`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +85,17 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         learn=learn,
         decide=decide,
         explain=_explain,
-        draws=name == "threshold-random",
+        draws=CHOICES[name] == RANDOM,
     )
 
 
 def _prepare(parameters: ThresholdParameters, choice: int, view: View, ticks: int) -> Memory:
-    memory = empty_memory(view, floats=2, ints=1)
-    memory.floats[:, HIGH] = parameters.utilisation
-    memory.floats[:, LOW] = parameters.scale_in_fraction * parameters.utilisation
-    memory.ints[:, CHOICE] = choice
-    return memory
+    return ThresholdMemory.allocate(
+        view,
+        high=parameters.utilisation,
+        low=parameters.scale_in_fraction * parameters.utilisation,
+        choice=choice,
+    )
 
 
 @compiled
@@ -97,17 +106,18 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Move one replica of the chosen type, or none."""
-    counts, busy = view.counts[o], view.seen[o, BUSIEST]
+    own = ThresholdMemory(memory[o])
+    counts, busy = view.counts[o], view.seen[o].busiest
     size = total(counts)
     for place in range(counts.size):
         view.target[o, place] = counts[place]
-    if busy > memory.floats[o, HIGH]:
-        if size < view.rules[o, MAX_REPLICAS]:
-            chosen = _choose_added(o, view, memory.ints[o, CHOICE])
+    if busy > own.high:
+        if size < view.model[o].max_replicas:
+            chosen = _choose_added(o, view, own.choice)
             if chosen >= 0:
                 view.target[o, chosen] += 1
-    elif size > 1 and busy * size / (size - 1) < memory.floats[o, LOW]:
-        view.target[o, _choose_removed(o, view, memory.ints[o, CHOICE])] -= 1
+    elif size > 1 and busy * size / (size - 1) < own.low:
+        view.target[o, _choose_removed(o, view, own.choice)] -= 1
 
 
 @compiled
@@ -161,8 +171,8 @@ def _choose_removed(o: int, view: View, choice: int) -> int:
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Say which threshold was crossed, and by how much."""
-    here = observation.deployment
-    busy, high, low = float(view.seen[0, BUSIEST]), memory.floats[0, HIGH], memory.floats[0, LOW]
+    here, own = observation.deployment, ThresholdMemory(memory[0])
+    busy, high, low = float(view.seen[0].busiest), own.high, own.low
     worst = f"the worst replica is {say_share(busy)} busy"
     if target.size > here.size:
         excess = (busy - high) / (1 - high) if high < 1 else 1.0

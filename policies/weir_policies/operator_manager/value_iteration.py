@@ -29,35 +29,38 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.levels import LevelParameters, level_of, middle_of
 from weir_policies.kernels.planning import (
-    DEPLOYMENTS,
-    HEAD,
-    LEVELS,
-    OWN,
-    QUANTUM,
+    Plan,
     count_transition,
-    counts_at,
     find_best,
     find_neighbours,
     new_plan,
     remember_prices,
     score_actions,
     sweep,
-    totals_at,
-    violations_at,
 )
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import take
-from weir_policies.kernels.view import BUDGET, RATE, Memory, View
+from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-TOLERANCE = OWN  # column of `Memory.floats`
-TRAINED, PLANNED, LEARNED, NEXT = range(OWN, OWN + 4)  # columns of `Memory.ints`
 SWEEPS = 10_000
 """Most sweeps of one planning; with gamma 0.99 a thousand reach any sensible tolerance."""
+
+
+class ValueIterationPlan(Plan):
+    """A plan, and when it was and will be made."""
+
+    tolerance: float
+    trained: int
+    planned: int
+    learned: int
+    """Intervals."""
+    next_solve: int
+    """Intervals learned at which it is planned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,35 +106,34 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: ValueIterationParameters, view: View, ticks: int) -> Memory:
-    memory = new_plan(
+    return new_plan(
+        ValueIterationPlan,
         view,
         levels=int(parameters.levels),
         gamma=parameters.gamma,
-        quanta=parameters.find_quanta(view),
+        quantum=parameters.find_quanta(view),
         policy="value-iteration",
-        published=bool(parameters.published),
+        unseen_stay=not parameters.published,
+        tolerance=parameters.tolerance,
+        next_solve=int(parameters.first_solve),
     )
-    memory.floats[:, TOLERANCE] = parameters.tolerance
-    memory.ints[:, NEXT] = int(parameters.first_solve)
-    return memory
 
 
 def train(view: View, memory: Memory, rates: Floats) -> Memory:
     """Plan for rates, `(n,)`, records/s at every source, that are like those to come."""
     for o, gain in enumerate(find_gains(view)):
-        levels = int(memory.ints[o, LEVELS])
-        seen = (rates * gain / memory.floats[o, QUANTUM]).astype(np.int64).clip(max=levels - 1)
+        own = ValueIterationPlan(memory[o])
+        levels = int(own.levels)
+        seen = (rates * gain / own.quantum).astype(np.int64).clip(max=levels - 1)
         counted = np.zeros((levels, levels))
         np.add.at(counted, (seen[1:], seen[:-1]), 1.0)
         known = counted.sum(axis=0) > 0
         # What was assumed of a level gives way to what was seen of it.
-        totals = totals_at(o, memory)
-        before = memory.floats[o, HEAD:totals].reshape(levels, levels)
-        counted[:, ~known] = before[:, ~known]
-        memory.floats[o, HEAD:totals] = counted.ravel()
-        memory.floats[o, totals : totals + levels] = counted.sum(axis=0)
-        memory.ints[o, TRAINED] = 1
-        solve(o, view, memory)
+        counted[:, ~known] = own.counted[:, ~known]
+        own.counted[:] = counted
+        own.left[:] = counted.sum(axis=0)
+        own.trained = 1
+        solve(o, view, own)
     return memory
 
 
@@ -145,55 +147,56 @@ def find_gains(view: View) -> Floats:
 
 
 @compiled
-def solve(o: int, view: View, memory: Memory) -> None:
+def solve(o: int, view: View, own: ValueIterationPlan) -> None:
     """Plan with the transitions counted, today's prices and the model as it is believed now."""
-    find_neighbours(o, view, memory)
-    remember_prices(o, view, memory)
-    for deployment in range(memory.ints[o, DEPLOYMENTS]):
-        first = counts_at(view, deployment)
-        counts = memory.ints[o, first : first + view.counts.shape[1]]
-        violations = violations_at(o, memory, deployment)
-        for level in range(memory.ints[o, LEVELS]):
-            rate = middle_of(level, memory.floats[o, QUANTUM])
-            time, _ = predict_one(o, view, counts, rate)
-            memory.values[o, violations + level] = 1.0 if time > view.seen[o, BUDGET] else 0.0
+    find_neighbours(o, view, own)
+    remember_prices(o, view, own)
+    for deployment in range(own.deployments):
+        counts = own.counts[deployment]
+        for level in range(own.levels):
+            time, _ = predict_one(o, view, counts, middle_of(level, own.quantum))
+            own.violations[deployment, level] = 1.0 if time > view.seen[o].budget else 0.0
     for _ in range(SWEEPS):
-        if sweep(o, view, memory) < memory.floats[o, TOLERANCE]:
+        if sweep(o, view, own) < own.tolerance:
             break
-    memory.ints[o, PLANNED] = 1
+    own.planned = 1
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Without a training trace: count the transition, and plan where enough are new."""
-    if memory.ints[o, TRAINED]:
+    own = ValueIterationPlan(memory[o])
+    if own.trained:
         return
-    levels, quantum = memory.ints[o, LEVELS], memory.floats[o, QUANTUM]
-    before = level_of(view.before[o, RATE], quantum, levels)
-    count_transition(o, memory, before, level_of(view.seen[o, RATE], quantum, levels))
-    memory.ints[o, LEARNED] += 1
-    if memory.ints[o, LEARNED] >= memory.ints[o, NEXT]:
-        solve(o, view, memory)
-        memory.ints[o, NEXT] = 2 * memory.ints[o, LEARNED]
+    before = level_of(view.before[o].rate, own.quantum, own.levels)
+    count_transition(own, before, level_of(view.seen[o].rate, own.quantum, own.levels))
+    own.learned += 1
+    if own.learned >= own.next_solve:
+        solve(o, view, own)
+        own.next_solve = 2 * own.learned
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action that the plan says; without one, stay."""
-    if memory.ints[o, PLANNED] == 0:
+    own = ValueIterationPlan(memory[o])
+    if own.planned == 0:
         take(o, view, 0)
         return
-    level = level_of(view.seen[o, RATE], memory.floats[o, QUANTUM], memory.ints[o, LEVELS])
-    take(o, view, find_best(o, view, memory, level))
+    level = level_of(view.seen[o].rate, own.quantum, own.levels)
+    take(o, view, find_best(o, view, own, level))
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Compare the planned values of all valid actions."""
-    if not memory.ints[0, PLANNED]:
-        seen, wanted = memory.ints[0, LEARNED], memory.ints[0, NEXT]
-        reason = f"it has no training trace, and of {wanted} intervals that it needs saw {seen}"
+    own = ValueIterationPlan(memory[0])
+    if not own.planned:
+        reason = (
+            f"it has no training trace, and of {own.next_solve} intervals that it needs saw "
+            f"{own.learned}"
+        )
         return explain_rule(observation, target, reason)
-    level = level_of(observation.rate, memory.floats[0, QUANTUM], int(memory.ints[0, LEVELS]))
-    scores = score_actions(view, memory, level)
+    level = level_of(observation.rate, own.quantum, int(own.levels))
+    scores = score_actions(view, own, level)
     reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)

@@ -25,37 +25,44 @@ import numpy as np
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import capacity_of, predict_one
-from weir_policies.kernels.view import (
-    AGGREGATION,
-    ARRIVAL_SCV,
-    BUDGET,
-    EQUAL,
-    MAX_REPLICAS,
-    NETWORK_TIME,
-    NO_LIMIT,
-    RATE,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    SHARING,
-    WORST,
-    Memory,
-    View,
-    empty_memory,
-)
+from weir_policies.kernels.view import EQUAL, NO_LIMIT, WORST, Memory, View
 from weir_policies.kernels.wording import say_rate, say_time
-from weir_policies.model.arrays import Counts
+from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
-FACTOR, PEAK, RATES = 0, 1, 2  # columns of `Memory.floats`; behind the rates stands the model
-WINDOW, SEEN_RATES, MIXES, COUNTS = range(4)  # columns of `Memory.ints`
-BELIEFS = 5
-"""Numbers of a model besides its speedups."""
 HALVINGS = 60
 """Steps of a bisection; the last is below the precision of the numbers."""
+
+
+class WindowMaxMemory(Fields):
+    """Settings of `window-max`, the rates of late, and what deployments cover."""
+
+    factor: float
+    peak: float
+    """The largest of the rates, records/s."""
+    seen_rates: int
+    window: int
+    rates: Floats = array("window")
+    mixes: int
+    """1 where mixes of two types are compared as well."""
+    node_types: int
+    speedups: Floats = array("node_types")
+    """With the next five, the model that `covered` is of."""
+    budget: float
+    service_mean: float
+    service_scv: float
+    arrival_scv: float
+    network_time: float
+    deployments: int
+    covered: Floats = array("deployments")
+    """Records/s that each covers, in the order in which `find_cheapest` asks."""
+    counts: Counts = array("node_types")
+    """Room for one deployment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,22 +100,21 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
-    types, most = view.counts.shape[1], int(view.rules[:, MAX_REPLICAS].max())
-    simple = (view.rules[:, SHARING] == EQUAL) & (view.rules[:, AGGREGATION] == WORST)
+    types, most = view.counts.shape[1], int(view.model["max_replicas"].max())
+    simple = (view.model["sharing"] == EQUAL) & (view.model["aggregation"] == WORST)
     mixes = not simple.all() or bool((view.limit < NO_LIMIT).any())
     pairs = types * (types - 1) // 2 * (most * (most - 1) // 2)
-    memory = empty_memory(
+    memory = WindowMaxMemory.allocate(
         view,
-        floats=RATES + int(parameters.window) + BELIEFS + types,
-        ints=COUNTS + types,
-        values=types * most + (pairs if mixes else 0),
+        factor=parameters.factor,
+        window=int(parameters.window),
+        mixes=mixes,
+        node_types=types,
+        deployments=types * most + (pairs if mixes else 0),
+        budget=np.nan,  # no model yet
     )
-    memory.floats[:, FACTOR] = parameters.factor
-    memory.floats[:, RATES + int(parameters.window) :] = np.nan
-    memory.ints[:, WINDOW] = int(parameters.window)
-    memory.ints[:, MIXES] = mixes
-    for o in range(view.counts.shape[0]):
-        cover_all(o, view, memory)
+    for o, row in enumerate(memory):
+        cover_all(o, view, WindowMaxMemory(row))
     return memory
 
 
@@ -119,7 +125,7 @@ def cover(o: int, view: View, counts: Counts) -> float:
     for _ in range(HALVINGS):
         rate = (least + most) / 2
         time, _ = predict_one(o, view, counts, rate)
-        if time <= view.seen[o, BUDGET]:
+        if time <= view.seen[o].budget:
             least = rate
         else:
             most = rate
@@ -127,77 +133,78 @@ def cover(o: int, view: View, counts: Counts) -> float:
 
 
 @compiled
-def cover_all(o: int, view: View, memory: Memory) -> None:
+def cover_all(o: int, view: View, own: WindowMaxMemory) -> None:
     """Work out what every deployment covers, in the order in which `find_cheapest` asks."""
-    types, most = view.counts.shape[1], view.rules[o, MAX_REPLICAS]
-    counts = memory.ints[o, COUNTS:]
+    types, most = view.counts.shape[1], view.model[o].max_replicas
+    counts, covered = own.counts, own.covered
     row = 0
     for one in range(types):
         for first in range(1, most + 1):
             counts[one] = first
-            memory.values[o, row] = cover(o, view, counts)
+            covered[row] = cover(o, view, counts)
             row += 1
         counts[one] = 0
-    if memory.ints[o, MIXES]:
+    if own.mixes:
         for one in range(types):
             for other in range(one + 1, types):
                 for first in range(1, most):
                     for second in range(1, most - first + 1):
                         counts[one], counts[other] = first, second
-                        memory.values[o, row] = cover(o, view, counts)
+                        covered[row] = cover(o, view, counts)
                         row += 1
                 counts[one], counts[other] = 0, 0
 
 
 @compiled
-def remember_model(o: int, view: View, memory: Memory) -> bool:
+def remember_model(o: int, view: View, own: WindowMaxMemory) -> bool:
     """Keep what is believed; return whether it is new."""
-    known = memory.floats[o, RATES + memory.ints[o, WINDOW] :]
-    traits = view.traits[o]
-    changed = known[0] != view.seen[o, BUDGET] or known[1] != traits[SERVICE_MEAN]
-    changed = changed or known[2] != traits[SERVICE_SCV] or known[3] != traits[ARRIVAL_SCV]
-    changed = changed or known[4] != traits[NETWORK_TIME]
-    known[0], known[1] = view.seen[o, BUDGET], traits[SERVICE_MEAN]
-    known[2], known[3], known[4] = traits[SERVICE_SCV], traits[ARRIVAL_SCV], traits[NETWORK_TIME]
+    model, speedups = view.model[o], own.speedups
+    changed = own.budget != view.seen[o].budget or own.service_mean != model.service_mean
+    changed = changed or own.service_scv != model.service_scv
+    changed = changed or own.arrival_scv != model.arrival_scv
+    changed = changed or own.network_time != model.network_time
+    own.budget, own.service_mean = view.seen[o].budget, model.service_mean
+    own.service_scv, own.arrival_scv = model.service_scv, model.arrival_scv
+    own.network_time = model.network_time
     for place in range(view.counts.shape[1]):
-        changed = changed or known[BELIEFS + place] != view.speedup[o, place]
-        known[BELIEFS + place] = view.speedup[o, place]
+        changed = changed or speedups[place] != view.speedup[o, place]
+        speedups[place] = view.speedup[o, place]
     return changed
 
 
 @compiled
-def remember_rate(o: int, rate: float, memory: Memory) -> None:
+def remember_rate(rate: float, own: WindowMaxMemory) -> None:
     """Let a rate into the window, and the oldest out."""
-    window = memory.ints[o, WINDOW]
-    rates = memory.floats[o, RATES : RATES + window]
-    place = memory.ints[o, SEEN_RATES] % window
+    rates = own.rates
+    place = own.seen_rates % own.window
     leaving = rates[place]
     rates[place] = rate
-    memory.ints[o, SEEN_RATES] += 1
-    if rate >= memory.floats[o, PEAK]:
-        memory.floats[o, PEAK] = rate
-    elif leaving == memory.floats[o, PEAK]:
+    own.seen_rates += 1
+    if rate >= own.peak:
+        own.peak = rate
+    elif leaving == own.peak:
         largest = 0.0
-        for each in range(window):
+        for each in range(rates.size):
             largest = max(largest, rates[each])
-        memory.floats[o, PEAK] = largest
+        own.peak = largest
 
 
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Remember the rate; work out again what is covered where the model changed."""
-    if memory.ints[o, SEEN_RATES] == 0:
-        remember_rate(o, view.before[o, RATE], memory)
-    remember_rate(o, view.seen[o, RATE], memory)
-    if remember_model(o, view, memory):
-        cover_all(o, view, memory)
+    own = WindowMaxMemory(memory[o])
+    if own.seen_rates == 0:
+        remember_rate(view.before[o].rate, own)
+    remember_rate(view.seen[o].rate, own)
+    if remember_model(o, view, own):
+        cover_all(o, view, own)
 
 
 @compiled
-def find_cheapest(o: int, view: View, memory: Memory, rate: float) -> None:
+def find_cheapest(o: int, view: View, own: WindowMaxMemory, rate: float) -> None:
     """Write the cheapest deployment that covers the rate; where none does, the one with most."""
-    types, most = view.counts.shape[1], view.rules[o, MAX_REPLICAS]
-    limit, price, covered = view.limit[o], view.price[o], memory.values[o]
+    types, most = view.counts.shape[1], view.model[o].max_replicas
+    limit, price, covered = view.limit[o], view.price[o], own.covered
     best_one, best_other, best_first, best_second = -1, -1, 0, 0
     least, greatest = np.inf, -1.0
     row = 0
@@ -211,7 +218,7 @@ def find_cheapest(o: int, view: View, memory: Memory, rate: float) -> None:
                     least = cost if enough else np.inf
                     greatest = covered[row]
             row += 1
-    if memory.ints[o, MIXES]:
+    if own.mixes:
         for one in range(types):
             for other in range(one + 1, types):
                 shared = view.pool[o, one] == view.pool[o, other]
@@ -238,13 +245,14 @@ def find_cheapest(o: int, view: View, memory: Memory, rate: float) -> None:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Jump to the cheapest deployment that covers the window's peak and a margin."""
-    peak = max(memory.floats[o, PEAK], view.seen[o, RATE])
-    find_cheapest(o, view, memory, memory.floats[o, FACTOR] * peak)
+    own = WindowMaxMemory(memory[o])
+    find_cheapest(o, view, own, own.factor * max(own.peak, view.seen[o].rate))
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    factor = memory.floats[0, FACTOR]
-    peak = max(float(memory.floats[0, PEAK]), observation.rate)
+    own = WindowMaxMemory(memory[0])
+    factor = own.factor
+    peak = max(float(own.peak), observation.rate)
     time, _ = predict_one(0, view, np.array(target.counts, dtype=np.int64), factor * peak)
     if time <= observation.budget:
         reason = (

@@ -6,8 +6,12 @@ service time of 10 ms at speedup 1, and 50 ms to keep.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
+
+from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import (
     CostParts,
@@ -77,6 +81,12 @@ def a_transition(observation: Observation, following: Observation) -> Transition
         cost=CostParts(violation=0.0, resources=0.1, reconfiguration=0.0),
         next_observation=following,
     )
+
+
+def all_deployments(node_types: int, *, max_replicas: int) -> Counts:
+    """Return every deployment of up to `max_replicas` replicas, shape `(d, t)`."""
+    every = itertools.product(range(max_replicas + 1), repeat=node_types)
+    return np.array([counts for counts in every if 1 <= sum(counts) <= max_replicas])
 
 
 def a_decision(target: Deployment, **changes: Any) -> Decision:

@@ -88,7 +88,7 @@ def _reject_operator(sample: OperatorSample, types: set[str]) -> str:
     """Return why an operator's sample cannot be right; empty where it can."""
     counts = sample.deployment.values()
     if not set(sample.deployment) <= types or not sum(counts) > 0 or any(n < 0 for n in counts):
-        return "a deployment that cannot be"
+        return "an impossible deployment"
     rates = (sample.arrived, sample.taken, sample.given)
     if any(rate < 0 or math.isinf(rate) for rate in rates):
         return "a negative or infinite rate"
@@ -120,7 +120,7 @@ def _clean_services(
         if whole:
             yield each
         elif each.records != 0:  # a replica that served nothing has nothing to tell
-            counter["a service time that cannot be"] += 1
+            counter["an impossible service time"] += 1
 
 
 def _clean_changes(

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import NodeType
-from weir_policies.policy import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, CostWeights, OperatorModel
 from weir_simulator import experiment
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import Experiment, PolicyChoice, Weights
+from weir_simulator.experiment import Experiment, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.structure import Structure
@@ -36,7 +36,7 @@ def describe_experiment(
     trace: Path,
     rates: Trace,
     slot: float,
-    weights: Weights,
+    weights: CostWeights,
     policy: PolicyChoice,
     budgets: Mapping[str, float],
 ) -> Experiment:
@@ -128,7 +128,7 @@ def contract(
     dataflow = structure.dataflow
     scaled = tuple(name for name in dataflow.operators if name not in structure.fixed)
     if not scaled:
-        raise FitError("Expected an operator that is scaled, got only fixed ones; scale one")
+        raise FitError("Expected an operator that Weir scales, got only fixed ones; scale one")
     # How many records reach an operator per record of a scaled one: through fixed ones only.
     reaching: dict[str, dict[str, float]] = {}
     direct: set[str] = set()  # get records from a source without passing a scaled operator
@@ -151,9 +151,9 @@ def contract(
     mixed = [name for name in scaled if name in direct and reaching[name]]
     if mixed:
         raise FitError(
-            f"Expected {mixed[0]!r} to get records from scaled operators or from a source, got "
-            "both; the simulator cannot have that: take `fixed` in spec.operators away from the "
-            "operator in between"
+            f"Expected {mixed[0]!r} to get records either from scaled operators or "
+            "from a source, got both, which the simulator does not support: remove "
+            "`fixed` from the operator in between in spec.operators"
         )
     return Dataflow(
         operators=scaled,
@@ -175,9 +175,10 @@ def common_rates(traces: Mapping[str, Trace]) -> Trace:
     if max(means.values()) - min(means.values()) > UNEQUAL * max(means.values()):
         listed = ", ".join(f"{name}: {mean:.3g}/s" for name, mean in means.items())
         raise FitError(
-            f"Expected equal rates at all operators that records reach first, got {listed}; the "
-            "simulator gives them one trace: pin them to one slot sharing group, so that they are "
-            "one of spec.operators, or take `fixed` away from the operator that feeds them all"
+            "Expected equal rates at all operators that records reach first, got "
+            f"{listed}; the simulator gives them one trace: pin them to one slot "
+            "sharing group, so that they are one of spec.operators, or remove "
+            "`fixed` from the operator that feeds them all"
         )
     return next(iter(traces.values()))
 

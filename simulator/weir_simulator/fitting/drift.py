@@ -59,8 +59,9 @@ class ServiceDrift:
         """What happened, for people."""
         way = "longer" if self.factor > 1 else "shorter"
         return (
-            f"The service time of {self.operator!r} on {self.node_type} is "
-            f"{abs(self.factor - 1):.0%} {way} than was fitted, for {self.intervals} intervals"
+            f"The service time of {self.operator!r} on {self.node_type} has been "
+            f"{abs(self.factor - 1):.0%} {way} than in the fit for {self.intervals} "
+            "intervals"
         )
 
 
@@ -83,8 +84,9 @@ class SelectivityDrift:
     def sentence(self) -> str:
         """What happened, for people."""
         return (
-            f"{self.source!r} passes {self.selectivity:.3g} records to {self.target!r} for each "
-            f"that it takes in, {self.fitted:.3g} were fitted, for {self.intervals} intervals"
+            f"{self.source!r} has passed {self.selectivity:.3g} records to "
+            f"{self.target!r} for each that it reads, instead of {self.fitted:.3g} in "
+            f"the fit, for {self.intervals} intervals"
         )
 
 

@@ -31,11 +31,6 @@ class Estimate:
     samples: int = 0
     """How many it comes from; 0 where it is assumed or given."""
 
-    @property
-    def is_assumed(self) -> bool:
-        """Whether nothing was measured."""
-        return self.samples == 0
-
     def holds(self, value: float) -> bool:
         """Return whether the interval has the value."""
         return self.low <= value <= self.high

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weir_policies.policy import ChangeKind, OperatorModel
+from weir_policies.policy import ChangeKind, CostWeights, OperatorModel
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import Experiment, PolicyChoice, Weights
+from weir_simulator.experiment import Experiment, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
@@ -65,7 +65,7 @@ class Fit:
         *,
         response_time: float,
         trace: Path,
-        weights: Weights | None = None,
+        weights: CostWeights | None = None,
         policy: PolicyChoice | None = None,
         budgets: Mapping[str, float] | None = None,
     ) -> Experiment:
@@ -90,7 +90,7 @@ class Fit:
             trace=trace,
             rates=self.rates,
             slot=self.slot,
-            weights=weights or Weights(),
+            weights=weights or CostWeights(),
             policy=policy or PolicyChoice(name="planner"),
             budgets=budgets or {},
         )
@@ -137,8 +137,8 @@ def fit(
     undisturbed = sum(not interval.disturbed for interval in intervals)
     if undisturbed < least_intervals:
         raise TooFewSamplesError(
-            f"Expected at least {least_intervals} undisturbed intervals to fit to, got "
-            f"{undisturbed}; wait for more"
+            f"Expected at least {least_intervals} undisturbed intervals for a fit, "
+            f"got {undisturbed}; wait for more"
         )
     fitted, held_out, block = split_blocks(intervals)
     judged = calibrate(fitted, (), structure)

@@ -76,7 +76,7 @@ class History:
             self,
             used=tuple(day for day in self.used if day not in over),
             unsampled=tuple(day for day in self.unsampled if day not in over),
-            left_out={**self.left_out, **dict.fromkeys(over, "before the job became what it is")},
+            left_out={**self.left_out, **dict.fromkeys(over, "before the job was last changed")},
             samples=self.samples.since(time),
             begin=self.begin + MINUTE * gone,
             rates={name: each[gone:] for name, each in self.rates.items()},
@@ -114,18 +114,19 @@ class History:
         said = []
         if self.unsized:
             said.append(
-                f"of what ran on {', '.join(self.unsized)} only the traffic, because history tells "
-                "pools apart and not sizes"
+                f"only the traffic of what ran on {', '.join(self.unsized)}, because "
+                "history distinguishes pools but not sizes"
             )
         if self.barred:
             said.append(
-                f"of what ran on {', '.join(self.barred)} only the traffic, because operators that "
-                "did may not run there any more"
+                f"only the traffic of what ran on {', '.join(self.barred)}, because its "
+                "operators may no longer run there"
             )
         if self.unsampled:
             said.append(
-                f"of {len(self.unsampled)} days, {self.unsampled[0]} to {self.unsampled[-1]}, only "
-                "the traffic, because service times of so many operators are of the last days"
+                f"only the traffic of {len(self.unsampled)} days, {self.unsampled[0]} to "
+                f"{self.unsampled[-1]}, because service times of so many operators come "
+                "only from the last days"
             )
         return "; ".join(said)
 

@@ -169,15 +169,16 @@ def _find_fault(
             f"{error:.0%}"
             + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
             + (
-                f", of which chance may be {_say_part(chance, error)}: wait for more records"
+                (f", which may be chance ({_say_part(chance, error)} of it): wait for more records")
                 if chance > PRECISION
-                else ": the job does something that the model does not know, or has drifted"
+                else ": the model does not describe the job, or the job has drifted"
             )
         )
     if chance > tolerance:
         return (
-            f"Expected enough records in {held} to judge the fit within {tolerance:.0%}, got so "
-            f"few that its median error of {error:.0%} may be luck: wait for more"
+            f"Expected enough records in {held} to judge the fit within "
+            f"{tolerance:.0%}, got so few that its median error of {error:.0%} may be "
+            "chance: wait for more"
         )
     return ""
 

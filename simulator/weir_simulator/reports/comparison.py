@@ -232,7 +232,9 @@ def _blocks(rows: Sequence[Row], styles: Mapping[str, Style]) -> list[Block]:
     measured = {row.policy: row.measured for row in rows if row.measured is not None}
     blocks: list[Block] = [_table(rows)]
     blocks += [
-        Prose(f"{row.policy} was refused: {row.refusal}", "warn") for row in rows if row.refusal
+        Prose(f"{row.policy} rejects this experiment: {row.refusal}", "warn")
+        for row in rows
+        if row.refusal
     ]
     if measured:
         blocks += [

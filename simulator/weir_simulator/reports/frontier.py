@@ -166,12 +166,12 @@ def explain_gaps(found: Frontier) -> Iterator[str]:
         if any(point.impossible for point in missing):
             often = f"in more than {kept:.2f} % of the slots" if kept > 0 else "at all"
             yield (
-                f"No deployment keeps {words} {often}: "
-                "even all replicas on the fastest node type do not."
+                f"No deployment meets {words} {often}: even all replicas on the fastest "
+                "node type do not."
             )
         if not all(point.impossible for point in missing):
             yield (
-                f"{words} with at most {most:g} % missed was kept by nothing that was tried; "
+                f"No simulated settings meet {words} with at most {most:g} % missed; "
                 "another policy, or weights found by weir tune, might."
             )
     for refusal in found.refusals:
@@ -200,7 +200,7 @@ def render_frontier_page(name: str, worlds: Mapping[str, Frontier]) -> str:
     seeds = wording.counted(len(last.order.seeds), "seed")
     subtitle = f"{name} · policy {last.order.policy} · {last.order.runs} simulations, {seeds} each"
     if len(last.order.seeds) > 1:
-        subtitle += " · ± is the 95 % confidence interval over seeds, where chance has a part"
+        subtitle += " · ± is the 95 % confidence interval over seeds"
     return render_page("What an objective costs", sections, subtitle=subtitle)
 
 
@@ -355,9 +355,10 @@ def _detail(point: Point) -> list[Cell]:
 
 def _reading(found: Frontier) -> Prose:
     return Prose(
-        f"Each price is the least of {len(found.candidates)} ways to run that keep the objective "
-        "with every seed: the policy plans for the bound in the last column but one, with the "
-        "weight of violations multiplied by the factor in the last. It is an upper limit: a finer "
-        "search (weir tune) can only lower it.",
+        f"Each price is the lowest of {len(found.candidates)} settings that meet "
+        "the objective with every seed: the policy plans for the bound in the "
+        "last column but one, with the weight of violations multiplied by the "
+        "factor in the last. It is an upper limit: a finer search (weir tune) "
+        "can only lower it.",
         "quiet",
     )

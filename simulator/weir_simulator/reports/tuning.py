@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from weir_policies.policy import Tuning
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
     SERIES,
@@ -38,7 +39,6 @@ from weir_simulator.tuning.order import (
     DAY,
     Estimate,
     Evaluation,
-    Point,
     Prediction,
     TuningRequest,
     TuningResult,
@@ -65,7 +65,7 @@ def best_so_far(order: TuningRequest, evaluations: Sequence[Evaluation]) -> str:
     """Return what has been found, in a few words for a progress bar."""
     best = best_of(evaluations)
     if best is None:
-        return f"{wording.counted(len(evaluations), 'simulation')}, none keeps the constraints yet"
+        return f"{wording.counted(len(evaluations), 'simulation')}, none meets the constraints yet"
     return (
         f"Best of {len(evaluations)}: {wording.money(best.money)} per hour, "
         f"{100 * best.violations:.2f} % missed, "
@@ -107,12 +107,13 @@ def outcomes(order: TuningRequest, result: TuningResult) -> Iterator[Row]:
 
 def settings(result: TuningResult) -> Iterator[Row]:
     """Yield the weights, as parts of one, and the budgets, before and after."""
-    for name in ("violations", "resources", "reconfigurations"):
-        yield Row(
-            label=f"weight of {name}",
-            before=f"{_part(result, name, incumbent=True):.3f}",
-            after=f"{_part(result, name, incumbent=False):.3f}",
-        )
+    before, after = result.incumbent.weights.normalised(), result.best.weights.normalised()
+    for name, old, new in (
+        ("violations", before.violation, after.violation),
+        ("resources", before.resources, after.resources),
+        ("reconfigurations", before.reconfiguration, after.reconfiguration),
+    ):
+        yield Row(label=f"weight of {name}", before=f"{old:.3f}", after=f"{new:.3f}")
     for operator, budget in result.best.budgets.items():
         yield Row(
             label=f"budget of {operator}",
@@ -131,14 +132,15 @@ def verdict(order: TuningRequest, result: TuningResult) -> str:
     }[result.ended]
     if not result.feasible:
         return (
-            "Nothing that was tried keeps at most "
-            f"{100 * allowed.max_violations:g} % of the slots missed and "
-            f"{restarts_per_day(order, allowed.max_reconfigurations):g} restarts a day; this comes "
-            f"nearest. Allow more, or see weir frontier for what can be kept.{ending}"
+            "No simulated settings meet the limits of "
+            f"{100 * allowed.max_violations:g} % missed slots and "
+            f"{restarts_per_day(order, allowed.max_reconfigurations):g} restarts per "
+            "day; this result comes closest. Allow more, or use weir frontier to see "
+            f"which objectives can be met.{ending}"
         )
     if result.better:
         return f"Better than before: {_why_better(order, result)}.{ending}"
-    return f"Not surely better than before: {_why_unsure(result)}.{ending}"
+    return f"Not better with enough confidence: {_why_unsure(result)}.{ending}"
 
 
 def saving(result: TuningResult) -> float:
@@ -161,24 +163,18 @@ def _why_better(order: TuningRequest, result: TuningResult) -> str:
 
 def _why_unsure(result: TuningResult) -> str:
     if result.certainty is None or result.keeping is None:
-        return f"{result.doubt}; keep what you have, or simulate more"
+        return f"{result.doubt}; keep the current settings, or simulate more"
     return (
-        f"it costs less with a probability of {result.certainty:.1%} and keeps the constraints "
-        f"with one of {result.keeping:.1%}, and {result.required:.1%} of each would be sure; keep "
-        "what you have, search longer, or simulate more slots"
+        f"it costs less with a probability of {result.certainty:.1%} and meets "
+        f"the constraints with a probability of {result.keeping:.1%}, and both "
+        f"must be at least {result.required:.1%}; keep the current settings, "
+        "search longer, or simulate more slots"
     )
 
 
 def _change(result: TuningResult) -> str:
     change = saving(result)
     return f"{abs(change):.1f} % {'less' if change < 0 else 'more'}"
-
-
-def _part(result: TuningResult, name: str, *, incumbent: bool) -> float:
-    weights = (result.incumbent if incumbent else result.best).weights
-    total = weights.violations + weights.resources + weights.reconfigurations
-    value: float = getattr(weights, name)
-    return value / total if total else 0.0
 
 
 def _estimate(value: Estimate, factor: float, digits: int) -> str:
@@ -241,7 +237,7 @@ def price_against_restarts(order: TuningRequest, result: TuningResult) -> Figure
 
 def budgets(result: TuningResult) -> Figure:
     """Return the latency budget of each operator, before and tuned, ms."""
-    names = list(reversed(result.best.budgets))  # Plotly draws the first at the foot
+    names = list(result.best.budgets)[::-1]  # Plotly draws the first at the foot
     bars: list[Json] = [
         {
             "type": "bar",
@@ -432,7 +428,7 @@ def _settings(result: TuningResult) -> list[Block]:
     table = Table(
         columns=[Column("", "short"), Column("Before", "number"), Column("Tuned", "number")],
         rows=[[Cell(row.label), Cell(row.before), Cell(row.after)] for row in settings(result)],
-        empty="Nothing was tuned.",
+        empty="There is no tuning.",
     )
     chart = Chart(
         title="Latency budgets",
@@ -462,7 +458,7 @@ def _evaluations(order: TuningRequest, result: TuningResult) -> list[Block]:
             Column("Budgets", "wide"),
         ],
         rows=[_evaluation(order, each, result.best) for each in ranked[:_LISTED]],
-        empty="Nothing was simulated.",
+        empty="There are no simulations.",
     )
     if len(ranked) <= _LISTED:
         return [table]
@@ -472,7 +468,7 @@ def _evaluations(order: TuningRequest, result: TuningResult) -> list[Block]:
     ]
 
 
-def _evaluation(order: TuningRequest, each: Evaluation, best: Point) -> list[Cell]:
+def _evaluation(order: TuningRequest, each: Evaluation, best: Tuning) -> list[Cell]:
     tone: Tone = "good" if each.point == best else "" if each.feasible else "quiet"
     weights = each.point.weights
     return [
@@ -484,7 +480,7 @@ def _evaluation(order: TuningRequest, each: Evaluation, best: Point) -> list[Cel
         Cell(f"{restarts_per_day(order, each.reconfigurations):.1f}", tone),
         Cell("yes" if each.feasible else "no", tone),
         Cell(
-            f"{weights.violations:.2f} / {weights.resources:.2f} / {weights.reconfigurations:.2f}",
+            f"{weights.violation:.2f} / {weights.resources:.2f} / {weights.reconfiguration:.2f}",
             tone,
         ),
         Cell(

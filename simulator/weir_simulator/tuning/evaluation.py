@@ -1,11 +1,13 @@
 """One evaluation: an experiment with a point's weights and budgets, simulated for some slots.
 
 What comes of it is kept by short parts of the trace, so that two points can be compared part by
-part: most of what differs between parts is the traffic, which both met alike.
+part: most of what differs between parts is the traffic, which both met alike. What it may come to
+for a while is a forecast.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,24 +15,27 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.search.protocol import Outcome
 from weir_policies.model.arrays import Floats
+from weir_policies.policy import Tuning
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import new_outcome, run_compiled, settings_of, simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.traces import Trace
-from weir_simulator.tuning.order import Point, apply_point
+from weir_simulator.tuning.order import Forecast, apply_tuning
 
 MOST_PARTS = 200
 """Parts that a simulation is cut in at most: enough to see how far neighbours hang together, few
 enough to be sent from process to process."""
 MONEY, VIOLATIONS, RECONFIGURATIONS = range(3)
 """Columns of `Measured.parts`."""
+RARE = 0.99
+"""Part of all stretches that keep what is forecast."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """What to simulate."""
 
-    point: Point
+    point: Tuning
     slots: int
     seed: int
 
@@ -68,7 +73,7 @@ def evaluate(experiment: Experiment, trace: Trace, run: Run) -> Measured:
         WeirPolicyError: The policy cannot take this experiment.
         SimulatorError: A trace cannot be read.
     """
-    tuned = apply_point(experiment, run.point)
+    tuned = apply_tuning(experiment, run.point)
     policy = experiment.policy.name
     algorithm = registry.define(policy, settings_of(tuned, experiment.policy.parameters))
     if algorithm is None:  # a network
@@ -81,6 +86,30 @@ def evaluate(experiment: Experiment, trace: Trace, run: Run) -> Measured:
         run_compiled(tuned, rates, policy, algorithm, outcome, seed=run.seed)
         history = outcome.history
     return _measure(history, experiment.objective.response_time)
+
+
+def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) -> Forecast:
+    """Return what a stretch of so many slots hardly ever exceeds.
+
+    Args:
+        experiment: With the weights and budgets in question.
+        seeds: Of the runs that are looked at.
+        intervals: Slots; a trace that is shorter is one stretch.
+    """
+    late, money, restarts = [], [], []
+    for seed in seeds:
+        history = simulate(experiment, seed=seed, history=True).history
+        violated = history[:, AT_TIME] > experiment.objective.response_time
+        late.append(_means_of_stretches(violated.astype(np.float64), intervals))
+        money.append(_means_of_stretches(history[:, AT_PRICE], intervals))
+        restarted = history[:, AT_CHANGE] == RESTART
+        restarts.append(_means_of_stretches(restarted.astype(np.float64), intervals))
+    return Forecast(
+        intervals=intervals,
+        violations=float(np.quantile(np.concatenate(late), RARE)),
+        money=float(np.quantile(np.concatenate(money), RARE)),
+        restarts=float(np.quantile(np.concatenate(restarts), RARE)),
+    )
 
 
 def _measure(history: Floats, bound: float) -> Measured:
@@ -97,3 +126,10 @@ def _measure(history: Floats, bound: float) -> Measured:
         parts=np.add.reduceat(columns, begins, axis=0) / lengths[:, np.newaxis],
         lengths=lengths,
     )
+
+
+def _means_of_stretches(values: Floats, length: int) -> Floats:
+    """Return the mean of every stretch of so many neighbours."""
+    length = min(length, values.size)
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return (sums[length:] - sums[:-length]) / length

@@ -159,14 +159,17 @@ def explain_doubt(ours: Judged, theirs: Judged, limits: Limits) -> str:
     differences, lengths = _differences(ours, theirs, (MONEY,)), ours.lengths
     seeds, parts = differences.shape
     if seeds < LEAST_SEEDS:
-        return f"it was simulated with {seeds} seed, and chance shows only with {LEAST_SEEDS}"
+        return (
+            f"it was simulated with {seeds} seed, but the effect of chance shows only "
+            f"with {LEAST_SEEDS}"
+        )
     unknown = []
     if spread_of_mean(differences, lengths) is None:
-        unknown.append((differences, "what both cost differs alike"))
+        unknown.append((differences, "the difference in cost is autocorrelated"))
     for column, limit, what in _limited(limits):
         values = ours.parts[:, :, column]
         if _certainty_of_at_most(limit, values, lengths) is None:
-            unknown.append((values, f"{what} hang together"))
+            unknown.append((values, f"{what} are autocorrelated"))
     if not unknown:
         return ""
     slots = float(lengths.sum())

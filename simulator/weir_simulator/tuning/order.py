@@ -1,8 +1,9 @@
 """What a tuning is asked for and what it answers, as values and as JSON files.
 
-A `TuningRequest` holds all that a result depends on, so that a process of its own, or a Kubernetes
-Job, needs nothing else but the trace that its experiment names. Shares are parts of one, money is
-the mean price per hour of what is paid, in the experiment's currency; budgets are seconds.
+A `TuningRequest` holds all that a result depends on but the trace that its experiment names; with
+`rates` it holds that, too, and can be answered by another process or in another pod. Shares are
+parts of one, money is the mean price per hour of what is paid, in the experiment's currency;
+budgets are seconds.
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
 from weir_policies.application_manager.search.protocol import Limits, Outcome
-from weir_policies.application_manager.search.space import Tuned
+from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
-from weir_simulator.experiment import Experiment, Weights
+from weir_simulator.experiment import Experiment
 from weir_simulator.section import (
     MOST_SEED,
     MOST_SLOTS,
-    AboveZero,
     AtLeastZero,
     Duration,
     Probability,
@@ -49,14 +49,6 @@ class Constraints(Section):
 def share_of_restarts(per_day: float, slot: float) -> float:
     """Return the share of slots that so many restarts a day are; `slot` is its length, s."""
     return min(1.0, per_day * slot / DAY)
-
-
-class Point(Section):
-    """Weights and budgets: what a tuning chooses."""
-
-    weights: Weights
-    budgets: dict[str, AboveZero] = Field(examples=[{"op": 0.025}])
-    """Seconds of response time granted to each operator."""
 
 
 class TuningRequest(Section):
@@ -94,11 +86,18 @@ class TuningRequest(Section):
     the cheapest within half of each constraint."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1, examples=[0.95])
     """How sure `better` must be, all comparisons with the incumbent together."""
-    incumbent: Point | None = None
+    incumbent: Tuning | None = None
     """What is in force; `None` is equal weights and equal quotas, the paper's naive baseline."""
-    warm_starts: tuple[Point, ...] = ()
+    warm_starts: tuple[Tuning, ...] = ()
     """Points worth trying early: former results, of this application or of similar ones. They are
     in the final comparison whatever the search thinks of them."""
+    rates: tuple[AtLeastZero, ...] = ()
+    """Records/s, one per slot, where they go with the request: whoever answers it puts them in
+    place of the experiment's trace, before it asks `tune`. Empty where that trace is there."""
+    watch: int | None = Field(default=None, ge=1)
+    """Slots of the stretches that are forecast; `None` forecasts nothing."""
+    train: int = Field(default=0, ge=0)
+    """Slots that policies which learn by trying are trained for; 0 trains nobody."""
 
     @model_validator(mode="after")
     def _budget_each_operator(self) -> Self:
@@ -138,7 +137,7 @@ class Evaluation(Section):
     """In the order in which they were proposed."""
     origin: str
     """Why the point was proposed."""
-    point: Point
+    point: Tuning
     fidelity: float = Field(gt=0, le=1)
     """Its slots as a part of a full evaluation."""
     slots: int = Field(ge=1)
@@ -158,19 +157,33 @@ class Evaluation(Section):
         )
 
 
+class Forecast(Section):
+    """What the simulator lets any stretch of some intervals come to, with the best found."""
+
+    intervals: int = Field(ge=1)
+    """Length of a stretch."""
+    violations: Probability
+    """Share of violations that one stretch in a hundred exceeds."""
+    money: AtLeastZero
+    """Currency per hour that one stretch in a hundred exceeds."""
+    restarts: Probability = 1.0
+    """Share of restarts, by interval, that one stretch in a hundred exceeds; 1, than which nothing
+    is more, in what was kept from before restarts were forecast."""
+
+
 class TuningResult(Section):
     """What came of a tuning."""
 
     version: Literal[1] = 1
     algorithm: Algorithm
-    best: Point
+    best: Tuning
     """Of those compared the cheapest that is surely better; where none is, the cheapest that kept
     the constraints, else the one nearest."""
     prediction: Prediction
     """Of the best, on seeds that the search has not seen."""
     feasible: bool
     """Whether the means of that prediction keep the constraints."""
-    incumbent: Point
+    incumbent: Tuning
     """What the best was compared with: the order's, or the naive baseline."""
     incumbent_prediction: Prediction
     """On the same seeds."""
@@ -195,6 +208,22 @@ class TuningResult(Section):
     """Wall time."""
     ended: Literal["finished", "stopped", "deadline"]
     """Why the search ended."""
+    forecast: Forecast | None = Field(default=None, exclude_if=lambda forecast: forecast is None)
+    """Of the best; `None`, and not in the file, where none was asked for."""
+    trained: dict[str, dict[str, JsonValue]] = Field(default={}, exclude_if=lambda each: not each)
+    """Learned state by operator, for `load_state_dict`; empty, and not in the file, where none was
+    asked for."""
+    trained_jointly: dict[str, JsonValue] | None = Field(
+        default=None, exclude_if=lambda state: state is None
+    )
+    """The same of a policy that decides for all operators at once."""
+
+    @model_validator(mode="after")
+    def _train_known_operators(self) -> Self:
+        unknown = sorted(self.trained.keys() - self.best.budgets.keys())
+        if unknown:
+            raise ValueError(f"trained operators that have no budget: {unknown}")
+        return self
 
 
 Document = TypeVar("Document", TuningRequest, TuningResult)
@@ -223,33 +252,13 @@ def read_result(path: Path) -> TuningResult:
     return _read(path, TuningResult)
 
 
-def apply_point(experiment: Experiment, point: Point) -> Experiment:
-    """Return the experiment with a point's weights and budgets."""
+def apply_tuning(experiment: Experiment, tuning: Tuning) -> Experiment:
+    """Return the experiment with a tuning's weights and budgets."""
     operators = tuple(
-        operator.model_copy(update={"budget": point.budgets[operator.name]})
+        operator.model_copy(update={"budget": tuning.budgets[operator.name]})
         for operator in experiment.operators
     )
-    return experiment.model_copy(update={"operators": operators, "weights": point.weights})
-
-
-def point_of(tuned: Tuned) -> Point:
-    """Return what a search found as a point."""
-    violations, resources, reconfigurations = tuned.weights
-    return Point(
-        weights=Weights(
-            violations=violations, resources=resources, reconfigurations=reconfigurations
-        ),
-        budgets=dict(tuned.budgets),
-    )
-
-
-def tuned_of(point: Point) -> Tuned:
-    """Return a point as searches know it."""
-    weights = point.weights
-    return Tuned(
-        weights=(weights.violations, weights.resources, weights.reconfigurations),
-        budgets=point.budgets,
-    )
+    return experiment.model_copy(update={"operators": operators, "weights": tuning.weights})
 
 
 def _read(path: Path, kind: type[Document]) -> Document:

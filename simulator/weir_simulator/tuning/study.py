@@ -18,12 +18,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from weir_policies.application_manager.search.protocol import rank
+from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import (
     Evaluation,
-    Point,
     TuningRequest,
     TuningResult,
     read_order,
@@ -40,6 +40,8 @@ FREE = {
     "judging_slots",
     "shortlist",
     "confidence",
+    "watch",
+    "train",
 }
 """Fields of an order that may differ when a study is resumed: no evaluation depends on them."""
 DIGESTS = "traces.json"
@@ -118,7 +120,7 @@ class Study:
             ) from error
 
 
-def read_best(folder: Path) -> tuple[Experiment, Point]:
+def read_best(folder: Path) -> tuple[Experiment, Tuning]:
     """Return what the study in a folder tunes, and the best that it has found so far.
 
     Raises:
@@ -131,8 +133,8 @@ def read_best(folder: Path) -> tuple[Experiment, Point]:
     full = [each for each in made if each is not None and each.fidelity == 1.0]
     if not full:
         raise TuningError(
-            f"Expected in {folder} a study with a simulation in full, got none; "
-            "let it run longer, or leave it out"
+            f"Expected in {folder} a study with a full simulation, got none; let it "
+            "run longer, or leave it out"
         )
     limits = order.constraints.limits
     return order.experiment, min(full, key=lambda each: rank(each.outcome, limits)).point
@@ -160,8 +162,9 @@ def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
         differing = sorted(name for name, digest in digests.items() if known.get(name) != digest)
         raise TuningError(
             f"Expected in {folder} a study of these rates, got one of others in "
-            f"{', '.join(differing)}: what it found there says little here; name another folder "
-            f"and begin with what it found (--warm-start {folder}), or remove this one"
+            f"{', '.join(differing)}: its results mean little here; name another "
+            f"folder and start from its results (--warm-start {folder}), or remove "
+            "this one"
         )
 
 

@@ -18,12 +18,14 @@ from weir_policies import registry
 from weir_policies.application_manager.budgets import share_equally
 from weir_policies.application_manager.search.algorithms import build_search
 from weir_policies.application_manager.search.protocol import Limits, Search, Trial, rank
-from weir_policies.application_manager.search.space import Space, Tuned
+from weir_policies.application_manager.search.space import Space
+from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
-from weir_simulator.tuning.evaluation import MONEY, Measured, Run
+from weir_simulator.training import Trained, train_policies
+from weir_simulator.tuning.evaluation import MONEY, Measured, Run, forecast
 from weir_simulator.tuning.judging import (
     LEAST_SEEDS,
     Judged,
@@ -35,20 +37,20 @@ from weir_simulator.tuning.judging import (
 )
 from weir_simulator.tuning.order import (
     Evaluation,
-    Point,
+    Forecast,
     TuningRequest,
     TuningResult,
-    point_of,
-    tuned_of,
+    apply_tuning,
 )
 from weir_simulator.tuning.study import Study
 from weir_simulator.tuning.workers import Workers, count_workers
 
-EQUAL_WEIGHTS = (1 / 3, 1 / 3, 1 / 3)
+EQUAL_WEIGHTS = CostWeights(violation=1 / 3, resources=1 / 3, reconfiguration=1 / 3)
 CAREFUL = 0.5
 """Part of each limit within which one of the points that are compared is, where there is any: the
 best are often just within a limit, and none of them surely."""
 JUDGING_SEEDS, JUDGING_SEEDS_OF_LEARNERS = 3, 6
+FORECAST_SEEDS = 3
 
 Ended = Literal["finished", "stopped", "deadline"]
 
@@ -100,25 +102,44 @@ def tune(
         threadpool_limits(limits=1),
         Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool,
     ):
-        tuning = _Tuning(order, slots, judging_slots, pool, began, should_stop)
-        tuning.search(on_evaluation, kept)
-        result = tuning.judge()
+        search = _Search(order, slots, judging_slots, pool, began, should_stop)
+        search.run(on_evaluation, kept)
+        result = search.judge()
     if kept is not None:
         kept.finish(result)
-    return result
+    return _add_extras(order, result)
 
 
-def naive_point(experiment: Experiment) -> Point:
+def _add_extras(order: TuningRequest, result: TuningResult) -> TuningResult:
+    """Return the result with a forecast of its best, and policies trained for it, as asked for."""
+    best = apply_tuning(order.experiment, result.best)
+    expected: Forecast | None = None
+    if order.watch is not None:
+        seeds = range(order.seed, order.seed + FORECAST_SEEDS)
+        expected = forecast(best, seeds=seeds, intervals=order.watch)
+    learned = Trained({})
+    if order.train and registry.learns_by_trying(best.policy.name):
+        learned = train_policies(best, slots=order.train, seed=order.seed)
+    return result.model_copy(
+        update={
+            "forecast": expected,
+            "trained": {name: dict(state) for name, state in learned.operators.items()},
+            "trained_jointly": (None if learned.application is None else dict(learned.application)),
+        }
+    )
+
+
+def naive_tuning(experiment: Experiment) -> Tuning:
     """Return equal weights, and quotas of the bound that are equal along the longest path.
 
     Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.3 and Algorithm 5, without
     its line 5, which the program behind the published figures does not have.
     """
     quotas = share_equally(experiment.dataflow, experiment.objective.response_time)
-    return point_of(Tuned(weights=EQUAL_WEIGHTS, budgets=quotas))
+    return Tuning(weights=EQUAL_WEIGHTS, budgets=quotas)
 
 
-class _Tuning:
+class _Search:
     """One call of `tune`."""
 
     def __init__(
@@ -136,14 +157,14 @@ class _Tuning:
         self._limits = order.constraints.limits
         experiment = order.experiment
         self._space = Space(experiment.dataflow, experiment.objective.response_time)
-        self._incumbent = order.incumbent or naive_point(experiment)
+        self._incumbent = order.incumbent or naive_tuning(experiment)
         self._starts = [self._incumbent, *order.warm_starts]
-        self._encoded = [self._space.encode(tuned_of(point)) for point in self._starts]
+        self._encoded = [self._space.encode(point) for point in self._starts]
         self._evaluations: list[Evaluation] = []
         self._ended: Ended = "finished"
         self._evaluation_seconds = 0.0
 
-    def search(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
+    def run(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
         """Ask, evaluate and tell until the order is used up, or it is time to stop."""
         order = self._order
         search = build_search(
@@ -267,18 +288,18 @@ class _Tuning:
             on_evaluation(made)
         return True
 
-    def _point_of(self, trial: Trial) -> Point:
+    def _point_of(self, trial: Trial) -> Tuning:
         """Return what a trial stands for: a start exactly as given, not the nearest of the cube."""
         for point, coordinates in zip(self._starts, self._encoded, strict=True):
             if np.array_equal(trial.coordinates, coordinates):
                 return point
-        return point_of(self._space.decode(trial.coordinates))
+        return self._space.decode(trial.coordinates)
 
-    def _run(self, point: Point, trial: Trial) -> Run:
+    def _run(self, point: Tuning, trial: Trial) -> Run:
         slots = max(1, round(trial.fidelity * self._slots))
         return Run(point=point, slots=slots, seed=self._order.seed)
 
-    def _describe(self, number: int, point: Point, trial: Trial, measured: Measured) -> Evaluation:
+    def _describe(self, number: int, point: Tuning, trial: Trial, measured: Measured) -> Evaluation:
         outcome = measured.outcome
         return Evaluation(
             number=number,
@@ -315,7 +336,7 @@ class _Tuning:
         return self._ended != "finished"
 
 
-def _same(known: Evaluation | None, point: Point, trial: Trial) -> Evaluation | None:
+def _same(known: Evaluation | None, point: Tuning, trial: Trial) -> Evaluation | None:
     """Return what a study knows, if it is of this very point.
 
     With more evaluations to make, a search may plan otherwise from some evaluation on.

@@ -7,21 +7,22 @@ the operators have the same names, as parts of the bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from weir_policies.application_manager.budgets import share_equally
+from weir_policies.policy import Tuning
 from weir_simulator.beliefs import true_models
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
-from weir_simulator.tuning.order import Point
 from weir_simulator.tuning.study import read_best
 
 ROUNDING = 1e-9
 """Relative difference from the bound up to which budgets are taken as they are."""
 
 
-def read_warm_start(source: Path, experiment: Experiment) -> Point:
+def read_warm_start(source: Path, experiment: Experiment) -> Tuning:
     """Return what a file or a study found, brought to an experiment.
 
     Args:
@@ -36,22 +37,23 @@ def read_warm_start(source: Path, experiment: Experiment) -> Point:
         origin, point = read_best(source)
     else:
         origin = load_experiment(source)
-        point = point_in_force(origin)
+        point = tuning_in_force(origin)
     if origin.policy.name != experiment.policy.name:
         raise TuningError(
-            f"Expected in {source} a result for the policy {experiment.policy.name}, got one for "
-            f"{origin.policy.name}, to which weights mean something else; leave this one out"
+            f"Expected in {source} a result for the policy {experiment.policy.name}, "
+            f"got one for {origin.policy.name}, for which weights have another "
+            "meaning; leave this one out"
         )
-    return adapt_point(point, experiment)
+    return adapt_tuning(point, experiment)
 
 
-def point_in_force(experiment: Experiment) -> Point:
+def tuning_in_force(experiment: Experiment) -> Tuning:
     """Return the weights and budgets that an experiment runs with as it is."""
     budgets = experiment.share_bound(experiment.policy.name, true_models(experiment))
-    return Point(weights=experiment.weights, budgets=budgets)
+    return Tuning(weights=experiment.weights, budgets=budgets)
 
 
-def adapt_point(point: Point, experiment: Experiment) -> Point:
+def adapt_tuning(point: Tuning, experiment: Experiment) -> Tuning:
     """Return a point of another experiment as one of this.
 
     Its budgets are stretched until the slowest path takes the bound. Where the operators are
@@ -59,9 +61,9 @@ def adapt_point(point: Point, experiment: Experiment) -> Point:
     """
     dataflow, bound = experiment.dataflow, experiment.objective.response_time
     if point.budgets.keys() != set(dataflow.operators):
-        return point.model_copy(update={"budgets": share_equally(dataflow, bound)})
+        return replace(point, budgets=share_equally(dataflow, bound))
     factor = bound / dataflow.response_time(point.budgets)
     if abs(factor - 1) <= ROUNDING:
         return point
     budgets = {name: factor * budget for name, budget in point.budgets.items()}
-    return point.model_copy(update={"budgets": budgets})
+    return replace(point, budgets=budgets)

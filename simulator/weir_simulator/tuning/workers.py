@@ -80,7 +80,7 @@ class Workers:
         except BrokenProcessPool as error:
             if not should_stop():
                 raise TuningError(
-                    "An evaluation was killed from outside, perhaps for want of memory; "
+                    "Another process killed an evaluation, perhaps because memory ran out; "
                     "use fewer workers or fewer slots"
                 ) from error
         # A signal to the whole group stops the search and ends its processes: others judge.

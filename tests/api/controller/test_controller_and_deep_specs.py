@@ -86,3 +86,23 @@ async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletio
     await bench.until(is_gone, "expected the app to be gone")
     [savepoint] = bench.worlds.of["trips"].positions
     assert savepoint in (await bench.events())["FinalSavepoint"]
+
+
+async def test_an_app_whose_spec_is_larger_than_an_annotation_can_be_deleted(bench, monkeypatch):
+    monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
+    bench.start()
+    notes = {"example.com/notes": "x" * 200_000}  # with the annotation's own limit of 256 KiB
+    more = [{"name": "NOTES", "value": "y" * 100_000}]
+    template = {
+        "metadata": {"annotations": notes},
+        "spec": {"initContainers": [{"name": "first", "image": "busybox:1", "env": more}]},
+    }
+    await bench.create("large", flink={"image": "trips:1", "podTemplate": template})
+    await bench.until_ready(name="large")
+
+    await bench.kube.delete(f"{bench.kube.stream_apps}/large")
+
+    async def is_gone():
+        return await bench.app("large") is None
+
+    await bench.until(is_gone, "expected the large app to be gone")

@@ -108,5 +108,5 @@ async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_s
 
     await bench.until(gone, "expected the app to be gone")
     events = await bench.events()
-    assert "came to its own end" in events["EndedWithoutSavepoint"]
+    assert "finished" in events["EndedWithoutSavepoint"]
     assert "FinalSavepoint" not in events

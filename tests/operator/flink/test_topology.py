@@ -55,8 +55,6 @@ def test_a_recorded_job_is_found_operator_by_operator():
     assert topology.edges == (
         OperatorEdge(source="numbers", target="work", keyed=True, balanced=False),
     )
-    assert topology.keyed_into("work")
-    assert not topology.keyed_into("numbers")
     assert [vertex.parallelism for vertex in topology.vertices["work"]] == [2]
 
 

@@ -3,12 +3,11 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
-from tests.operator.loop.tuning_setting import Setting
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
@@ -248,19 +247,3 @@ def stage_of(tmp_path):
     for stage in stages:
         stage.records.close()
         stage.kept.close()
-
-
-@pytest.fixture
-def setting_of(tmp_path):
-    settings = []
-    number = count()
-
-    def build(*answers, **fields):
-        folder = tmp_path / str(next(number))
-        folder.mkdir()
-        settings.append(Setting(folder, *answers, **fields))
-        return settings[-1]
-
-    yield build
-    for setting in settings:
-        setting.records.close()

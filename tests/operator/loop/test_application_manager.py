@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.budgets import WITHIN_REACH, contract
+from weir_operator.loop.budgets import WITHIN_REACH
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal
 from weir_operator.rescale.status import FailedDeployment
@@ -82,13 +82,17 @@ def test_operators_that_cannot_change_leave_the_rest_to_those_that_can():
     assert budgets["count"] > 0.15
 
 
+def least_named(refusal, field):
+    """The least bound that would do, s: the first time that is named after the field."""
+    _, _, told = refusal.partition(f"{field}: ")
+    [least] = re.findall(r"\d+ ms", told)[:1]
+    return float(least.removesuffix(" ms")) / 1000
+
+
 def test_a_bound_below_the_service_time_is_told_and_what_comes_near_it_is_shared():
     shares = an_am(bound=0.001).share(CHAIN, managers())
 
-    assert re.search(r"responseTime: expected more than \d+ ms", shares.infeasible)
-    assert "got 1 ms" in shares.infeasible
-    assert "raise the bound" in shares.infeasible
-    least = float(re.findall(r"more than (\d+) ms", shares.infeasible)[0]) / 1000
+    least = least_named(shares.infeasible, "spec.objective.responseTime")
     assert least < sum(shares.budgets.values()) <= WITHIN_REACH * least
 
 
@@ -96,7 +100,7 @@ def test_a_bound_just_above_the_least_possible_is_shared():
     # 8.0 ms at the sink, and 12.1 and 6.25 ms on the fastest node type: 26.35 ms.
     operators = managers(match=0.01936)
     refusal = an_am(bound=0.02).share(CHAIN, operators).infeasible
-    named = float(re.findall(r"more than (\d+) ms", refusal)[0]) / 1000
+    named = least_named(refusal, "spec.objective.responseTime")
 
     shares = an_am(bound=named + 0.0001).share(CHAIN, operators)
 
@@ -117,7 +121,7 @@ def test_a_tighter_bound_for_a_fixed_sink_binds_the_operators_before_it():
 def test_a_path_that_cannot_keep_its_bound_is_named(bound):
     shares = an_am(sink_bounds={"sink": bound}).share(CHAIN, managers())
 
-    assert "paths[sink].responseTime: expected more than" in shares.infeasible
+    assert least_named(shares.infeasible, "paths[sink].responseTime") > bound
     assert sum(shares.budgets.values()) < 0.1, "it is kept as nearly as can be"
 
 
@@ -140,15 +144,6 @@ def test_what_cannot_be_measured_teaches_nothing_about_the_tail():
     am.note_output(mean=0.1, quantile=math.inf, now=0.0)
 
     assert am.share(CHAIN, managers()) == before
-
-
-def test_an_operator_taken_out_of_a_graph_joins_its_feeders_to_its_followers():
-    joined = contract(CHAIN, ["match", "sink"])
-
-    assert joined is not None
-    assert joined.operators == ("source", "count")
-    assert [(edge.source, edge.target) for edge in joined.edges] == [("source", "count")]
-    assert contract(CHAIN, list(CHAIN.operators)) is None
 
 
 def a_proposal(name, *, target, urgency=0.9):

@@ -182,7 +182,7 @@ async def test_a_start_whose_place_was_mended_does_not_wait_for_what_it_left(sta
     stage.world.lost_places = {wrong.place_id("match", "small")}
     stage.world.full_pools = {"large": 0}
     ask(stage, wrong)
-    with pytest.raises(JobFailedError, match="No place was found"):
+    with pytest.raises(JobFailedError):
         await stage.lifecycle().bring_up()
     stage.clock.time += 600  # the pool counts as full no more
     ask(stage, made_of())

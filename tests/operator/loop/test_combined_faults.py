@@ -5,18 +5,25 @@ changed something in Flink or started or ended a TaskManager. Then it is walked 
 point, with a fault right after it: in Flink, in the controller, or in both at once.
 """
 
+from contextlib import suppress
+
 import pytest
 import structlog
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, asking_for
+from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, a_revision, asking_for
 from weir_operator.errors import WeirError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
+from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.testing import ControllerDied
 
 LONG = 4000.0
 """Seconds for which nobody looks: longer than every deadline."""
+SAVEPOINT_LIMIT = 360.0
+"""A tenth of what it is by default: the engine asks twenty times a second until it is over."""
 
 
 def nothing(world):
@@ -126,7 +133,7 @@ class Played:
     """One change with one fault, and what came of it."""
 
     def __init__(self, change, *, via, savepoint_takes, end_takes):
-        self.stage = Stage(RescaleSettings(via=via))
+        self.stage = Stage(RescaleSettings(via=via, savepoint_limit=SAVEPOINT_LIMIT))
         self.change = change
         self.savepoint_takes = savepoint_takes
         self.end_takes = end_takes
@@ -204,7 +211,7 @@ async def count_points(change, **timing):
     [
         ("Auto", 0.0, 5.0),
         ("Auto", 100.0, 0.0),
-        ("Savepoint", LONG - 1, 0.0),
+        ("Savepoint", SAVEPOINT_LIMIT + 40, 0.0),
         ("Checkpoint", 0.0, 0.0),
     ],
 )
@@ -228,3 +235,148 @@ async def test_no_fault_at_any_point_loses_or_doubles_a_record_or_leaves_the_job
         await played.mend()
 
         played.check(f"point {at} of {points}")
+
+
+class Points:
+    """Calls faults one after the other, each right after the write or deed of its number."""
+
+    def __init__(self, strikes):
+        self.count = 0
+        self.strikes = dict(strikes)
+
+    def __call__(self):
+        self.count += 1
+        if self.count in self.strikes:
+            self.strikes.pop(self.count)()
+
+
+@given(data=st.data())
+@settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+async def test_no_two_faults_of_one_change_lose_or_double_a_record_or_leave_the_job_down(data):
+    change = data.draw(st.sampled_from(CHANGES), label="change")
+    via, savepoint_takes, end_takes = data.draw(
+        st.sampled_from(
+            [
+                ("Auto", 0.0, 5.0),
+                ("Auto", 100.0, 0.0),
+                ("Auto", 5.0, 20.0),
+                ("Checkpoint", 0.0, 0.0),
+            ]
+        ),
+        label="timing",
+    )
+    at = data.draw(st.lists(st.integers(1, 24), min_size=2, max_size=4, unique=True), label="at")
+    looks = data.draw(st.lists(st.sampled_from([1.0, 5.0, 60.0, 700.0]), min_size=60, max_size=60))
+    played = Played(change, via=via, savepoint_takes=savepoint_takes, end_takes=end_takes)
+    world = played.stage.world
+
+    def make(fault, dies):
+        def strike():
+            fault(world)
+            if dies:
+                raise ControllerDied
+
+        return strike
+
+    strikes = {
+        point: make(data.draw(st.sampled_from(FAULTS)), data.draw(st.booleans())) for point in at
+    }
+    points = Points(strikes)
+
+    lifecycle = await played.begin()
+    world.on_deed = played.stage.store.on_save = points
+    with suppress(ControllerDied, WeirError):
+        await change(played.stage, lifecycle)
+    for seconds in looks:  # faults go on to strike meanwhile
+        world.process(1)
+        played.stage.clock.time += seconds
+        with suppress(ControllerDied, WeirError):
+            await played.stage.lifecycle().heal()
+    world.on_deed = played.stage.store.on_save = lambda: None
+    await played.mend()
+
+    played.check(f"points {sorted(at)}")
+
+
+async def test_a_job_resubmitted_on_the_way_back_goes_on_from_its_own_checkpoint():
+    # A stop fails, so the job is submitted again from its savepoint; that job commits, and is lost.
+    played = Played(rescale, via="Auto", savepoint_takes=0.0, end_takes=5.0)
+    world = played.stage.world
+
+    def answer_garbage_and_die():
+        world.garbage_calls = 2
+        raise ControllerDied
+
+    def run_on_and_die():
+        runs_on_and_is_lost(world)
+        raise ControllerDied
+
+    lifecycle = await played.begin()
+    points = Points({4: answer_garbage_and_die, 13: run_on_and_die})
+    world.on_deed = played.stage.store.on_save = points
+    with suppress(ControllerDied, WeirError):
+        await rescale(played.stage, lifecycle)
+    for _ in range(30):
+        world.process(1)
+        played.stage.clock.time += 5
+        with suppress(ControllerDied, WeirError):
+            await played.stage.lifecycle().heal()
+    world.process(10)
+    world.checkpoint()
+
+    assert points.strikes == {}
+    assert world.committed_wrong() == (0, 0)
+
+
+async def test_a_job_that_flink_takes_back_from_before_its_savepoint_is_not_left_running():
+    # The change is given up because the savepoint is late; it completes, and stops the job. The
+    # JobManager is lost before it wrote that, and takes the job back from its last checkpoint.
+    played = Played(rescale, via="Savepoint", savepoint_takes=LONG - 1, end_takes=20.0)
+    played.stage = Stage(
+        RescaleSettings(via="Savepoint", savepoint_deadline=10, savepoint_limit=60)
+    )
+    world = played.stage.world
+    lifecycle = await played.begin()
+    with suppress(WeirError):
+        await rescale(played.stage, lifecycle)
+    change = played.stage.store.load().rescale
+    assert change is not None
+    assert change.step is Step.ABANDONED
+    world.process(20)
+    played.stage.clock.time += LONG - 60
+    world.lose_job_manager(recovers=True)
+
+    for _ in range(5):
+        world.process(1)
+        played.stage.clock.time += 5
+        await played.stage.lifecycle().heal()
+    world.process(30)
+    world.checkpoint()
+
+    played.check("a savepoint later than its deadlines")
+    assert "SavepointFound" in played.stage.reasons
+
+
+async def test_a_revision_that_does_not_run_does_not_keep_a_lost_job_down():
+    stage = Stage()
+    stage.directives = asking_for("--old")
+    lifecycle = await stage.running()
+    stage.world.checkpoint()
+    await lifecycle.heal()
+    stage.world.process(20)
+    stage.directives = asking_for("--new")
+    stage.world.broken_revisions = {a_revision("--new").id}
+    stage.world.lose_job_manager(recovers=False)
+
+    for _ in range(4):
+        stage.clock.time += 300
+        with suppress(WeirError):
+            await stage.lifecycle().heal()
+
+    assert len(stage.world.running()) == 1
+    assert stage.store.load().revision == asking_for("--old").revision

@@ -100,7 +100,7 @@ async def test_of_two_jobs_that_run_neither_is_touched_and_a_person_is_asked(sta
     [running] = stage.world.running()
     run_another_job(stage)
 
-    with pytest.raises(UnexpectedJobError, match=r"got .* and .*; cancel the one"):
+    with pytest.raises(UnexpectedJobError, match=running):
         await lifecycle.heal()
 
     assert set(stage.world.running()) == {running, WRONG}
@@ -135,7 +135,7 @@ async def test_a_change_left_at_its_submission_does_not_submit_beside_a_job_it_d
     )
     damage(stage, rescale=journal)
 
-    with pytest.raises(UnexpectedJobError, match=f"got {running}: .* remove status.rescale"):
+    with pytest.raises(UnexpectedJobError, match=f"{running}.*status.rescale"):
         await stage.lifecycle().bring_up()
 
     assert stage.world.running() == [running]

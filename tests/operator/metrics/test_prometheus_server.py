@@ -131,14 +131,14 @@ async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_wit
 
     refused = {app for app, each in zip(apps, found, strict=True) if isinstance(each, Exception)}
     assert refused == {"app5"}
-    assert "not read: it has more than 0.0019" in str(found[5])
+    assert "0.0019" in str(found[5])
 
 
 async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, monkeypatch):
     monkeypatch.setattr("weir_operator.metrics.prometheus.MOST_SERIES", 1)
     server = await connected(Answering("one", "one"))
 
-    with pytest.raises(TemporaryError, match="at most 1 series of one"):
+    with pytest.raises(TemporaryError, match="1 series of one"):
         await ask(server, "one")
 
 

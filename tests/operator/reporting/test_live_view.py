@@ -114,7 +114,7 @@ def test_a_change_under_way_shows_its_step():
 
     picture = draw(Run(ticks=(a_tick(),)).with_record(change))
 
-    assert "rescale under way: savepoint; enrich small/500m 3 → 4" in picture
+    assert "rescale in progress: savepoint; enrich small/500m 3 → 4" in picture
 
 
 def test_many_node_types_are_written_in_one_column():

@@ -121,7 +121,7 @@ def test_the_report_says_whether_the_promise_was_kept_and_at_what_cost():
 
     assert "Within the bound 94.8 %" in text
     assert "3 of 58 intervals exceeded it" in text
-    assert "Lost / doubled 0 / 0 of 98,312 records" in text
+    assert "Lost / duplicated 0 / 0 of 98,312 records" in text
     assert "objective: mean response time at most 500 ms" in text
 
 
@@ -175,7 +175,7 @@ def test_a_run_that_was_not_ended_cleanly_is_reported_as_such():
 
     text = text_of(render_report(run))
 
-    assert "This run has no summary" in text
+    assert "There is no summary" in text
     assert "Arrival rate" in text
 
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_proven_is_not_claimed():
 
     text = text_of(render_report(unproven))
 
-    assert "Lost / doubled - cannot be proven here" in text
+    assert "Lost / duplicated - cannot be proven here" in text
 
 
 def test_names_from_a_manifest_cannot_inject_markup():

@@ -8,9 +8,6 @@ from weir_simulator.traces import as_trace
 pytestmark = pytest.mark.browser
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-BOTH_WIDTHS = pytest.mark.parametrize(
-    ("width", "touch"), [(1400, False), (390, True)], ids=["wide", "phone"]
-)
 
 
 @pytest.fixture
@@ -20,9 +17,14 @@ def report(tmp_path):
     return path
 
 
-@BOTH_WIDTHS
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_the_report_is_drawn_whole_in_every_mode_and_width(page, report, width, touch, dark):
+@pytest.mark.parametrize(
+    ("width", "touch", "dark"),
+    [(1400, False, False), (390, True, True)],
+    ids=["wide and light", "phone and dark"],
+)
+async def test_the_report_is_drawn_whole_and_never_scrolls_sideways(
+    page, report, width, touch, dark
+):
     await page.open(report, width=width, dark=dark, touch=touch)
 
     plots = await page.evaluate("document.querySelectorAll('.plot').length")
@@ -31,14 +33,8 @@ async def test_the_report_is_drawn_whole_in_every_mode_and_width(page, report, w
     )
     assert plots == 7  # rate, response, three operators, cost per hour, accumulated cost
     assert all(lines)
-    assert page.complaints == []
-
-
-@BOTH_WIDTHS
-async def test_the_report_never_scrolls_sideways(page, report, width, touch):
-    await page.open(report, width=width, touch=touch)
-
     assert await page.evaluate(OVERFLOW) == 0
+    assert page.complaints == []
 
 
 async def test_the_report_fetches_nothing(page, report):

@@ -70,7 +70,7 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
             jar = await rest.upload_jar(str(build_example("hotitems")))
             rocksdb = await read("rocksdb", "--trace", trace)
             on_heap = await read("hashmap", "--trace", trace)
-            with pytest.raises(PermanentError, match=r"build a job, got .*'trace'"):
+            with pytest.raises(PermanentError, match="'trace'"):
                 await read("hashmap")
             jobs, jars = await rest.jobs(), await rest.jars()
     finally:

@@ -52,7 +52,7 @@ def test_an_empty_storage_is_an_answer():
     ids=["an error", "half an answer"],
 )
 def test_what_is_no_whole_answer_is_no_empty_storage(trace):
-    with pytest.raises(TemporaryError, match="cannot be listed"):
+    with pytest.raises(TemporaryError):
         read_answer(trace)
 
 

@@ -23,15 +23,15 @@ def test_a_mistake_is_one_sentence_with_field_value_and_remedy(bad: Bad):
 
 
 OWNED = [
-    ("jobmanager.rpc.address", "leave it out"),
-    ("rest.port", "leave it out"),
-    ("security.ssl.rest.enabled", "speaks plain HTTP"),
-    ("taskmanager.numberOfTaskSlots", "leave it out"),
-    ("external-resource.op-match.amount", "leave it out"),
-    ("jobmanager.scheduler", "leave it out"),
-    ("metrics.reporter.prom.port", "leave it out"),
-    ("high-availability.type", "leave it out"),
-    ("job.autoscaler.enabled", "leave it out"),
+    ("jobmanager.rpc.address", "remove it"),
+    ("rest.port", "remove it"),
+    ("security.ssl.rest.enabled", "plain HTTP"),
+    ("taskmanager.numberOfTaskSlots", "remove it"),
+    ("external-resource.op-match.amount", "remove it"),
+    ("jobmanager.scheduler", "remove it"),
+    ("metrics.reporter.prom.port", "remove it"),
+    ("high-availability.type", "remove it"),
+    ("job.autoscaler.enabled", "remove it"),
     ("pipeline.max-parallelism", "set spec.flink.maxParallelism instead"),
     ("execution.checkpointing.savepoint-dir", "set spec.flink.storage instead"),
 ]
@@ -45,7 +45,9 @@ def test_a_key_of_flink_that_weir_owns_is_refused_by_name(key, remedy):
         parse_manifest(manifest)
 
     (sentence,) = refusal.value.mistakes
-    assert sentence.startswith(f'spec.flink.config["{key}"]: expected a key that Weir does not own')
+    assert sentence.startswith(
+        f'spec.flink.config["{key}"]: expected a key that Weir does not set itself'
+    )
     assert remedy in sentence
     assert "secret" not in sentence
 

@@ -33,9 +33,9 @@ def an_interval(sample=SAMPLE, *, time=60.0, seconds=60.0, name="op"):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"deployment": {}}, "a deployment that cannot be"),
-        ({"deployment": {"small/1": -1}}, "a deployment that cannot be"),
-        ({"deployment": {"huge/9": 1}}, "a deployment that cannot be"),
+        ({"deployment": {}}, "an impossible deployment"),
+        ({"deployment": {"small/1": -1}}, "an impossible deployment"),
+        ({"deployment": {"huge/9": 1}}, "an impossible deployment"),
         ({"arrived": -1.0}, "a negative or infinite rate"),
         ({"taken": math.inf}, "a negative or infinite rate"),
         ({"taken": 0.0}, "records out and none in"),
@@ -79,7 +79,7 @@ def test_a_service_time_that_cannot_be_goes_alone(fields):
     cleaned = clean(samples, a_structure(a_model()))
 
     assert cleaned.samples.intervals[0].operators["op"].services == SAMPLE.services
-    assert cleaned.dropped == {"a service time that cannot be": 1}
+    assert cleaned.dropped == {"an impossible service time": 1}
 
 
 def test_a_replica_that_served_nothing_is_no_mistake():

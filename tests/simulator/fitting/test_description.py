@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from weir_policies.model.node_types import NodeType
+from weir_policies.policy import CostWeights
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import PolicyChoice, Weights
+from weir_simulator.experiment import PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate
@@ -52,7 +53,7 @@ def describe(calibration):
         trace=Path("rates.txt"),
         rates=np.full(10, 100.0),
         slot=60.0,
-        weights=Weights(),
+        weights=CostWeights(),
         policy=PolicyChoice(name="queueing"),
         budgets={},
     )
@@ -118,7 +119,9 @@ def test_records_from_a_source_beside_those_of_a_scaled_operator_are_refused():
         *(a_model(name) for name in "abc"), edges=[("a", "c"), ("b", "c")], fixed=frozenset("b")
     )
 
-    with pytest.raises(FitError, match="Expected 'c' to get records from scaled operators or"):
+    with pytest.raises(
+        FitError, match="Expected 'c' to get records either from scaled operators or"
+    ):
         contract(structure)
 
 

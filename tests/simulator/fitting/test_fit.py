@@ -7,8 +7,8 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
-from weir_policies.policy import Aggregation, ChangeKind, Sharing
-from weir_simulator.experiment import Experiment, Weights
+from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
+from weir_simulator.experiment import Experiment
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
@@ -65,7 +65,7 @@ def test_a_speed_that_nobody_gave_comes_back_within_its_interval(chain):
 
     assert speedup.holds(1.6)
     assert speedup.high - speedup.low < 0.1
-    assert fitted.calibration.speedups["small/1"].is_assumed
+    assert fitted.calibration.speedups["small/1"].samples == 0
 
 
 def test_network_time_and_arrivals_come_back(chain):
@@ -97,7 +97,7 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
     experiment = fitted.to_experiment(
         response_time=0.2,
         trace=tmp_path / "rates.txt",
-        weights=Weights(violations=0.5),
+        weights=CostWeights(violation=0.5),
         budgets={"sum": 0.08},
     )
     result = simulate(experiment, seed=1, policy="queueing")
@@ -106,7 +106,7 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
     assert [each.name for each in experiment.operators] == ["match", "sum"]
     assert [each.budget for each in experiment.operators] == [None, 0.08]
     assert experiment.operators[0].aggregation is Aggregation.AVERAGE
-    assert experiment.weights.violations == 0.5
+    assert experiment.weights.violation == 0.5
     assert result.violations < 20
 
 
@@ -168,8 +168,8 @@ def test_what_was_never_measured_stays_as_specified():
     calibration = calibrate(samples.intervals, (), a_structure(truth))
 
     assert calibration.speedups["large/1"].value == 1.0
-    assert calibration.speedups["large/1"].is_assumed
-    assert calibration.downtime.is_assumed
+    assert calibration.speedups["large/1"].samples == 0
+    assert calibration.downtime.samples == 0
     assert calibration.operators["op"].sharing.rule is Sharing.EQUAL
 
 

@@ -64,7 +64,9 @@ def test_more_or_fewer_records_on_an_edge_are_noticed_within_ten_intervals(now):
     assert drift.selectivity == pytest.approx(now, abs=0.05)
     assert drift.fitted == pytest.approx(1.0, abs=0.01)
     assert 60.0 * 2045 <= drift.since <= 60.0 * 2051
-    assert drift.sentence.startswith(f"'a' passes {drift.selectivity:.3g} records to 'b' for each")
+    assert drift.sentence.startswith(
+        f"'a' has passed {drift.selectivity:.3g} records to 'b' for each"
+    )
 
 
 def test_an_edge_that_carried_nothing_and_now_does_has_drifted():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from weir_simulator.tuning.judging import (
     is_better,
 )
 from weir_simulator.tuning.order import Constraints, TuningRequest
-from weir_simulator.tuning.tune import naive_point, tune
+from weir_simulator.tuning.tune import naive_tuning, tune
 
 PARTS = 100
 LIMITS = Limits(violations=0.05, reconfigurations=0.1)
@@ -112,7 +114,7 @@ def test_where_misses_hang_together_too_long_to_be_told_it_says_so():
 
     assert certainty_of_keeping(rising, LIMITS) is None
     assert not better(rising, judged(money=10.0))
-    assert doubt.startswith("1000 slots were simulated, and misses hang together for so long")
+    assert doubt.startswith("1000 slots were simulated, and misses are autocorrelated for so long")
 
 
 def test_where_the_limit_is_broken_surely_fewer_misses_are_better_even_if_too_many_still():
@@ -144,7 +146,7 @@ class _Workers:
     """Simulates nothing: what is found by search keeps the limit by luck, a warm start surely."""
 
     def __init__(self, experiment, trace, *, count):
-        self._naive = naive_point(experiment)
+        self._naive = naive_tuning(experiment)
 
     def __enter__(self):
         return self
@@ -158,12 +160,12 @@ class _Workers:
     def _measure(self, point):
         if point == self._naive:
             return measured(NEVER, money=10.0)
-        if point.weights.violations == WARM.violations:
+        if point.weights.violation == WARM.violation:
             return measured(NEVER, money=9.0)
         return measured(BURSTS, money=8.0)
 
 
-WARM = naive_point(an_experiment()).weights.model_copy(update={"violations": 0.77})
+WARM = replace(naive_tuning(an_experiment()).weights, violation=0.77)
 
 
 def test_the_cheapest_that_is_surely_better_goes_before_a_cheaper_one_that_may_break_a_limit(
@@ -171,7 +173,7 @@ def test_the_cheapest_that_is_surely_better_goes_before_a_cheaper_one_that_may_b
 ):
     monkeypatch.setattr(tuning, "Workers", _Workers)
     experiment = an_experiment(trace={"kind": "taxi", "slots": 1000})
-    warm = naive_point(experiment).model_copy(update={"weights": WARM})
+    warm = replace(naive_tuning(experiment), weights=WARM)
     order = TuningRequest(
         experiment=experiment,
         algorithm="random",

@@ -6,16 +6,18 @@ surely better there is a mistake.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.protocol import Limits, rank
+from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.experiment import Weights
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.evaluation import Run, evaluate
 from weir_simulator.tuning.judging import Judged, is_better, required_of_each
-from weir_simulator.tuning.tune import JUDGING_SEEDS_OF_LEARNERS, naive_point
+from weir_simulator.tuning.tune import JUDGING_SEEDS_OF_LEARNERS, naive_tuning
 
 ANYTHING = Limits(violations=1.0, reconfigurations=1.0)
 SLOTS = 600
@@ -34,10 +36,10 @@ def simulated(request):
         believed={"serviceError": [0.05, 0.1], "speedupError": 0.2},
     )
     trace = arrival_rates(experiment.trace)
-    naive = naive_point(experiment)
+    naive = naive_tuning(experiment)
 
     def simulate(count, slots, weights=naive.weights):
-        point = naive.model_copy(update={"weights": weights})
+        point = replace(naive, weights=weights)
         return [
             evaluate(experiment, trace, Run(point=point, slots=slots, seed=seed))
             for seed in range(count)
@@ -79,7 +81,7 @@ def test_nor_is_the_luckiest_of_three(runs):
 
 
 def test_weights_by_which_resources_matter_are_surely_cheaper(simulated):
-    thrifty = Weights(violations=0.05, resources=0.9, reconfigurations=0.05)
+    thrifty = CostWeights(violation=0.05, resources=0.9, reconfiguration=0.05)
 
     ours = Judged(simulated(JUDGING_SEEDS_OF_LEARNERS, LONG, thrifty))
     theirs = Judged(simulated(JUDGING_SEEDS_OF_LEARNERS, LONG))

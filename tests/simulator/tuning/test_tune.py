@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
+import json
 
 import pytest
 
@@ -21,11 +17,11 @@ from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
     TuningRequest,
-    apply_point,
+    apply_tuning,
     read_result,
     write_document,
 )
-from weir_simulator.tuning.tune import naive_point, tune
+from weir_simulator.tuning.tune import naive_tuning, tune
 
 
 def an_order(**fields):
@@ -58,7 +54,7 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
 
     result = tune(order)
 
-    assert result.incumbent == naive_point(order.experiment)
+    assert result.incumbent == naive_tuning(order.experiment)
     assert result.prediction.money.mean < result.incumbent_prediction.money.mean
     assert result.feasible
     assert result.certainty is not None
@@ -72,7 +68,7 @@ def test_a_best_that_is_late_to_the_end_of_the_trace_is_not_called_better():
     assert result.feasible  # with 47 % of the slots missed of 50 that may be
     assert (result.certainty or 0.0) >= result.required
     assert not result.better
-    assert result.doubt.startswith("600 slots were simulated, and misses hang together")
+    assert result.doubt.startswith("600 slots were simulated, and misses are autocorrelated")
 
 
 def test_the_best_few_can_be_judged_on_more_of_the_trace_than_the_search_saw():
@@ -163,13 +159,13 @@ def test_a_network_is_judged_by_seeds_and_stretches_like_any_other_policy():
         trace={"kind": "taxi", "slots": 120}, policy={"name": "dqn-pds", "parameters": {}}
     )
 
-    point = naive_point(experiment)
+    point = naive_tuning(experiment)
 
     measured = evaluate(
         experiment, arrival_rates(experiment.trace), Run(point=point, slots=120, seed=3)
     )
 
-    whole = simulate(apply_point(experiment, point), seed=3)
+    whole = simulate(apply_tuning(experiment, point), seed=3)
     assert measured.parts.shape == (120, 3)
     assert measured.outcome.money == pytest.approx(whole.resources)
     assert 100 * measured.outcome.violations == pytest.approx(whole.violations)
@@ -274,48 +270,23 @@ def test_more_slots_than_the_trace_has_are_refused():
 def test_the_prediction_of_a_result_is_what_its_experiment_gives():
     order = an_order(evaluations=4, judging_seeds=1)
     result = tune(order)
-    tuned = apply_point(order.experiment, result.best)
+    tuned = apply_tuning(order.experiment, result.best)
 
     again = tune(an_order(experiment=tuned, incumbent=result.best, evaluations=1, judging_seeds=1))
 
     assert again.prediction == result.prediction
 
 
-def test_a_process_of_its_own_writes_the_result(tmp_path):
-    order, result = tmp_path / "order.json", tmp_path / "result.json"
-    order.write_text(write_document(an_order(evaluations=2)))
+def test_a_forecast_and_training_come_with_the_result_only_where_they_are_asked_for():
+    order = an_order(evaluations=1, judging_seeds=1)
 
-    done = subprocess.run([sys.executable, "-m", "weir_simulator.tuning", order, result])
+    alone = tune(order)
+    asked = tune(order.model_copy(update={"watch": 20, "train": 50}))
 
-    assert done.returncode == 0
-    assert len(read_result(result).evaluations) == 2
-
-
-def test_a_process_that_is_asked_to_end_writes_the_best_so_far(tmp_path):
-    order, result, study = (tmp_path / name for name in ("order.json", "result.json", "study"))
-    order.write_text(write_document(an_order(evaluations=100_000)))
-    command = [sys.executable, "-m", "weir_simulator.tuning", order, result, "--study", study]
-    process = subprocess.Popen(command)
-    while not (study / "evaluations" / "00001.json").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-
-    os.kill(process.pid, signal.SIGTERM)
-
-    assert process.wait(timeout=60) == 0
-    assert read_result(result).ended == "stopped"
-
-
-def test_a_process_says_in_one_sentence_why_there_is_no_result(tmp_path):
-    order = tmp_path / "order.json"
-    order.write_text(write_document(an_order(slots=601)))
-
-    done = subprocess.run(
-        [sys.executable, "-m", "weir_simulator.tuning", order, tmp_path / "result.json"],
-        capture_output=True,
-        text=True,
+    assert asked.forecast is not None
+    assert asked.forecast.intervals == 20
+    assert asked.trained.keys() == {"light", "heavy"}
+    assert alone == asked.model_copy(
+        update={"forecast": None, "trained": {}, "seconds": alone.seconds}
     )
-
-    assert done.returncode == 1
-    assert done.stderr.startswith("Expected at most 600 slots")
-    assert done.stderr.count("\n") == 1
+    assert not {"forecast", "trained"} & json.loads(write_document(alone)).keys()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from weir_policies.errors import WeirPolicyError
+from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.errors import SimulatorError, TuningError
-from weir_simulator.experiment import Objective, Operator, Weights
+from weir_simulator.experiment import Objective, Operator
 from weir_simulator.experiment_files import write_experiment
 from weir_simulator.testing import a_tuning, an_experiment
-from weir_simulator.tuning.order import Point, apply_point
+from weir_simulator.tuning.order import apply_tuning
 from weir_simulator.tuning.study import Study, read_best
-from weir_simulator.tuning.warm_starts import adapt_point, read_warm_start
+from weir_simulator.tuning.warm_starts import adapt_tuning, read_warm_start
 
-FOUND = Point(weights=Weights(violations=0.2), budgets={"op": 0.05})
+FOUND = Tuning(weights=CostWeights(violation=0.2), budgets={"op": 0.05})
 
 
 @pytest.fixture
@@ -47,20 +48,20 @@ def test_a_study_without_a_simulation_in_full_is_refused(tmp_path):
     order, _ = a_tuning()
     Study(tmp_path / "study", order, {})
 
-    with pytest.raises(TuningError, match="a simulation in full, got none"):
+    with pytest.raises(TuningError, match="a full simulation, got none"):
         read_warm_start(tmp_path / "study", order.experiment)
 
 
 def test_the_experiment_that_a_tuning_leaves_is_a_warm_start(tmp_path):
     experiment = an_experiment()
-    write_experiment(apply_point(experiment, FOUND), tmp_path / "tuned.yaml", remarks=())
+    write_experiment(apply_tuning(experiment, FOUND), tmp_path / "tuned.yaml", remarks=())
 
     assert read_warm_start(tmp_path / "tuned.yaml", experiment) == FOUND
 
 
 def test_a_result_of_another_policy_is_refused(tmp_path):
     other = an_experiment(policy={"name": "queueing", "parameters": {}})
-    write_experiment(apply_point(other, FOUND), tmp_path / "tuned.yaml", remarks=())
+    write_experiment(apply_tuning(other, FOUND), tmp_path / "tuned.yaml", remarks=())
 
     with pytest.raises(TuningError, match="for the policy planner, got one for queueing"):
         read_warm_start(tmp_path / "tuned.yaml", an_experiment())
@@ -74,7 +75,7 @@ def test_what_is_not_there_is_refused(tmp_path):
 def test_budgets_are_parts_of_the_bound():
     tighter = an_experiment(objective=Objective(response_time=0.02))
 
-    assert adapt_point(FOUND, tighter).budgets == pytest.approx({"op": 0.02})
+    assert adapt_tuning(FOUND, tighter).budgets == pytest.approx({"op": 0.02})
 
 
 def test_operators_of_other_names_share_the_bound_equally_under_the_weights_found():
@@ -86,7 +87,7 @@ def test_operators_of_other_names_share_the_bound_equally_under_the_weights_foun
         edges=(["first", "second"],),
     )
 
-    adapted = adapt_point(FOUND, others)
+    adapted = adapt_tuning(FOUND, others)
 
     assert adapted.weights == FOUND.weights
     assert adapted.budgets == pytest.approx({"first": 0.025, "second": 0.025})

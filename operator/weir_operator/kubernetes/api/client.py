@@ -279,9 +279,15 @@ class KubernetesApi:
         token = ""
         while True:
             page = (("continue", token),) if token else ()
-            answer = await self._ask(Request(method="GET", path=path, query=(*query, *page)))
+            request = Request(method="GET", path=path, query=(*query, *page))
+            answer = await self._ask(request)
+            if not isinstance(answer.get("items"), list):
+                raise TemporaryError(
+                    f"Expected a list of objects from the API server for {request}, got "
+                    f"{str(answer)[:80]}"
+                )
             found += answer["items"]
-            token = answer.get("metadata", {}).get("continue") or ""
+            token = (answer.get("metadata") or {}).get("continue") or ""
             if not token:
                 return tuple(found)
 
@@ -304,7 +310,7 @@ class KubernetesApi:
             answer = await exchange(await self._connection.opened(), request, timeout=lasts)
             async with answer.response:
                 if answer.status != HTTPStatus.OK:
-                    content = (await answer.read()).decode()
+                    content = (await answer.read()).decode(errors="replace")
                     raise _error_of(request, _Answer(answer.status, content, None))
                 yield answer.response.content
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
@@ -318,18 +324,21 @@ class KubernetesApi:
         """
         return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 
-    async def apply(self, path: str, body: Body, manager: str = "weir") -> Body:
+    async def apply(
+        self, path: str, body: Body, manager: str = "weir", *, dry_run: bool = False
+    ) -> Body:
         """Make or change the object at `path` so that the fields of `body` hold.
 
         Server-side apply, forced: fields that this manager set before and left out now are removed,
-        and those of others are left alone.
+        and those of others are left alone. A dry run is judged as any other, and changes nothing.
         """
+        only_judged = (("dryRun", "All"),) if dry_run else ()
         return await self._ask(
             Request(
                 method="PATCH",
                 path=path,
                 body=body,
-                query=(("fieldManager", manager), ("force", "true")),
+                query=(("fieldManager", manager), ("force", "true"), *only_judged),
                 content_type=APPLY_PATCH,
             )
         )
@@ -426,6 +435,8 @@ class KubernetesApi:
             content = (await response.read()).decode()
         except TimeoutError:
             return _Answer(0, f"no answer within {self._timeout:g} s", None)
+        except UnicodeDecodeError:
+            return _Answer(0, "an answer that is not UTF-8", None)
         except (aiohttp.ClientError, OSError) as error:
             return _Answer(0, str(error) or type(error).__name__, None)
         return _Answer(

@@ -136,7 +136,7 @@ class Leader:
         self._renewed: float | None = None  # when the last successful renewal was asked for
         self._another = StandingLease(settings.duration)
         self._told = ""
-        self.failure = "The Lease has not been read yet"
+        self.failure = "The controller has not read the Lease yet"
         """Why it is not known who holds the Lease; empty where it is."""
         self.transitions = math.nan
         """How often the Lease has changed its holder, as it last said; NaN before it was read."""
@@ -166,8 +166,9 @@ class Leader:
         """
         if not self.holds:
             raise LeaseLostError(
-                f"Expected to hold the Lease {self._settings.name!r}, got no renewal within "
-                f"{self._settings.renew_deadline:g} s; another controller may be active"
+                f"Expected to renew the Lease {self._settings.name!r}, got no renewal "
+                f"within {self._settings.renew_deadline:g} s; another controller may be "
+                "active"
             )
 
     async def confirm(self) -> None:
@@ -193,9 +194,18 @@ class Leader:
         while True:
             await self._clock.sleep(min(self._settings.retry_every, self._left))
             self.check()
-            if not await self._try(within=self._left) and self._renewed is None:
+            if not await self._renew() and self._renewed is None:
                 raise LeaseLostError(f"Another controller holds {self._settings.name!r}")
             self.check()
+
+    async def _renew(self) -> bool:
+        """Renew once; no single answer, whatever it says, ends what the Lease still allows."""
+        try:
+            return await self._try(within=self._left)
+        except Exception as error:
+            self.failure = f"The Lease could not be renewed: {str(error) or type(error).__name__}"
+            log.exception("lease not renewed")
+            return False
 
     async def release(self) -> None:
         """Give the Lease back, so that the next need not wait for it to run out."""
@@ -241,7 +251,9 @@ class Leader:
             lease = await self._api.get(self._path)
         except NotFoundError:
             if self._another.was_held(now):
-                raise _HeldByAnotherError("The Lease was deleted, and its holder may act") from None
+                raise _HeldByAnotherError(
+                    "The Lease was deleted, and its holder may still be active"
+                ) from None
             await self._make()
             return
         spec = lease.setdefault("spec", {})
@@ -254,7 +266,7 @@ class Leader:
         try:
             await self._api.replace(self._path, {**lease, "spec": self._spec(changes, spec)})
         except NotFoundError as error:
-            raise ConflictError("It was deleted in between") from error
+            raise ConflictError("It was deleted in the meantime") from error
         self.transitions = changes
 
     async def _make(self) -> None:

@@ -89,7 +89,7 @@ class PolicyCompiler:
             if policy in self._done:
                 return
             began = time.monotonic()
-            log.info("compiling", policy=policy, hint="a first time takes a minute or more")
+            log.info("compiling", policy=policy, hint="the first time takes a minute or more")
             await asyncio.to_thread(compile_policy)
             log.info("compiled", policy=policy, seconds=round(time.monotonic() - began, 1))
             self._done.add(policy)

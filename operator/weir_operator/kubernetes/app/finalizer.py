@@ -89,8 +89,8 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
             if await _has_run(context, resource):
                 if not hurried:
                     raise TemporaryError(
-                        "The job cannot be stopped with a savepoint, the spec is not valid: "
-                        f"{mistake}; mend it within {PATIENCE:g} s of the deletion"
+                        "Weir cannot stop the job with a savepoint, because the spec is not "
+                        f"valid: {mistake}; correct it within {PATIENCE:g} s of the deletion"
                     ) from mistake
                 context.telemetry.final_savepoints.labels("Failed").inc()
             context.events.post(
@@ -103,7 +103,7 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
     await door.settle()
     reporter = StatusReporter(context, resource, door, first_facts(resource.generation, app))
     if _has_failed(door):
-        reporter.set_ready("False", FAILED, "The last savepoint is tried again")
+        reporter.set_ready("False", FAILED, "Weir tries to take the final savepoint again")
     else:
         reporter.set_ready("False", "Deleting", "The StreamApp is being deleted")
     if app.spec.flink.ref is not None:
@@ -171,11 +171,11 @@ def _tell_what_stays(memory: Memory, reporter: StatusReporter) -> bool:
     if ran:
         reporter.report(
             FAILED,
-            f"{cause}, and the job's pods went first; the newest state that was seen is {path}; "
-            "delete StreamApps before their namespace",
+            f"{cause}, and Kubernetes deleted the job's pods first; the newest known "
+            f"state is {path}; delete StreamApps before their namespace",
         )
     elif path is not None:
-        reporter.report("FinalSavepoint", f"{cause}; the job's state was kept in {path}")
+        reporter.report("FinalSavepoint", f"{cause}; the job's state is in {path}")
     return not ran
 
 
@@ -196,20 +196,18 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
         await loops.steering.lifecycle.suspend()
     except WeirError as error:
         if not hurried:
-            sentence = f"The last savepoint has not come about yet: {error}"
+            sentence = f"Weir could not take the final savepoint yet: {error}"
             reporter.set_ready(
                 "False",
                 FAILED,
-                f"{sentence}; {PATIENCE:g} s after the deletion the job is ended without",
+                f"{sentence}; {PATIENCE:g} s after the deletion, Weir ends the job without one",
             )
             raise TemporaryError(sentence) from error
         reporter.report(FAILED, str(error))
         came = False
     status = memory.store.load()
     if status.finished:  # Flink has deleted its checkpoints
-        reporter.report(
-            "EndedWithoutSavepoint", "The job came to its own end and has left no state"
-        )
+        reporter.report("EndedWithoutSavepoint", "The job has finished and left no state")
         return came
     path = status.restore_path
     if not status.suspended and status.job_id is not None:
@@ -219,13 +217,13 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
             )
         except WeirError as error:
             if not hurried:
-                raise TemporaryError(f"The newest state is not known yet: {error}") from error
+                raise TemporaryError(f"Weir does not know the newest state yet: {error}") from error
             seen = status.checkpointed
             last = seen.path if seen is not None and seen.job == status.job_id else path
             reporter.report(
                 FAILED,
-                f"The newest state is not known ({error}); the last that was seen is {last}, look "
-                "in the storage for a newer one",
+                f"Weir does not know the newest state ({error}); the last known is "
+                f"{last}, look for a newer one in the storage",
             )
             return False
     if path is None:
@@ -233,8 +231,8 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
     else:
         reporter.report(
             "FinalSavepoint",
-            f"The job's state is kept in {path}; a new StreamApp goes on from it with "
-            "spec.flink.job.initialSavepoint",
+            f"The job's state is in {path}; to resume from it, set "
+            "spec.flink.job.initialSavepoint in a new StreamApp",
         )
     return came
 
@@ -254,7 +252,7 @@ async def _discard(
             left.pop()
     except (TemporaryError, PermanentError) as error:
         reporter.report(
-            "StateNotRemoved", f"{error}; remove by hand: {', '.join(left) or 'nothing'}"
+            "StateNotRemoved", f"{error}; delete by hand: {', '.join(left) or 'nothing'}"
         )
 
 

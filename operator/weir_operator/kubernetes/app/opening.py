@@ -124,8 +124,7 @@ async def open_loops(
         )
         steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
         if context.tables is not None:
-            for manager in steering.managers.values():
-                manager.keep_tables_in(context.tables)
+            steering.managers.keep_tables_in(context.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 
@@ -138,7 +137,7 @@ async def _read_seasons(past: Past, reporter: StatusReporter, clock: Clock) -> M
             Event(
                 time=clock.now(),
                 reason="HistoryUnused",
-                message=f"Policies begin without the season of history: {error}",
+                message=f"Policies start without the usual week from the history: {error}",
             )
         )
         return {}

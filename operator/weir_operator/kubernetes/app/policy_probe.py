@@ -88,14 +88,15 @@ async def can_connect(host: str, port: int) -> bool:
 
 
 def _enforced(port: int) -> Aspect:
-    sentence = f"The controller was kept from Flink's port {port}, as the job's NetworkPolicy says"
+    sentence = f"The job's NetworkPolicy blocked the controller's connection to Flink's port {port}"
     return Aspect(TYPE, "True", "Refused", sentence)
 
 
 def _not_enforced(port: int) -> Aspect:
     sentence = (
-        f"The controller reached Flink's port {port}, which the job's NetworkPolicy closes to it: "
-        "every pod can reach Flink's REST interface too, and run code as the job; give the cluster "
-        "a network that enforces NetworkPolicies (docs/security.md)"
+        f"The controller could connect to Flink's port {port}, although the job's "
+        "NetworkPolicy forbids it. So every pod can reach Flink's REST interface "
+        "and run code as the job; use a network that enforces NetworkPolicies "
+        "(docs/security.md)"
     )
     return Aspect(TYPE, "False", "ReachedClosedPort", sentence)

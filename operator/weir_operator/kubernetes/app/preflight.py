@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import structlog
 
 from weir_operator.errors import InvalidStreamAppError, PermanentError, describe_unexpected
@@ -66,6 +65,7 @@ def find_refusals(app: StreamApp) -> tuple[str, ...]:
     flink = app.spec.flink
     found = [sentence(mistake) for mistake in _mistakes_of_policy(app)]
     if not found:
+        found += [sentence(mistake) for mistake in _mistakes_of_operators(app)]
         found += _sentences_of(lambda: _make_loops(app))
     if flink.ref is None:
         short = _refusals_of_memory(app)
@@ -143,11 +143,24 @@ def _mistakes_of_policy(app: StreamApp) -> Iterator[Mistake]:
         yield from _mistakes_of_settings(chosen.name, settings, ())
 
 
+def _mistakes_of_operators(app: StreamApp) -> Iterator[Mistake]:
+    """Refuse operators that the policy cannot decide for together, where it decides for all."""
+    chosen = app.spec.operator_manager.policy
+    try:
+        assembly.refuse_operators(app)
+    except ParameterError as error:
+        yield Mistake(
+            (*_POLICY, "settings"), chosen.settings,
+            f"settings with which {chosen.name} can decide for all operators together",
+            str(error).replace("Expected", "expected", 1),
+        )  # fmt: skip
+
+
 def _mistakes_of_settings(
     policy: str, settings: dict[str, object], path: tuple[str, ...]
 ) -> Iterator[Mistake]:
     try:
-        registry.build(policy, rng=np.random.default_rng(0), parameters=settings)
+        registry.refuse_parameters(policy, settings)
     except MissingExtraError:
         return  # of this machine, not of the manifest
     except ParameterError as error:

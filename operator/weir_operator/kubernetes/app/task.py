@@ -101,8 +101,9 @@ controller goes on from the journal."""
 
 
 JOB_FINISHED = (
-    "The job came to its own end; to run it again, change spec.flink.job.restoreNonce (it starts "
-    "from spec.flink.job.initialSavepoint)"
+    "The job has finished; to run it again, change "
+    "spec.flink.job.restoreNonce (it then starts from "
+    "spec.flink.job.initialSavepoint)"
 )
 
 
@@ -237,7 +238,9 @@ class AppTask:
         reporter = self._reporter = StatusReporter(context, self.resource, door, facts)
         if self._failure:
             # What people must see to is not hidden by each new try.
-            reporter.set_ready("False", "ReconcileFailed", f"Tried again: {self._failure}")
+            reporter.set_ready(
+                "False", "ReconcileFailed", f"Weir tries again after: {self._failure}"
+            )
         self._tell_spec()
         async with reporter.writing():
             try:
@@ -277,7 +280,7 @@ class AppTask:
     ) -> None:
         context = self._context
         if app.spec.flink.ref is not None:
-            reporter.set_ready("True", "Advising", "The job is seen and advised, never touched")
+            reporter.set_ready("True", "Advising", "Weir advises the job and does not touch it")
             await self._advise(app, memory, reporter, stop)
             return
         async with AsyncExitStack() as stack:
@@ -286,13 +289,17 @@ class AppTask:
                     open_loops(context, app, self.resource, memory, reporter, lambda: self._asked)
                 )
             if self._runs:
-                reporter.set_ready("True", "JobRunning", "The job runs; a new spec is taken over")
+                reporter.set_ready(
+                    "True", "JobRunning", "The job is running; Weir is applying a new spec"
+                )
             elif self._failure:
                 pass  # it stands until the job runs
             elif memory.store.load().job_id is not None:
-                reporter.set_ready("Unknown", "Reconciling", "It is looked at whether the job runs")
+                reporter.set_ready(
+                    "Unknown", "Reconciling", "Weir is checking whether the job runs"
+                )
             else:
-                reporter.set_ready("False", "Starting", "The job is being brought up")
+                reporter.set_ready("False", "Starting", "Weir is starting the job")
             await context.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
@@ -300,7 +307,7 @@ class AppTask:
             if stop.is_set():
                 return
             self._failure, self._runs = "", True
-            reporter.set_ready("True", "JobRunning", "The job runs")
+            reporter.set_ready("True", "JobRunning", "The job is running")
             async with self._probing_policies(loops.runtime, reporter):
                 await loops.steering.controller.run(stop)
             if not self._news.is_set():

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 BEAT = "weir.dev/canary-beat"
 """Annotation that holds the number of the newest writing."""
-INTRODUCTION = "None: a canary, shows that Weir's watch lives"
+INTRODUCTION = "None: a canary with which Weir tests its watch"
 """What `kubectl get streamapps` says of it, which lists it among the others."""
 
 
@@ -112,8 +112,8 @@ class Canary:
     def _check_owner(self, found: Body) -> None:
         if CANARY_LABEL not in (found["metadata"].get("labels") or {}):
             raise PermanentError(
-                f"StreamApp {self._key} has the name of Weir's canary and is not it: give it"
-                " another name, or nothing proves that the controller's watch lives"
+                f"StreamApp {self._key} has the name of Weir's canary, which Weir needs "
+                "to test its watch; give it another name"
             )
 
     async def _create(self, beat: str) -> Body:

@@ -89,8 +89,8 @@ def _connect(access: PrometheusAccess) -> PrometheusServer:
             return file.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise TemporaryError(
-                f"--prometheus-token-file: expected a token in {file}, got {error.strerror}; "
-                "mount the secret"
+                f"--prometheus-token-file: expected a token in {file}, got "
+                f"{error.strerror}; mount the Secret"
             ) from error
 
     return PrometheusServer(

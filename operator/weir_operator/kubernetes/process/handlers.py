@@ -14,12 +14,16 @@ Why each setting is as it is:
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
 - The deletion is tried until it is done; a timer may not end, so no exception leaves it.
+- No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
+  limit would keep every other StreamApp from being handled.
+- Nothing of a spec is kept in the annotation of what was handled last: an annotation holds 256 KiB
+  at most, and an object whose spec is larger could never be released from its finalizer.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import kopf
@@ -42,6 +46,16 @@ TRY_DELETION_AGAIN = 10.0
 WatchSeen = Callable[[Mapping[str, Any]], None]
 
 
+class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
+    """Remembers that an object was handled, but not what it held: no handler asks what changed."""
+
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
+    ) -> kopf.BodyEssence:
+        """Return an empty essence."""
+        return kopf.BodyEssence({})
+
+
 def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     """Return kopf's settings.
 
@@ -52,7 +66,7 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX)
+    settings.persistence.diffbase_storage = _NothingHandled(prefix=PREFIX)
     settings.posting.enabled = False
     settings.posting.loggers = False
     settings.posting.reporting_component = "weir"
@@ -66,7 +80,7 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = 70.0
     settings.execution.max_workers = 4
     settings.execution.default_backoff = 15.0
-    settings.queueing.worker_limit = 64
+    settings.queueing.worker_limit = None
     settings.scanning.disabled = True
     settings.background.cancellation_polling = 5.0
     settings.process.ultimate_exiting_timeout = 60.0
@@ -128,7 +142,7 @@ def build_registry(
         except WeirError as error:
             raise kopf.TemporaryError(str(error), delay=TRY_DELETION_AGAIN) from error
         if not over:
-            raise kopf.TemporaryError("The job is being stopped", delay=LOOK_AT_DELETION)
+            raise kopf.TemporaryError("Weir is stopping the job", delay=LOOK_AT_DELETION)
 
     return registry
 

@@ -56,7 +56,7 @@ def find_fault(pulse: Pulse, limits: Limits) -> str:
     if pulse.oldest_pass > limits.oldest_pass:
         return f"The last pass over {pulse.oldest} was {pulse.oldest_pass:.0f} s ago"
     if pulse.watch_silence > limits.watch_silence:
-        return f"The watch has shown nothing of what was written {pulse.watch_silence:.0f} s ago"
+        return f"The watch has not shown a change that was written {pulse.watch_silence:.0f} s ago"
     return ""
 
 
@@ -136,7 +136,7 @@ async def watch_over(
         await clock.sleep(every)
         fault = find_fault(pulse(), limits)
         if fault:
-            raise DeadControllerError(f"{fault}; the process ends, to be started again")
+            raise DeadControllerError(f"{fault}; the process exits to be restarted")
 
 
 def _answer(fault: str) -> web.Response:

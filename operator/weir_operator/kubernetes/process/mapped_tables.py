@@ -1,12 +1,13 @@
-"""A room for policies' tables: files without a name that are mapped into the process.
+"""Storage of policies' tables: files without a name that are mapped into the process.
 
 The kernel keeps the pages that are used and gives the others back when memory is short, so tables
-of many operators need disk, and little memory. After each use a policy's pages are let go: they
+of many operators need disk, and little memory. After each use a policy's pages are released: they
 then count as the page cache's, not as the process's own. The files have no name, so nothing is left
 of them when the process ends, however it ends; what outlives it is written by `LearnedStore`.
 
-A file has holes where tables are zero. A page that is written there for the first time on a full
-disk would end the process, so nothing is learned where the disk is nearly full.
+A page without a block of the disk ends the process by SIGBUS when it is first used on a full disk,
+on a file system in memory even when it is only read. So the blocks of a table are reserved before
+it is handed out, and where the disk has no room for them, the table is kept in memory.
 """
 
 from __future__ import annotations
@@ -14,26 +15,41 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from weir_operator.errors import TemporaryError
 from weir_operator.runtime.files import storing
+from weir_policies.kernels.table_storage import Allocation
+
+log = structlog.get_logger()
 
 CHUNK = 1 << 28
-"""Bytes of one file; holes take no room on the disk."""
+"""Bytes of one file; what is not handed out takes no room on the disk."""
 RESERVE = 1 << 26
-"""Bytes of the disk that stay free: ten times what an operator's tables take at most."""
+"""Bytes of the disk that tables leave free, for records and what was learned."""
 _PAGE = mmap.PAGESIZE
 _AROUND = 1 << 16
 """Bytes before and after a page that the kernel maps with it, where the file has them in memory
 (`fault_around_bytes`)."""
 
-_Area = tuple[mmap.mmap, int, int]
-"""A mapping, where in it an area begins, and its bytes."""
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Chunk:
+    """A file, open for as long as something refers to it, and its mapping."""
+
+    descriptor: int
+    mapped: mmap.mmap
+
+
+_Area = tuple[_Chunk, int, int]
+"""A chunk, where in it an area begins, and its bytes."""
 
 
 class MappedTables:
@@ -42,60 +58,103 @@ class MappedTables:
     def __init__(self, folder: Path) -> None:
         """Take over the folder; nothing is made there before the first tables come."""
         self._folder = folder
-        self._chunk: mmap.mmap | None = None
+        self._chunk: _Chunk | None = None
         self._used = 0
         self._free: dict[int, list[_Area]] = {}
+        self._is_full = False
 
-    def allocate(self, sizes: Sequence[int]) -> MappedAllocation:
-        """Return a place for tables of so many bytes each, all zero.
+    def allocate(self, sizes: Sequence[int]) -> Allocation:
+        """Return a place for tables of so many bytes each, all zero; in memory on a full disk.
 
         Raises:
-            TemporaryError: The disk does not take another file.
+            PermanentError: The folder cannot be written.
         """
-        self.be_ready()
-        return MappedAllocation(self, [self._area(size) for size in sizes], sizes)
+        areas: list[_Area] = []
+        try:
+            self._check_room(sum(sizes))
+            for size in sizes:
+                areas.append(self._area(size))
+        except TemporaryError as error:
+            self.give_back(areas)
+            if not self._is_full:
+                log.warning("tables are kept in memory", reason=str(error))
+            self._is_full = True
+            return MemoryAllocation(sizes)
+        self._is_full = False
+        return MappedAllocation(self, areas, sizes)
 
-    def be_ready(self) -> None:
-        """Return if the disk takes more pages.
+    def _check_room(self, size: int) -> None:
+        """Return if the disk has room for so many bytes more.
 
         Raises:
             TemporaryError: It is nearly full.
         """
         with storing(self._folder):
             disk = os.statvfs(self._folder)
-        if disk.f_bavail * disk.f_frsize < RESERVE:
+        if disk.f_bavail * disk.f_frsize < RESERVE + size:
             raise TemporaryError(
-                f"The disk of {self._folder} is nearly full, and tables of policies are kept there;"
-                " free some space"
+                f"The disk of {self._folder} is nearly full, and policies need it for "
+                "their tables; free some space"
             )
 
     def give_back(self, areas: Sequence[_Area]) -> None:
         """Let areas be used again, and what they held be forgotten on the disk, too."""
         for area in areas:
             chunk, begin, length = area
-            chunk.madvise(mmap.MADV_REMOVE, begin, length)
+            chunk.mapped.madvise(mmap.MADV_REMOVE, begin, length)
             self._free.setdefault(length, []).append(area)
 
     def _area(self, size: int) -> _Area:
+        """Return an area of so many bytes, with blocks of its own on the disk.
+
+        Raises:
+            TemporaryError: The disk has no room for them.
+        """
         length = -(-size // _PAGE) * _PAGE
         if self._free.get(length):
-            return self._free[length].pop()
-        if self._chunk is None or self._used + length > len(self._chunk):
-            self._chunk, self._used = self._map(max(CHUNK, length)), 0
-        area = (self._chunk, self._used, length)
-        self._used += length
+            area = self._free[length].pop()
+        else:
+            if self._chunk is None or self._used + length > len(self._chunk.mapped):
+                self._chunk, self._used = self._map(max(CHUNK, length)), 0
+            area = (self._chunk, self._used, length)
+            self._used += length
+        chunk, begin, _ = area
+        try:
+            with storing(self._folder):
+                os.posix_fallocate(chunk.descriptor, begin, length)
+        except TemporaryError:
+            self.give_back([area])
+            raise
         return area
 
-    def _map(self, length: int) -> mmap.mmap:
+    def _map(self, length: int) -> _Chunk:
         with (
             storing(self._folder),
             tempfile.TemporaryFile(dir=self._folder, prefix="tables-") as file,
         ):
             file.truncate(length)
             mapped = mmap.mmap(file.fileno(), length)
+            descriptor = os.dup(file.fileno())
         # A table is read here and there: what stands beside a page is no sign of what comes next.
         mapped.madvise(mmap.MADV_RANDOM)
-        return mapped
+        chunk = _Chunk(descriptor, mapped)
+        weakref.finalize(chunk, os.close, descriptor).atexit = False
+        return chunk
+
+
+class MemoryAllocation:
+    """An `Allocation` in the memory of the process, where the disk has no room."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.arrays: Sequence[NDArray[np.uint8]] = [
+            np.zeros(size, dtype=np.uint8) for size in sizes
+        ]
+
+    def rest(self) -> None:
+        """Do nothing: there is nowhere else for the pages."""
+
+    def leave(self) -> None:
+        """Do nothing: the memory goes with the arrays."""
 
 
 class MappedAllocation:
@@ -105,17 +164,9 @@ class MappedAllocation:
         self._room = room
         self._areas = areas
         self.arrays: Sequence[NDArray[np.uint8]] = [
-            np.frombuffer(chunk, dtype=np.uint8, count=size, offset=begin)
+            np.frombuffer(chunk.mapped, dtype=np.uint8, count=size, offset=begin)
             for (chunk, begin, _), size in zip(areas, sizes, strict=True)
         ]
-
-    def be_ready(self) -> None:
-        """Return if the tables can be written to.
-
-        Raises:
-            TemporaryError: The disk is nearly full.
-        """
-        self._room.be_ready()
 
     def rest(self) -> None:
         """Let the pages go; what was written to them stays in the files.
@@ -124,8 +175,8 @@ class MappedAllocation:
         neighbour's next use, and the kernel brings them back where they are needed.
         """
         for chunk, begin, length in self._areas:
-            first, end = max(0, begin - _AROUND), min(len(chunk), begin + length + _AROUND)
-            chunk.madvise(mmap.MADV_DONTNEED, first, end - first)
+            first, end = max(0, begin - _AROUND), min(len(chunk.mapped), begin + length + _AROUND)
+            chunk.mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
 
     def leave(self) -> None:
         """Give the place back."""

@@ -56,7 +56,7 @@ from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.tuning.history import HistoryReader
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
-from weir_policies.kernels.policy import KernelPolicy
+from weir_policies.policy import Compilable
 
 log = structlog.get_logger()
 
@@ -269,7 +269,7 @@ class Controller:
             return "The default policy is being compiled"
         if not self._working:
             return self._leader.failure  # a standby is ready once it can tell who leads
-        return "" if self._ready.is_set() else "The watch has not begun yet"
+        return "" if self._ready.is_set() else "The watch has not started yet"
 
     def _render_metrics(self) -> bytes:
         self._telemetry.leader.set(self.leads)
@@ -281,7 +281,7 @@ class Controller:
 def compile_default_policy() -> None:
     """Compile what most StreamApps decide with, where that was not done yet: it takes a minute."""
     policy = registry.build(DEFAULT_POLICY, rng=np.random.default_rng())
-    if isinstance(policy, KernelPolicy):
+    if isinstance(policy, Compilable):
         policy.compile()
 
 

@@ -38,20 +38,22 @@ class Aspect:
 def judge_metrics(tick: Tick | None) -> Aspect:
     """Return whether what is measured can be trusted."""
     if tick is None:
-        return Aspect("MetricsHealthy", "Unknown", "NoSamples", "Nothing has been measured yet")
+        return Aspect("MetricsHealthy", "Unknown", "NoSamples", "There is no measurement yet")
     if tick.sight.app is None:
-        why = tick.held or "It is not known yet where the tasks run"
-        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"Nothing was measured: {why}")
+        why = tick.held or "Weir does not know yet where the tasks run"
+        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"There is no measurement: {why}")
     holding = [problem for problem in tick.sight.problems if problem.kind.holds]
     if holding:
         return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
-    return Aspect("MetricsHealthy", "True", "Complete", "Every replica reports plausible samples")
+    return Aspect("MetricsHealthy", "True", "Complete", "All replicas report plausible samples")
 
 
 def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspect:
     """Return whether the last interval kept the bound."""
     if tick is None or tick.violated is None:
-        return Aspect("ObjectiveMet", "Unknown", "NotMeasured", "No response time was measured")
+        return Aspect(
+            "ObjectiveMet", "Unknown", "NotMeasured", "The response time could not be measured"
+        )
     measured = tick.sight.response(statistic)
     seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
     sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
@@ -73,7 +75,7 @@ def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
         truth: Truth = "Unknown" if model.fitted is None else "True" if model.fitted else "False"
         return Aspect("ModelFitted", truth, model.reason, model.sentence)
     if tick is None or not tick.proposals:
-        return before or Aspect("ModelFitted", "Unknown", "NoSamples", "Nothing was decided yet")
+        return before or Aspect("ModelFitted", "Unknown", "NoSamples", "There is no decision yet")
     unknown = sorted(
         name
         for name, proposal in tick.proposals.items()
@@ -84,9 +86,11 @@ def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
             "ModelFitted",
             "False",
             "ServiceTimeUnknown",
-            f"No service time is known of {', '.join(unknown)}",
+            f"The service time of {', '.join(unknown)} is not known",
         )
-    sentence = "Every operator's service time is known; without a tuner no simulator is fitted"
+    sentence = (
+        "The service time of every operator is known; without a tuner, Weir fits no simulator"
+    )
     return Aspect("ModelFitted", "True", "ServiceTimesKnown", sentence)
 
 
@@ -96,7 +100,7 @@ def judge_ticks(tick: Tick | None, trouble: Trouble | None) -> Aspect:
         return Aspect("Deciding", "False", "TickFailed", trouble.sentence)
     if tick is None:
         return Aspect("Deciding", "Unknown", "NoInterval", "No control interval has ended yet")
-    sentence = "Every control interval is measured, and decided where nothing holds it"
+    sentence = "Weir measures in every control interval, and decides unless a check prevents it"
     return Aspect("Deciding", "True", "IntervalsEnd", sentence)
 
 
@@ -105,16 +109,16 @@ def judge_tuning(view: TuningView) -> Aspect:
     if view.failure:
         return Aspect("Tuned", "False", "TuningFailed", view.failure)
     if view.answered:
-        found = view.expected or "Nothing better was found"
+        found = view.expected or "Tuning found no better settings"
         return Aspect("Tuned", "True", "TunerAnswers", found)
-    waits = f"Nothing is tuned yet: {view.model.sentence}"
+    waits = f"There is no tuning yet: {view.model.sentence}"
     return Aspect("Tuned", "Unknown", "NothingTuned", waits)
 
 
 def judge_progress(change: RescaleJournal | None) -> Aspect:
     """Return whether a change is under way."""
     if change is None or change.step.is_end:
-        return Aspect("Progressing", "False", "Idle", "No change is under way")
+        return Aspect("Progressing", "False", "Idle", "No change is in progress")
     return Aspect("Progressing", "True", str(change.step), f"{change.kind}: {change.reason}")
 
 
@@ -134,17 +138,19 @@ def judge_pause(guards: Sequence[Guard]) -> Aspect:
 def judge_records(failure: str) -> Aspect:
     """Return whether decisions are recorded."""
     if failure:
-        sentence = f"Decisions go on and are not recorded: {failure}"
+        sentence = f"Weir decides, but cannot record its decisions: {failure}"
         return Aspect("RecordsKept", "False", "RecordsNotKept", sentence)
-    return Aspect("RecordsKept", "True", "Recorded", "Decisions are recorded")
+    return Aspect("RecordsKept", "True", "Recorded", "Weir records its decisions")
 
 
 def judge_change(change: RescaleJournal | None) -> Aspect:
     """Return whether the last change left the job other than it should be."""
     if change is None or not change.step.is_end:
-        return Aspect("Degraded", "False", "AsPlanned", "Nothing speaks against the deployment")
+        return Aspect(
+            "Degraded", "False", "AsPlanned", "There is no known problem with the deployment"
+        )
     if change.step is Step.DONE:
-        sentence = f"The last change went as planned ({change.kind}: {change.reason})"
+        sentence = f"The last change succeeded ({change.kind}: {change.reason})"
         return Aspect("Degraded", "False", "AsPlanned", sentence)
     failure = change.failure or change.reason
     return Aspect("Degraded", "True", str(change.step), failure)

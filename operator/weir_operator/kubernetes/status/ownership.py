@@ -65,7 +65,8 @@ class Ownership:
         given = given_elsewhere(annotations, self._own)
         if given:
             raise ManagedElsewhereError(
-                f"The annotation {ANNOTATION} gives it to {given}; {self._own} leaves it alone"
+                f"The annotation {ANNOTATION} gives the StreamApp to {given}; {self._own} "
+                "does not manage it"
             )
         if annotations.get(ANNOTATION) or not isinstance(kept, str) or kept == self._own:
             return
@@ -73,12 +74,13 @@ class Ownership:
             over = await self._is_over(kept)
             known = "which is active"
         except PermanentError as error:
-            over, known = False, f"of which nothing is known here ({error})"
+            over, known = False, f"whose state is unknown here ({error})"
         if not over:
             raise ManagedElsewhereError(
-                f"The controller of Lease {kept}, {known}, looks after it, so that of {self._own} "
-                "leaves it alone; let their watchNamespaces not overlap, or hand it over by the "
-                f"annotation {ANNOTATION}: {self._own}"
+                f"The controller of Lease {kept}, {known}, manages this StreamApp, so the "
+                f"controller of {self._own} does not; watch different namespaces with "
+                "watchNamespaces, or move the StreamApp with the annotation "
+                f"{ANNOTATION}: {self._own}"
             )
 
     async def _is_over(self, home: str) -> bool:

@@ -183,11 +183,11 @@ class StatusDoor:
                     await self._check_home()  # two installations may open a new one at once
                 continue
             except NotFoundError as error:
-                raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+                raise TemporaryError(f"StreamApp {self._resource.key} no longer exists") from error
             self.writes += 1
             return
         raise TemporaryError(
-            f"The status of {self._resource.key} was changed {ATTEMPTS} times while it was written"
+            f"The status of {self._resource.key} changed {ATTEMPTS} times while Weir was writing it"
         )
 
     async def _fetch(self) -> None:
@@ -195,9 +195,9 @@ class StatusDoor:
         try:
             found = await self._api.get(self._path)
         except NotFoundError as error:
-            raise TemporaryError(f"StreamApp {self._resource.key} is gone") from error
+            raise TemporaryError(f"StreamApp {self._resource.key} no longer exists") from error
         if found["metadata"]["uid"] != self._resource.uid:
-            raise TemporaryError(f"StreamApp {self._resource.key} is another one now")
+            raise TemporaryError(f"StreamApp {self._resource.key} was deleted and created again")
         self._read(found, began)
 
     def _read(self, body: Body, began: float) -> None:
@@ -257,7 +257,7 @@ class KubernetesStatusStore:
         self._status = read_status(
             {**own, "rescale": door.status.get("rescale")},
             place="status.controller",
-            remove="remove status.controller and status.rescale to start afresh",
+            remove="remove status.controller and status.rescale to start from scratch",
         )
 
     def load(self) -> AppStatus:

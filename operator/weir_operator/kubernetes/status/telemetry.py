@@ -70,8 +70,8 @@ class ContainerMemory(Collector):
         """Return use and limit now."""
         used, limit = measure_memory(self._cgroup)
         return (
-            GaugeMetricFamily("weir_memory_bytes", "Memory in use, but for files'.", used),
-            GaugeMetricFamily("weir_memory_limit_bytes", "Most memory that may be used.", limit),
+            GaugeMetricFamily("weir_memory_bytes", "Memory in use, without the page cache.", used),
+            GaugeMetricFamily("weir_memory_limit_bytes", "Memory limit.", limit),
         )
 
 
@@ -96,16 +96,16 @@ def measure_memory(cgroup: Path) -> tuple[float, float]:
 
 OPERATOR = ("namespace", "app", "operator")
 MEASURED = (
-    ("weir_arrivals_per_second", "Records that arrive."),
+    ("weir_arrivals_per_second", "Records that arrive per second."),
     ("weir_operator_response_time_seconds", "Measured, mean."),
-    ("weir_operator_budget_seconds", "Response time granted."),
-    ("weir_operator_utilisation_ratio", "Of the busiest replica."),
-    ("weir_operator_waiting_records", "Records that wait before it."),
+    ("weir_operator_budget_seconds", "Latency budget."),
+    ("weir_operator_utilisation_ratio", "Busy share of the busiest replica."),
+    ("weir_operator_waiting_records", "Records that wait before the operator."),
 )
 PREDICTED = (
-    ("weir_predicted_response_time_seconds", "What the last decision expects, mean."),
-    ("weir_predicted_utilisation_ratio", "What it expects of the busiest replica."),
-    ("weir_decision_urgency_ratio", "How much the change is needed."),
+    ("weir_predicted_response_time_seconds", "Mean response time that the last decision predicts."),
+    ("weir_predicted_utilisation_ratio", "Busy share of the busiest replica that it predicts."),
+    ("weir_decision_urgency_ratio", "How urgently the operator needs the change."),
 )
 SCORE = ("weir_decision_score", "Scores of the last decision, lower is better.")
 CANDIDATES = ("chosen", "stay", "rival")
@@ -221,25 +221,36 @@ class Telemetry:
             "weir_decisions_total", "Decisions of operators.", *APP, "operator", "kind", "granted"
         )
         self.rescales = counter(
-            "weir_rescales_total", "Changes that have ended.", *APP, "kind", "outcome"
+            "weir_rescales_total", "Completed changes.", *APP, "kind", "outcome"
         )
         self.last_change = gauge(
             "weir_last_change_timestamp_seconds",
-            "When the last change of a kind and an outcome ended.",
+            "End of the last change of a kind and an outcome.",
             *(*APP, "kind", "outcome"),
         )
         self.restarts_left = gauge(
-            "weir_restarts_left", "Restarts that the budget allows now.", *APP
+            "weir_restarts_left", "Restarts that the restart budget allows now.", *APP
         )
         self.rescale_duration = histogram(
-            "weir_rescale_duration_seconds", "From decision to end.", _DURATIONS, *APP, "kind"
+            "weir_rescale_duration_seconds",
+            "Time from the decision to the end of the change.",
+            _DURATIONS,
+            *APP,
+            "kind",
         )
         self.rescale_gap = histogram(
-            "weir_rescale_gap_seconds", "From the stopped job to the running one.", _GAPS, *APP
+            "weir_rescale_gap_seconds",
+            "Time from the stop of the job until it runs again.",
+            _GAPS,
+            *APP,
         )
-        self.intervals = counter("weir_intervals_total", "Control intervals judged.", *APP)
+        self.intervals = counter(
+            "weir_intervals_total", "Control intervals that met or exceeded the bound.", *APP
+        )
         self.violations = counter(
-            "weir_violations_total", "Control intervals whose response time broke the bound.", *APP
+            "weir_violations_total",
+            "Control intervals whose response time exceeded the bound.",
+            *APP,
         )
         self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
         self.response = gauge(
@@ -249,7 +260,9 @@ class Telemetry:
             "weir_objective_seconds", "Bound on the response time.", *APP, "statistic"
         )
         self.allowed = gauge(
-            "weir_violations_allowed_ratio", "Share of control intervals that may break it.", *APP
+            "weir_violations_allowed_ratio",
+            "Share of control intervals that may exceed the bound.",
+            *APP,
         )
         self.replicas = gauge("weir_replicas", "Replicas applied.", *APP, "operator", "node_type")
         self.healthy = gauge(
@@ -260,35 +273,38 @@ class Telemetry:
         )
         self.conditions = gauge("weir_condition", "Conditions: 1 true, 0 false.", *APP, "type")
         self.job_running = gauge(
-            "weir_job_running", "Whether the job runs: 0 where it is to run and does not.", *APP
+            "weir_job_running", "Whether the job runs: 0 if it should run and does not.", *APP
         )
         self.errors = counter(
-            "weir_reconcile_errors_total", "Passes that ended in an error.", *APP, "kind"
+            "weir_reconcile_errors_total", "Reconciliations that ended in an error.", *APP, "kind"
         )
         self.tick_lag = histogram(
-            "weir_tick_lag_seconds", "How late control intervals began.", _LAGS
+            "weir_tick_lag_seconds", "Delay with which control intervals begin.", _LAGS
         )
         self.status_writes = counter("weir_status_writes_total", "Writes of a status.", *APP)
-        self.events = counter("weir_events_total", "Facts told of StreamApps.", *APP, "reason")
+        self.events = counter(
+            "weir_events_total", "Events reported for a StreamApp.", *APP, "reason"
+        )
         self.task_failures = counter(
             "weir_background_task_failures_total", "Failures of background tasks.", "task"
         )
-        self.apps = gauge("weir_apps", "StreamApps that this controller looks after.")
+        self.apps = gauge("weir_apps", "StreamApps that this controller manages.")
         self.leader = gauge("weir_leader", "Whether this process is the active controller.")
         self.lease_transitions = gauge(
-            "weir_lease_transitions", "How often the Lease has changed its holder, as it says."
+            "weir_lease_transitions", "How often the holder of the Lease has changed."
         )
-        self.state_size = gauge("weir_state_volume_bytes", "Size of the state's volume.")
-        self.state_free = gauge("weir_state_volume_free_bytes", "Free space of that volume.")
+        self.state_size = gauge("weir_state_volume_bytes", "Size of the state volume.")
+        self.state_free = gauge("weir_state_volume_free_bytes", "Free space on the state volume.")
         for unknown in (self.lease_transitions, self.state_size, self.state_free):
             unknown.set(math.nan)
         self.final_savepoints = counter(
-            "weir_final_savepoints_total", "StreamApps deleted that had state to keep.", "outcome"
+            "weir_final_savepoints_total", "Deleted StreamApps that had state to keep.", "outcome"
         )
         for outcome in FINAL_SAVEPOINTS:
             self.final_savepoints.labels(outcome)
         self.watch_age = gauge(
-            "weir_watch_age_seconds", "Age of the last change of the canary that the watch showed."
+            "weir_watch_age_seconds",
+            "Age of the last change of the canary that the watch has shown.",
         )
         self.operators = OperatorSeries()
         self.registry.register(self.operators)
@@ -417,7 +433,9 @@ class _Ages(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the ages now."""
         family = GaugeMetricFamily(
-            "weir_reconcile_age_seconds", "Seconds since the last pass.", labels=APP
+            "weir_reconcile_age_seconds",
+            "Seconds since the last check of the StreamApp.",
+            labels=APP,
         )
         for key, age in self._ages().items():
             family.add_metric((key.namespace, key.name), age)

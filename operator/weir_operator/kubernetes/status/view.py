@@ -90,7 +90,7 @@ class Facts:
 
 def first_facts(generation: int, app: StreamApp | None) -> Facts:
     """Return what a spec says, before anything was seen of the job; `None` was never right."""
-    ready = Aspect("Ready", "Unknown", "Reconciling", "The StreamApp is being looked at")
+    ready = Aspect("Ready", "Unknown", "Reconciling", "Weir is checking the StreamApp")
     if app is None:
         return Facts(generation=generation, ready=ready)
     return Facts(
@@ -181,10 +181,10 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
 def _ready(facts: Facts) -> Aspect:
     """Return whether the job runs as the spec says, and is looked after."""
     if facts.mistake:
-        sentence = f"{facts.mistake}; a job that runs is left as it is"
+        sentence = f"{facts.mistake}; if the job is running, it continues unchanged"
         return Aspect("Ready", "False", "InvalidSpec", sentence)
     if facts.suspended is not None:
-        sentence = f"The job is stopped on purpose; its state is in {facts.suspended}"
+        sentence = f"The job is suspended; its state is in {facts.suspended}"
         return Aspect("Ready", "False", "Suspended", sentence)
     look, tick = facts.troubles.get(Loop.LOOK), facts.troubles.get(Loop.TICK)
     if facts.ready.status == "True" and look is not None:
@@ -228,7 +228,7 @@ def _tuning(view: TuningView) -> TuningStatus:
     """Return the weights in force, and what is expected of them."""
     weights = view.tuned.weights
     return TuningStatus(
-        version=view.tuned.version,
+        version=view.version,
         since=stamp(view.since) if view.since else None,
         violations=f"{weights.violation:.3g}",
         resources=f"{weights.resources:.3g}",

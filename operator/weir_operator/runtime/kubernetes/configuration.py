@@ -124,7 +124,7 @@ def provide_jar(jar: str | None, *, class_path: str = "") -> str:
     """
     found = shlex.quote(jar) if jar else f"{FLINK}/usrlib/*.jar"
     wanted = f"{jar} in the image" if jar else f"one jar in {FLINK}/usrlib of the image"
-    remedy = "correct its path, or put it there" if jar else "name the one that is meant"
+    remedy = "correct its path, or put it there" if jar else "name the one to run"
     given = f"{shlex.quote(class_path)}${{libraries:+';'}}" if class_path else ""
     return (
         f"set -- {found}\n"

@@ -152,8 +152,8 @@ class JobManagerPod:
                         began, waited = _now(), 0.0
                     if waited >= START_LIMIT:
                         raise TemporaryError(
-                            f"The JobManager of {pods.app} did not answer within"
-                            f" {START_LIMIT:g} s: {error}"
+                            f"The JobManager of {pods.app} did not answer within "
+                            f"{START_LIMIT:g} s: {error}"
                         ) from error
                 await asyncio.sleep(_POLL if waited < PENDING_LIMIT else _SLOW_POLL)
 
@@ -172,7 +172,7 @@ class JobManagerPod:
                 await self._forget_jobs(pods)
                 return True
             if reason:
-                raise PodsPendingError(f"The JobManager of {pods.app} does not run: {reason}", ())
+                raise PodsPendingError(f"The JobManager of {pods.app} is not running: {reason}", ())
         return False
 
     async def _forget_jobs(self, pods: FlinkPods) -> None:

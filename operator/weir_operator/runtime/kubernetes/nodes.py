@@ -113,7 +113,10 @@ def explain_misfit(nodes: Sequence[Body], place: Place) -> str:
     if nodes and not named:
         return f"No node has the labels {labels}"
     if named and not any(_takes(node, place) for node in named):
-        return f"Every node with the labels {labels} is cordoned or has a taint not tolerated"
+        return (
+            f"Every node with the labels {labels} is cordoned or has a taint that the "
+            "pool does not tolerate"
+        )
     return ""
 
 

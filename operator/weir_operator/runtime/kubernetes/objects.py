@@ -66,6 +66,15 @@ class AppObjects:
         for path, thing in zip(paths, things, strict=True):
             await self.api.apply(path, thing)
 
+    async def check(self, thing: Body) -> None:
+        """Have the API server judge an object without storing it.
+
+        Raises:
+            TemporaryError: It cannot be reached.
+            PermanentError: It refuses the object.
+        """
+        await self.api.apply(self.path_of(thing), thing, dry_run=True)
+
     def check_owner(self, kind: str, found: Body) -> None:
         """Refuse to change an object that this StreamApp does not own.
 
@@ -80,8 +89,8 @@ class AppObjects:
         meta, owner = found["metadata"], self._owner
         if (meta.get("labels") or {}).get(APP) != self._key.name:
             raise PermanentError(
-                f"{kind} {meta['name']} exists in {self._namespace} and is not Weir's;"
-                " rename or delete it, or rename the StreamApp"
+                f"{kind} {meta['name']} exists in {self._namespace}, but Weir did not "
+                "create it; rename or delete it, or rename the StreamApp"
             )
         owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
         if owners and owner.uid not in owners:
@@ -167,7 +176,7 @@ class AppObjects:
         while left := await self.pods({}):
             if loop.time() >= deadline:
                 names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
-                raise TemporaryError(f"Pods are still there after {timeout:g} s: {names}")
+                raise TemporaryError(f"Pods still exist after {timeout:g} s: {names}")
             await asyncio.sleep(_POLL)
 
 

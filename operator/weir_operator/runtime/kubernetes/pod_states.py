@@ -117,11 +117,6 @@ def _end_before(pod: Body) -> str:
     return f"{last.get('reason', 'Ended')}, exit code {last.get('exitCode')}" if last else ""
 
 
-def is_unschedulable(pod: Body) -> bool:
-    """Return whether no node takes the pod."""
-    return condition(pod, "PodScheduled").get("status") == "False"
-
-
 def condition(thing: Body, kind: str) -> Mapping[str, Any]:
     """Return a condition of an object's status, empty where it has none of this kind."""
     for each in thing.get("status", {}).get("conditions") or ():
@@ -142,7 +137,7 @@ def node_is_going(node: Body) -> str:
     name = node["metadata"]["name"]
     for key in _taints(node):
         if any(key.startswith(sign) for sign in _NOTICES):
-            return f"Node {name} is to be taken away: {key}"
+            return f"Node {name} will be removed: {key}"
     if node["spec"].get("unschedulable"):
         return f"Node {name} is cordoned"
     return ""

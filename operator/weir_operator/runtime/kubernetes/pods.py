@@ -331,7 +331,10 @@ class FlinkPods:
 
     def size_of(self, pool: str, cpu: str) -> str:
         """Return a CPU quantity as the pool writes it; Kubernetes may write it otherwise."""
-        cores = Cpu(cpu).cores
+        try:
+            cores = Cpu(cpu).cores
+        except ValueError:  # of a pod that Weir did not make: it has none of the pool's sizes
+            return cpu
         sizes = self.pools[pool].sizes if pool in self.pools else ()
         return next((str(size) for size in sizes if size.cores == cores), cpu)
 
@@ -339,7 +342,7 @@ class FlinkPods:
 def _required(image: str | None) -> str:
     if image is None:
         raise PermanentError(
-            "spec.flink.image: expected the image to run on a cluster, got none; give one"
+            "spec.flink.image: expected an image, which a cluster needs, got none; add one"
         )
     return image
 

@@ -80,7 +80,9 @@ async def _wait(objects: AppObjects, name: str, size: str) -> None:
                 f"{name} does not get {size}: {reason}, {pending.get('message', '')}"
             )
         if waited >= RESIZE_LIMIT:
-            raise TemporaryError(f"The node of {name} did not give {size} in {RESIZE_LIMIT:g} s")
+            raise TemporaryError(
+                f"The node of {name} did not resize it to {size} within {RESIZE_LIMIT:g} s"
+            )
         await asyncio.sleep(_POLL)
 
 
@@ -94,7 +96,7 @@ async def _take_back(objects: AppObjects, name: str, size: str) -> None:
 async def _pod(objects: AppObjects, name: str) -> Body:
     pod = await objects.find("Pod", name)
     if pod is None or not is_alive(pod):
-        raise ResizeRefusedError(f"Expected {name} to run, got no such pod")
+        raise ResizeRefusedError(f"Expected {name} to be running, got no such pod")
     return pod
 
 

@@ -30,6 +30,9 @@ from weir_operator.runtime.registration import wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import StreamApp
 
+_ANY_CONFIG = "config"
+"""Stands for a ConfigMap in an object that is only judged."""
+
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
 FRESH_FOR = 0.25
@@ -129,11 +132,38 @@ class KubernetesRuntime:
             self._pods, self._used = self._given.made_of(revision), revision
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return why no node takes the processes of `revision` now, one sentence; else empty."""
+        """Return why the cluster takes no pods of `revision` now, with a remedy; else empty."""
+        refused = await self._find_refusal(self._given.made_of(revision), pools)
+        if refused:
+            return refused
         places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
         for who, place in {"the JobManager": revision.job_manager, **places}.items():
             if place is not None and (misfit := await self._nodes.find_misfit(place)):
-                return f"{misfit}, as {who} asks for"
+                remedy = "add one, or correct the pool in spec.nodePools"
+                return f"{misfit}, which {who} requires; {remedy}"
+        return ""
+
+    async def _find_refusal(self, pods: FlinkPods, pools: Collection[str]) -> str:
+        """Return what the API server has against pods, which it is asked without making them."""
+        operator = next(iter(pods.memory_needs))  # those of others differ in memory alone
+        workloads = [manifests.job_manager(pods, _ANY_CONFIG)]
+        workloads += [
+            manifests.task_managers(
+                pods,
+                operator,
+                pool,
+                size=str(pods.pools[pool].sizes[0]),
+                replicas=0,
+                config_map=_ANY_CONFIG,
+            )
+            for pool in sorted(pools)
+            if pool in pods.pools
+        ]
+        for each in workloads:
+            try:
+                await self._objects.check(each)
+            except PermanentError as error:
+                return f"{error}; correct the StreamApp"
         return ""
 
     async def ensure_job_manager(self) -> bool:

@@ -167,13 +167,13 @@ class TaskManagerPods:
             failure = _refusal(await self._set(pods, *group))
             if failure is not None:
                 raise PodsPendingError(
-                    f"The cluster refuses {group[0]} on {group[1]}: {failure}",
+                    f"The cluster rejects {group[0]} on {group[1]}: {failure}",
                     (group,),
                 )
             if _now() >= deadline:
                 raise PodsPendingError(
-                    f"The cluster made no pod of {group[0]} on {group[1]} within"
-                    f" {CREATION_LIMIT:g} s; is its controller manager away?",
+                    f"The cluster created no pod of {group[0]} on {group[1]} within "
+                    f"{CREATION_LIMIT:g} s; check its controller manager",
                     (group,),
                 )
             await asyncio.sleep(_POLL)

@@ -49,7 +49,7 @@ class AppLock:
             holder = self._file.read().strip() or "unknown"
             self._file.close()
             raise AlreadySteeredError(
-                f"StreamApp {app} is steered by process {holder} already; end that one first"
+                f"Process {holder} already runs StreamApp {app}; end it first"
             ) from error
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n")

@@ -104,14 +104,15 @@ class LocalJobManager:
             log = self._folder.logged()
             if _PORT_TAKEN.search(log) is None:
                 raise PermanentError(
-                    f"The JobManager of {self._settings.app} ended at once: {cause_in_log(log)};"
-                    f" its log is in {self._folder.log}"
+                    f"The JobManager of {self._settings.app} exited at once: "
+                    f"{cause_in_log(log)}; its log is in {self._folder.log}"
                 )
             # Whoever took the port may keep it, and TaskManagers that know the old one are lost.
             self._ports = self._choose_ports()
         raise TemporaryError(
-            f"The JobManager of {self._settings.app} found its ports taken {_ATTEMPTS} times;"
-            " another program takes ports as fast as they become free"
+            f"The ports of the JobManager of {self._settings.app} were in use "
+            f"{_ATTEMPTS} times; another program takes ports as fast as they become "
+            "free"
         )
 
     async def end(self) -> None:
@@ -181,8 +182,8 @@ class LocalJobManager:
                 if loop.time() >= deadline:
                     await self.end()
                     raise TemporaryError(
-                        f"The JobManager of {self._settings.app} did not answer within {limit:g} s"
-                        f" and was ended; its log is in {self._folder.log}"
+                        f"The JobManager of {self._settings.app} did not answer within {limit:g} "
+                        f"s, so Weir ended it; its log is in {self._folder.log}"
                     )
                 await asyncio.sleep(_POLL)
         return False

@@ -77,7 +77,8 @@ def spawn(
         )
     except BlockingIOError as error:
         raise TemporaryError(
-            f"The system refuses another process: {error}; raise `ulimit -u` or run fewer replicas"
+            f"The system cannot start another process: {error}; raise `ulimit -u` or "
+            "run fewer replicas"
         ) from error
     except OSError as error:
         raise PermanentError(f"Expected to run {command[0]}, got: {error}") from error

@@ -104,8 +104,9 @@ class LocalTaskManagers:
         running, limit = len(self._alive()), self._settings.max_processes
         if 1 + running + len(wanted) > limit:
             raise PermanentError(
-                f"Expected at most {limit} processes, got a JobManager, {running} TaskManagers"
-                f" and {len(wanted)} more to start; lower maxReplicas of the operators"
+                f"Expected at most {limit} processes, got a JobManager, {running} "
+                f"TaskManagers and {len(wanted)} more to start; lower maxReplicas of the "
+                "operators"
             )
         numbers = self._app.take_numbers(len(wanted))
         return tuple(

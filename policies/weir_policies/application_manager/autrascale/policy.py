@@ -2,8 +2,7 @@
 
 `learn` takes the newest interval in and advances the policy controller once the application has
 settled on what it was sent to; `decide` only says where that is. A target found from the
-observations of a moment holds from the next one on, so that operators that are asked one after
-another, each after its own `learn`, get the same answer.
+observations of a moment holds from the next one on.
 
 What AuTraScale+ makes of observations: it counts replicas of one kind, and a chain of operators.
 
@@ -74,6 +73,7 @@ from weir_policies.errors import StateError
 from weir_policies.kernels.staying import expect_nothing, find_unknown, hold, stay
 from weir_policies.kernels.wording import say_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.cost import price_per_hour
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.deployments import room_for
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict_means
@@ -528,13 +528,29 @@ class AutrascalePolicy:
         self._rng = rng
         self._progress: Progress | None = None
 
-    def decide(self, observations: Mapping[str, Observation]) -> Mapping[str, Decision]:
+    def decide(
+        self, observations: Mapping[str, Observation], dataflow: Dataflow
+    ) -> Mapping[str, Decision]:
         """Say of each operator where the plan sends it."""
-        return {name: self._decide(name, seen) for name, seen in observations.items()}
+        decisions: dict[str, Decision] = {}
+        taken: dict[str, int] = {}  # more replicas than now, by pool, of the operators so far
+        for name in dataflow.operators:
+            if name not in observations:
+                continue
+            seen = observations[name]
+            decision = self._decide(name, _leave_room(seen, taken))
+            decisions[name] = decision
+            for here, there, node_type in zip(
+                seen.deployment, decision.target, seen.model.node_types, strict=True
+            ):
+                taken[node_type.pool] = taken.get(node_type.pool, 0) + max(there - here, 0)
+        return decisions
 
-    def learn(self, transitions: Mapping[str, Transition]) -> None:
+    def learn(self, transitions: Mapping[str, Transition], dataflow: Dataflow) -> None:
         """Take in the newest interval of all operators."""
-        seen = {name: each.next_observation for name, each in transitions.items()}
+        if any(name not in transitions for name in dataflow.operators):
+            return
+        seen = {name: transitions[name].next_observation for name in dataflow.operators}
         if any(find_unknown(each, *NEEDED) is not None for each in seen.values()):
             return
         observations = tuple(seen.values())
@@ -643,6 +659,19 @@ class AutrascalePolicy:
             # One scale for all operators: a part of a joint target is of no use alone.
             urgency=urgency_of_need(moved) if progress.grows else urgency_of_saving(moved),
         )
+
+
+def _leave_room(seen: Observation, taken: Mapping[str, int]) -> Observation:
+    """Return the observation with the room that is left in pools of which some is taken."""
+    if not any(taken.values()):
+        return seen
+    types = tuple(
+        each
+        if each.pool_limit is None
+        else replace(each, pool_limit=max(each.pool_limit - taken.get(each.pool, 0), 0))
+        for each in seen.model.node_types
+    )
+    return replace(seen, model=replace(seen.model, node_types=types))
 
 
 def _say_why_it_stays(plan: Plan, seen: Observation, is_known: bool) -> str:

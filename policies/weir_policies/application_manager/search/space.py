@@ -26,6 +26,7 @@ import numpy as np
 from weir_policies.application_manager.budgets import spread_spare
 from weir_policies.model.arrays import Floats
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.policy import CostWeights, Tuning
 
 WEIGHT_SPAN = 4.0
 """Greatest logarithm of a weight's ratio to that of resources: 55 times more or less."""
@@ -34,16 +35,6 @@ BUDGET_SPAN = 2.5
 WEIGHT_COORDINATES = 2
 INSIDE = 1e-6
 """How far from 0 and 1 a part is kept whose logarithm is taken."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tuned:
-    """What a point stands for; the weights are those of violations, resources, reconfigurations."""
-
-    weights: tuple[float, float, float]
-    """Sum up to one where they come from a point."""
-    budgets: Mapping[str, float]
-    """Seconds of response time per operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +65,11 @@ class Space:
         """Coordinates of a point."""
         return WEIGHT_COORDINATES + len(self.breaking)
 
-    def decode(self, coordinates: Floats) -> Tuned:
-        """Return what a point of the cube, shape `(d,)`, stands for."""
+    def decode(self, coordinates: Floats) -> Tuning:
+        """Return what a point of the cube, shape `(d,)`, stands for; its weights sum up to one."""
         logs = WEIGHT_SPAN * (2 * coordinates[:WEIGHT_COORDINATES] - 1)
         parts = np.exp([logs[0], 0.0, logs[1]])
-        weights = tuple(float(part) for part in parts / parts.sum())
+        violation, resources, reconfiguration = (float(part) for part in parts / parts.sum())
         pieces = dict(zip(self.breaking, coordinates[WEIGHT_COORDINATES:], strict=True))
         budgets: dict[str, float] = {}
         for name, left in self._walk(budgets):
@@ -87,22 +78,26 @@ class Space:
                 odds = _log_odds(self.quotas[name]) + BUDGET_SPAN * (2 * float(pieces[name]) - 1)
                 piece = 1 / (1 + math.exp(-odds))
             budgets[name] = left * piece
-        return Tuned(
-            weights=(weights[0], weights[1], weights[2]),
+        return Tuning(
+            weights=CostWeights(
+                violation=violation, resources=resources, reconfiguration=reconfiguration
+            ),
             budgets=spread_spare(self.dataflow, self.bound, budgets),
         )
 
-    def encode(self, tuned: Tuned) -> Floats:
+    def encode(self, tuning: Tuning) -> Floats:
         """Return the point nearest to given weights and budgets, shape `(d,)`.
 
         Spare time of a path is not kept: a point has none.
         """
-        violations, resources, reconfigurations = (max(each, INSIDE) for each in tuned.weights)
-        logs = np.log([violations / resources, reconfigurations / resources])
+        weights = tuning.weights
+        resources = max(weights.resources, INSIDE)
+        others = np.maximum([weights.violation, weights.reconfiguration], INSIDE)
+        logs = np.log(others / resources)
         coordinates = [*(logs / WEIGHT_SPAN + 1) / 2]
         budgets: dict[str, float] = {}
         for name, left in self._walk(budgets):
-            budgets[name] = min(tuned.budgets[name], left)
+            budgets[name] = min(tuning.budgets[name], left)
             if name in self.breaking:
                 piece = min(max(budgets[name] / left, INSIDE), 1 - INSIDE) if left > 0 else INSIDE
                 odds = _log_odds(piece) - _log_odds(self.quotas[name])

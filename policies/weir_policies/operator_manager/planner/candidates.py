@@ -38,62 +38,12 @@ from weir_policies.kernels.prediction import (
     water_level,
 )
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import (
-    BACKLOG,
-    BUDGET,
-    BY_LOAD,
-    EQUAL,
-    MAX_REPLICAS,
-    NO_POOL,
-    RATE,
-    RESPONSE_TIME,
-    SERVICE_MEAN,
-    SHARING,
-    STEP,
-    VIOLATION,
-    WEIGHT_RECONFIGURATION,
-    WEIGHT_VIOLATION,
-    Memory,
-    View,
-)
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_POOL, Seen, View
+from weir_policies.model.arrays import Counts
 from weir_policies.operator_manager.planner.state import (
-    BLOCK,
-    BLOCK_EXCEEDED,
-    CANDIDATE_CAPACITY,
-    CANDIDATE_PRICE,
     CANDIDATES,
-    CANDIDATES_USED,
-    CHAIN,
-    CORRECTS,
-    EXCEEDED_BLOCKS,
-    EXCEEDED_INTERVALS,
     FRONT,
-    FRONT_USED,
-    GROUP,
-    LAST_CAPACITY,
-    MENU_TOP,
-    MISTRUST,
-    MISTRUSTED,
-    ONCE_LASTED,
-    ONCE_TRIED,
-    ORDER,
-    PEAK,
-    POINT_CAPACITY,
-    POINT_HEIGHT,
-    POINT_PRICE,
-    RECONFIGURATION_COST,
-    RESTART_VIOLATIONS,
-    RESTARTS,
-    SINCE_CHANGE,
-    STREAK,
-    WAIT_FACTOR,
-    WAIT_WEIGHT,
-    candidate_counts,
-    point_counts,
-    saved_speedups,
-    speed_factors,
-    speed_weights,
+    PlannerMemory,
 )
 
 HALVINGS = 24
@@ -105,20 +55,20 @@ MISTRUSTED_LOAD = 0.7
 
 
 @compiled_apart
-def find_capacity(o: int, view: View, memory: Memory, counts: Counts) -> float:
+def find_capacity(o: int, view: View, own: PlannerMemory, counts: Counts) -> float:
     """Return records/s at which a deployment just keeps the budget; 0 where it never does.
 
     The waiting time is the predicted one times what experience says of it.
     """
-    budget = view.seen[o, BUDGET]
+    budget = view.seen[o].budget
     idle, busiest = predict_one(o, view, counts, 1e-9)
     if not idle <= budget:
         return 0.0
-    by_load = view.rules[o, SHARING] == BY_LOAD
+    by_load = view.model[o].sharing == BY_LOAD
     high = capacity_of(o, view, counts) if by_load else 1e-9 / busiest
-    if memory.ints[o, MISTRUSTED]:
+    if own.mistrusted:
         high *= MISTRUSTED_LOAD
-    factor = memory.floats[o, WAIT_FACTOR]
+    factor = own.wait_factor
     low = 0.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -137,23 +87,23 @@ def room_in_pools(o: int, view: View, counts: Counts, place: int) -> int:
     for other in range(counts.size):
         if view.pool[o, other] == view.pool[o, place]:
             held += counts[other]
-    room = min(view.limit[o, place] - held, view.rules[o, MAX_REPLICAS] - total(counts))
+    room = min(view.limit[o, place] - held, view.model[o].max_replicas - total(counts))
     return max(room, 0)
 
 
 @compiled_apart
-def _add(o: int, view: View, memory: Memory, counts: Counts) -> None:
+def _add(o: int, view: View, own: PlannerMemory, counts: Counts) -> None:
     """Enter a deployment among the candidates, if there is room left."""
-    row = memory.ints[o, CANDIDATES_USED]
+    row = own.candidates_used
     if row >= CANDIDATES:
         return
-    rows = candidate_counts(o, view, memory)
+    rows = own.candidates
     for place in range(counts.size):
         rows[row, place] = counts[place]
-    memory.values[o, CANDIDATE_CAPACITY + row] = find_capacity(o, view, memory, counts)
-    memory.values[o, CANDIDATE_PRICE + row] = price_of(o, view, counts)
-    memory.ints[o, ORDER + row] = row
-    memory.ints[o, CANDIDATES_USED] = row + 1
+    own.candidate_capacity[row] = find_capacity(o, view, own, counts)
+    own.candidate_price[row] = price_of(o, view, counts)
+    own.order[row] = row
+    own.candidates_used = row + 1
 
 
 @compiled
@@ -166,11 +116,11 @@ def _count_types(o: int, view: View) -> int:
 
 
 @compiled_apart
-def _add_single_types(o: int, view: View, memory: Memory) -> bool:
+def _add_single_types(o: int, view: View, own: PlannerMemory) -> bool:
     """Enter the deployments of one node type; return whether a pool is too small for some."""
     work = view.target[o]
     short = False
-    most = view.rules[o, MAX_REPLICAS]
+    most = view.model[o].max_replicas
     stride = 1 + (_count_types(o, view) * most) // (CANDIDATES // 2)
     for place in range(view.counts.shape[1]):
         if view.pool[o, place] == NO_POOL:
@@ -181,16 +131,16 @@ def _add_single_types(o: int, view: View, memory: Memory) -> bool:
         for count in range(1, room + 1):
             if count % stride == 0 or count <= 2 or count == room:
                 work[place] = count
-                _add(o, view, memory, work)
+                _add(o, view, own, work)
     return short
 
 
 @compiled_apart
-def _add_pairs(o: int, view: View, memory: Memory) -> None:
+def _add_pairs(o: int, view: View, own: PlannerMemory) -> None:
     """Enter mixes of two node types, evenly thinned where they are too many."""
     types, choices = view.counts.shape[1], _count_types(o, view)
     work = view.target[o]
-    most = view.rules[o, MAX_REPLICAS]
+    most = view.model[o].max_replicas
     mixes = choices * (choices - 1) // 2 * most * most // 2
     stride = 1
     while mixes // (stride * stride) > CANDIDATES // 2:
@@ -203,18 +153,18 @@ def _add_pairs(o: int, view: View, memory: Memory) -> None:
                 work[one] = first
                 for second in range(1, room_in_pools(o, view, work, other) + 1, stride):
                     work[other] = second
-                    _add(o, view, memory, work)
+                    _add(o, view, own, work)
                     work[other] = 0
                 work[one] = 0
 
 
 @compiled_apart
-def _add_chain(o: int, view: View, memory: Memory) -> None:
+def _add_chain(o: int, view: View, own: PlannerMemory) -> None:
     """Enter the chain that fills one node type after the other, the most speed for money first."""
     types = view.counts.shape[1]
     work = view.target[o]
     work[:] = 0
-    while total(work) < view.rules[o, MAX_REPLICAS]:
+    while total(work) < view.model[o].max_replicas:
         best, most = -1, 0.0
         for place in range(types):
             worth = view.speedup[o, place] / max(view.price[o, place], 1e-12)
@@ -223,16 +173,16 @@ def _add_chain(o: int, view: View, memory: Memory) -> None:
         if best < 0:
             return
         work[best] += 1
-        _add(o, view, memory, work)
+        _add(o, view, own, work)
 
 
 @compiled_apart
-def _sort_by_price(o: int, memory: Memory) -> None:
+def _sort_by_price(own: PlannerMemory) -> None:
     """Order the candidates by price, among equals the most capacity first (Shell's sort)."""
-    used = memory.ints[o, CANDIDATES_USED]
-    order = memory.ints[o, ORDER : ORDER + CANDIDATES]
-    price = memory.values[o, CANDIDATE_PRICE : CANDIDATE_PRICE + CANDIDATES]
-    capacity = memory.values[o, CANDIDATE_CAPACITY : CANDIDATE_CAPACITY + CANDIDATES]
+    used = own.candidates_used
+    order = own.order
+    price = own.candidate_price
+    capacity = own.candidate_capacity
     gap = used // 2
     while gap > 0:
         for place in range(gap, used):
@@ -251,33 +201,33 @@ def _sort_by_price(o: int, memory: Memory) -> None:
 
 
 @compiled_apart
-def _keep_efficient(o: int, memory: Memory) -> int:
+def _keep_efficient(own: PlannerMemory) -> int:
     """Leave in the order only what carries more than all that is cheaper; return how many."""
     best, kept = 0.0, 0
-    peak = memory.floats[o, PEAK]
-    memory.floats[o, MENU_TOP] = np.inf
-    for place in range(memory.ints[o, CANDIDATES_USED]):
-        row = memory.ints[o, ORDER + place]
-        capacity = memory.values[o, CANDIDATE_CAPACITY + row]
+    peak = own.highest_rate
+    own.menu_top = np.inf
+    for place in range(own.candidates_used):
+        row = own.order[place]
+        capacity = own.candidate_capacity[row]
         if capacity > best * (1 + 1e-9):
             best = capacity
-            memory.ints[o, ORDER + kept] = row
+            own.order[kept] = row
             kept += 1
             if peak > 0 and capacity > ROOM_ABOVE * peak:
-                memory.floats[o, MENU_TOP] = capacity
+                own.menu_top = float(capacity)
                 break
     return kept
 
 
 @compiled_apart
-def _thin(o: int, memory: Memory, kept: int, wanted: int) -> int:
+def _thin(own: PlannerMemory, kept: int, wanted: int) -> int:
     """Drop the point whose neighbours are closest, until no more are left than wanted."""
-    order = memory.ints[o, ORDER : ORDER + CANDIDATES]
+    order = own.order
     while kept > wanted:
         closest, least = 1, np.inf
         for place in range(1, kept - 1):
-            above = memory.values[o, CANDIDATE_CAPACITY + order[place + 1]]
-            below = memory.values[o, CANDIDATE_CAPACITY + order[place - 1]]
+            above = own.candidate_capacity[order[place + 1]]
+            below = own.candidate_capacity[order[place - 1]]
             if above / below < least:
                 closest, least = place, above / below
         for place in range(closest, kept - 1):
@@ -300,22 +250,22 @@ def same_per_pool(view: View, o: int, one: Counts, other: Counts) -> bool:
 
 
 @compiled_apart
-def _enter(o: int, view: View, memory: Memory, candidate: int) -> None:
+def _enter(o: int, view: View, own: PlannerMemory, candidate: int) -> None:
     """Make a candidate the next point."""
-    row = memory.ints[o, FRONT_USED]
-    candidates, front = candidate_counts(o, view, memory), point_counts(o, view, memory)
+    row = own.front_used
+    candidates, front = own.candidates, own.points
     for place in range(view.counts.shape[1]):
         front[row, place] = candidates[candidate, place]
-    capacity = memory.values[o, CANDIDATE_CAPACITY + candidate]
-    memory.values[o, POINT_CAPACITY + row] = capacity
-    memory.values[o, POINT_HEIGHT + row] = np.log(capacity)
-    memory.values[o, POINT_PRICE + row] = memory.values[o, CANDIDATE_PRICE + candidate]
-    memory.ints[o, GROUP + row] = row
+    capacity = own.candidate_capacity[candidate]
+    own.point_capacity[row] = capacity
+    own.point_height[row] = np.log(capacity)
+    own.point_price[row] = own.candidate_price[candidate]
+    own.group[row] = row
     for other in range(row):
         if same_per_pool(view, o, front[row], front[other]):
-            memory.ints[o, GROUP + row] = memory.ints[o, GROUP + other]
+            own.group[row] = own.group[other]
             break
-    memory.ints[o, FRONT_USED] = row + 1
+    own.front_used = row + 1
 
 
 @compiled
@@ -329,63 +279,63 @@ def _has_sizes(o: int, view: View) -> bool:
 
 
 @compiled_apart
-def build_menu(o: int, view: View, memory: Memory) -> None:
+def build_menu(o: int, view: View, own: PlannerMemory) -> None:
     """Choose the front again, from the view's speedups as they stand.
 
     Uses the operator's row of `target` to work in and leaves the present deployment there.
     """
-    memory.ints[o, CANDIDATES_USED] = 0
-    memory.ints[o, FRONT_USED] = 0
+    own.candidates_used = 0
+    own.front_used = 0
     work = view.target[o]
-    if view.rules[o, STEP] == 1:
+    if view.model[o].one_step == 1:
         work[:] = 0
-        place = memory.ints[o, CHAIN]
+        place = own.chain
         for count in range(1, room_in_pools(o, view, work, place) + 1):
             work[place] = count
-            _add(o, view, memory, work)
+            _add(o, view, own, work)
             work[place] = 0
     else:
-        short = _add_single_types(o, view, memory)
-        if short or view.rules[o, SHARING] != EQUAL:
-            _add_chain(o, view, memory)
-            _add_pairs(o, view, memory)
-    _sort_by_price(o, memory)
-    kept = _keep_efficient(o, memory)
-    sizes = view.rules[o, STEP] == 0 and _has_sizes(o, view)
-    kept = _thin(o, memory, kept, FRONT // 2 if sizes else FRONT)
+        short = _add_single_types(o, view, own)
+        if short or view.model[o].sharing != EQUAL:
+            _add_chain(o, view, own)
+            _add_pairs(o, view, own)
+    _sort_by_price(own)
+    kept = _keep_efficient(own)
+    sizes = view.model[o].one_step == 0 and _has_sizes(o, view)
+    kept = _thin(own, kept, FRONT // 2 if sizes else FRONT)
     for place in range(kept):
-        _enter(o, view, memory, memory.ints[o, ORDER + place])
+        _enter(o, view, own, own.order[place])
     if sizes:
-        _enter_resizes(o, view, memory, kept)
+        _enter_resizes(o, view, own, kept)
     for place in range(view.counts.shape[1]):
         work[place] = view.counts[o, place]
 
 
 @compiled_apart
-def _enter_resizes(o: int, view: View, memory: Memory, kept: int) -> None:
+def _enter_resizes(o: int, view: View, own: PlannerMemory, kept: int) -> None:
     """Add what the chosen front could be resized to, the cheapest first, while there is room."""
-    front, candidates = point_counts(o, view, memory), candidate_counts(o, view, memory)
+    front, candidates = own.points, own.candidates
     for point in range(kept):
-        for candidate in range(memory.ints[o, CANDIDATES_USED]):
-            if memory.ints[o, FRONT_USED] == FRONT:
+        for candidate in range(own.candidates_used):
+            if own.front_used == FRONT:
                 return
-            able = memory.values[o, CANDIDATE_CAPACITY + candidate] > 0
+            able = own.candidate_capacity[candidate] > 0
             if not able or not same_per_pool(view, o, front[point], candidates[candidate]):
                 continue
-            if not _is_on_menu(o, view, memory, candidates[candidate]):
-                _enter(o, view, memory, candidate)
+            if not _is_on_menu(o, view, own, candidates[candidate]):
+                _enter(o, view, own, candidate)
 
 
 @compiled
-def _is_on_menu(o: int, view: View, memory: Memory, counts: Counts) -> bool:
-    return find_point(o, view, memory, counts) >= 0
+def _is_on_menu(o: int, view: View, own: PlannerMemory, counts: Counts) -> bool:
+    return find_point(o, view, own, counts) >= 0
 
 
 @compiled_apart
-def find_point(o: int, view: View, memory: Memory, counts: Counts) -> int:
+def find_point(o: int, view: View, own: PlannerMemory, counts: Counts) -> int:
     """Return the point that a deployment is, -1 where it is none."""
-    front = point_counts(o, view, memory)
-    for row in range(memory.ints[o, FRONT_USED]):
+    front = own.points
+    for row in range(own.front_used):
         equal = True
         for place in range(counts.size):
             if front[row, place] != counts[place]:
@@ -431,11 +381,11 @@ EXPERIENCE_FADES = 0.98
 
 
 @compiled
-def put_corrections(o: int, view: View, memory: Memory) -> None:
+def put_corrections(o: int, view: View, own: PlannerMemory) -> None:
     """Let corrected speedups stand in for the believed ones, until `remove_corrections`."""
-    factors = speed_factors(o, view, memory)
-    weights = speed_weights(o, view, memory)
-    saved = saved_speedups(o, view, memory)
+    factors = own.speed_factors
+    weights = own.speed_weights
+    saved = view.scratch[o]
     together, known = 0.0, 0.0
     for place in range(factors.size):
         together += factors[place] if weights[place] > 0 else 0.0
@@ -448,30 +398,26 @@ def put_corrections(o: int, view: View, memory: Memory) -> None:
 
 
 @compiled
-def remove_corrections(o: int, view: View, memory: Memory) -> None:
+def remove_corrections(o: int, view: View, own: PlannerMemory) -> None:
     """Let the believed speedups stand again."""
-    saved = saved_speedups(o, view, memory)
+    saved = view.scratch[o]
     for place in range(saved.size):
         view.speedup[o, place] = saved[place]
 
 
 @compiled
-def waits_beyond_budget(seen: Floats) -> float:
+def waits_beyond_budget(seen: Seen) -> float:
     """Return records that wait beside the queues of a deployment that just keeps its budget.
 
     Those hold rate x budget records on average (Little's law); a job that runs well has some, so
     that this is below 0.
-
-    Args:
-        seen: A row of `View.seen` or `View.before`, shape `(9,)`.
     """
-    waits: float = seen[BACKLOG] - seen[RATE] * seen[BUDGET]
-    return waits
+    return seen.backlog - seen.rate * seen.budget
 
 
 @compiled
-def is_behind(seen: Floats) -> bool:
-    """Return whether more waits than that; arguments as of `waits_beyond_budget`."""
+def is_behind(seen: Seen) -> bool:
+    """Return whether more waits than that."""
     return waits_beyond_budget(seen) > 0
 
 
@@ -483,153 +429,146 @@ def _is_calm(o: int, view: View) -> bool:
             return False
     if is_behind(view.seen[o]) or is_behind(view.before[o]):
         return False
-    return view.seen[o, RATE] > 0
+    return view.seen[o].rate > 0
 
 
 @compiled_apart
-def correct(o: int, view: View, memory: Memory) -> None:
+def correct(o: int, view: View, own: PlannerMemory) -> None:
     """Learn how far the model is off."""
-    if memory.floats[o, CORRECTS] == 0 or not _is_calm(o, view):
+    if own.corrects == 0 or not _is_calm(o, view):
         return
-    _correct_speeds(o, view, memory)
-    put_corrections(o, view, memory)
-    _correct_waiting(o, view, memory)
-    remove_corrections(o, view, memory)
+    _correct_speeds(o, view, own)
+    put_corrections(o, view, own)
+    _correct_waiting(o, view, own)
+    remove_corrections(o, view, own)
 
 
 @compiled
-def _correct_speeds(o: int, view: View, memory: Memory) -> None:
-    factors, weights = speed_factors(o, view, memory), speed_weights(o, view, memory)
-    rate, counts = view.seen[o, RATE], view.counts[o]
+def _correct_speeds(o: int, view: View, own: PlannerMemory) -> None:
+    factors, weights = own.speed_factors, own.speed_weights
+    rate, counts = view.seen[o].rate, view.counts[o]
     size, speed = 0, 0.0
     for place in range(counts.size):
         size += counts[place]
         speed += counts[place] * view.speedup[o, place]
-    level = water_level(o, view, counts, rate) if view.rules[o, SHARING] == BY_LOAD else 0.0
+    level = water_level(o, view, counts, rate) if view.model[o].sharing == BY_LOAD else 0.0
     for place in range(counts.size):
         busy = view.busy[o, place]
         if counts[place] == 0 or not 0.02 < busy < SATURATED:
             continue
         share = share_of(o, view, place, size, speed, rate, level)
-        predicted = rate * share * view.traits[o, SERVICE_MEAN] / view.speedup[o, place]
+        predicted = rate * share * view.model[o].service_mean / view.speedup[o, place]
         off = min(max(np.log(predicted / busy), -MOST_SPEED), MOST_SPEED)
         weights[place] += 1
         factors[place] += max(LEAST_WEIGHT, 1 / weights[place]) * (off - factors[place])
 
 
 @compiled
-def _correct_waiting(o: int, view: View, memory: Memory) -> None:
-    floats = memory.floats[o]
-    measured = view.seen[o, RESPONSE_TIME]
+def _correct_waiting(o: int, view: View, own: PlannerMemory) -> None:
+    measured = view.seen[o].response_time
     idle, _ = predict_one(o, view, view.counts[o], 1e-9)
-    time, busy = predict_one(o, view, view.counts[o], view.seen[o, RATE])
+    time, busy = predict_one(o, view, view.counts[o], view.seen[o].rate)
     if not 0 < measured < np.inf or not busy < WAITS_TO:
         return
     if busy > WAITS_FROM:
         ratio = max((measured - idle) / (time - idle), 1e-3)
         off = min(max(np.log(ratio), -MOST_WAIT), MOST_WAIT)
-        floats[WAIT_WEIGHT] += 1
-        weight = max(LEAST_WEIGHT, 1 / floats[WAIT_WEIGHT])
-        factor = np.log(floats[WAIT_FACTOR])
-        floats[WAIT_FACTOR] = np.exp(factor + weight * (off - factor))
-    predicted = idle + floats[WAIT_FACTOR] * (time - idle)
+        own.wait_weight += 1
+        weight = max(LEAST_WEIGHT, 1 / own.wait_weight)
+        factor = np.log(own.wait_factor)
+        own.wait_factor = np.exp(factor + weight * (off - factor))
+    predicted = idle + own.wait_factor * (time - idle)
     error = abs(np.log(measured / predicted))
-    floats[MISTRUST] += MISTRUST_WEIGHT * (error - floats[MISTRUST])
-    limit = MISTRUST_TO if memory.ints[o, MISTRUSTED] else MISTRUST_FROM
-    memory.ints[o, MISTRUSTED] = 1 if floats[MISTRUST] > limit else 0
+    own.mistrust += MISTRUST_WEIGHT * (error - own.mistrust)
+    limit = MISTRUST_TO if own.mistrusted else MISTRUST_FROM
+    own.mistrusted = 1 if own.mistrust > limit else 0
 
 
 @compiled_apart
-def capacity_here(o: int, view: View, memory: Memory) -> float:
+def capacity_here(o: int, view: View, own: PlannerMemory) -> float:
     """Return records/s that the present deployment carries."""
-    point = find_point(o, view, memory, view.counts[o])
+    point = find_point(o, view, own, view.counts[o])
     if point >= 0:
-        return memory.values[o, POINT_CAPACITY + point]
-    put_corrections(o, view, memory)
-    capacity = find_capacity(o, view, memory, view.counts[o])
-    remove_corrections(o, view, memory)
+        return own.point_capacity[point]
+    put_corrections(o, view, own)
+    capacity = find_capacity(o, view, own, view.counts[o])
+    remove_corrections(o, view, own)
     return capacity
 
 
 @compiled_apart
-def note_violation(o: int, view: View, memory: Memory) -> None:
+def note_violation(o: int, view: View, own: PlannerMemory) -> None:
     """Learn what follows a change, and how long an excess lasts."""
-    floats, ints = memory.floats[o], memory.ints[o]
-    ints[SINCE_CHANGE] += 1
+    own.since_change += 1
     for place in range(view.counts.shape[1]):
         if view.counts[o, place] != view.counts_before[o, place]:
-            ints[SINCE_CHANGE] = 0
-    if ints[SINCE_CHANGE] == 0:
-        floats[RESTARTS] = EXPERIENCE_FADES * floats[RESTARTS] + 1
-        floats[RESTART_VIOLATIONS] *= EXPERIENCE_FADES
-    if view.cost[o, VIOLATION] < 0.5:
+            own.since_change = 0
+    if own.since_change == 0:
+        own.restarts = EXPERIENCE_FADES * own.restarts + 1
+        own.restart_violations *= EXPERIENCE_FADES
+    if view.cost[o].violation < 0.5:
         return
-    enough = view.seen[o, RATE] <= capacity_here(o, view, memory)
-    if enough and ints[SINCE_CHANGE] < AFTER_CHANGE:
-        floats[RESTART_VIOLATIONS] += 1
+    enough = view.seen[o].rate <= capacity_here(o, view, own)
+    if enough and own.since_change < AFTER_CHANGE:
+        own.restart_violations += 1
     else:
-        floats[EXCEEDED_INTERVALS] += 1
-        ints[BLOCK_EXCEEDED] = 1
+        own.exceeded_intervals += 1
+        own.block_exceeded = 1
 
 
 @compiled_apart
-def note_streak(o: int, view: View, memory: Memory) -> None:
+def note_streak(o: int, view: View, own: PlannerMemory) -> None:
     """Learn how likely a rate that exceeds the capacity does so in the next interval as well.
 
     After one interval and after several in a row are two things: a blip, and a new level.
     """
-    floats, ints = memory.floats[o], memory.ints[o]
-    streak = ints[STREAK]
-    lasted = view.seen[o, RATE] > floats[LAST_CAPACITY]
+    streak = own.streak
+    lasted = view.seen[o].rate > own.last_capacity
     if streak > 0:
         kind = 0 if streak == 1 else 1
-        floats[ONCE_TRIED + kind] = EXPERIENCE_FADES * floats[ONCE_TRIED + kind] + 1
-        floats[ONCE_LASTED + kind] *= EXPERIENCE_FADES
+        own.tried[kind] = EXPERIENCE_FADES * own.tried[kind] + 1
+        own.lasted[kind] *= EXPERIENCE_FADES
         if lasted:
-            floats[ONCE_LASTED + kind] += 1
-    capacity = capacity_here(o, view, memory)
-    exceeds = view.seen[o, RATE] > capacity
-    ints[STREAK] = (streak + 1 if lasted else 1) if exceeds else 0
-    floats[LAST_CAPACITY] = capacity
+            own.lasted[kind] += 1
+    capacity = capacity_here(o, view, own)
+    exceeds = view.seen[o].rate > capacity
+    own.streak = (streak + 1 if lasted else 1) if exceeds else 0
+    own.last_capacity = capacity
 
 
 @compiled
-def note_excess(o: int, memory: Memory) -> None:
+def note_excess(own: PlannerMemory) -> None:
     """Close the account of violations in a block."""
-    if memory.ints[o, BLOCK_EXCEEDED]:
-        floats = memory.floats[o]
-        floats[EXCEEDED_BLOCKS] = EXPERIENCE_FADES * floats[EXCEEDED_BLOCKS] + 1
-        floats[EXCEEDED_INTERVALS] *= EXPERIENCE_FADES
-        memory.ints[o, BLOCK_EXCEEDED] = 0
+    if own.block_exceeded:
+        own.exceeded_blocks = EXPERIENCE_FADES * own.exceeded_blocks + 1
+        own.exceeded_intervals *= EXPERIENCE_FADES
+        own.block_exceeded = 0
 
 
 @compiled
-def price_of_excess(o: int, view: View, memory: Memory) -> float:
+def price_of_excess(o: int, view: View, own: PlannerMemory) -> float:
     """Return what it costs when the rate exceeds the capacity in a block."""
-    floats = memory.floats[o]
-    intervals = floats[EXCEEDED_INTERVALS] / floats[EXCEEDED_BLOCKS]
-    intervals = min(max(intervals, 1.0), 1.0 * memory.ints[o, BLOCK])
-    return view.traits[o, WEIGHT_VIOLATION] * intervals
+    intervals = own.exceeded_intervals / own.exceeded_blocks
+    intervals = min(max(intervals, 1.0), 1.0 * own.block)
+    return view.model[o].weight_violation * intervals
 
 
 @compiled
-def price_of_staying_exceeded(o: int, view: View, memory: Memory) -> float:
+def price_of_staying_exceeded(o: int, view: View, own: PlannerMemory) -> float:
     """Return what it costs to stay, over a block, where the rate exceeds the capacity now."""
-    floats = memory.floats[o]
-    kind = 0 if memory.ints[o, STREAK] <= 1 else 1
-    lasts = floats[ONCE_LASTED + kind] / floats[ONCE_TRIED + kind]
+    kind = 0 if own.streak <= 1 else 1
+    lasts = own.lasted[kind] / own.tried[kind]
     intervals = lasts / max(1 - lasts, 1e-3)
-    longest = view.traits[o, WEIGHT_VIOLATION] * memory.ints[o, BLOCK]
-    more = view.traits[o, WEIGHT_VIOLATION] * intervals
-    return min(price_of_excess(o, view, memory) + more, longest)
+    longest = view.model[o].weight_violation * own.block
+    more = view.model[o].weight_violation * intervals
+    return min(price_of_excess(o, view, own) + more, longest)
 
 
 @compiled
-def price_of_restart(o: int, view: View, memory: Memory) -> float:
+def price_of_restart(o: int, view: View, own: PlannerMemory) -> float:
     """Return what a restart costs: what is set for it, and the violations that followed others."""
-    floats = memory.floats[o]
-    cost = floats[RECONFIGURATION_COST]
+    cost = own.reconfiguration_cost
     if cost < 0:
-        cost = view.traits[o, WEIGHT_RECONFIGURATION]
-    violations = floats[RESTART_VIOLATIONS] / floats[RESTARTS]
-    return cost + view.traits[o, WEIGHT_VIOLATION] * violations
+        cost = view.model[o].weight_reconfiguration
+    violations = own.restart_violations / own.restarts
+    return cost + view.model[o].weight_violation * violations

@@ -17,16 +17,16 @@ every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
 A plan is as good as what was learned, and in the first hours that is little; and there are rates
 that its picture of the dynamics does not fit. So two simple rules stand beside it:
 
-* `SHORT_WINDOW` keeps room for a little more than the present rate, like `queueing`: up at once,
+* `SHORT_RULE` keeps room for a little more than the present rate, like `queueing`: up at once,
   down when the last three intervals would have fitted something cheaper as well.
-* `LONG_WINDOW` keeps room for the largest rate of the last 60 blocks, like `window-max`.
+* `LONG_RULE` keeps room for the largest rate of the last 60 blocks, like `window-max`.
 
 Plan and rules are its *experts*. It adds up for each what its deployments would have cost on the
-rates that came, by the model. It follows one, `SHORT_WINDOW` at first, and leaves it for the one
+rates that came, by the model. It follows one, `SHORT_RULE` at first, and leaves it for the one
 with the least cost when the difference is more than chance and a change of course are worth. Costs
 fade over two days. They leave out backlog and the time until a new replica is there, but for what
 excesses have cost on average so far, and the response time of deployments that were not in force.
-Until there is a plan, its cost is that of `SHORT_WINDOW`.
+Until there is a plan, its cost is that of `SHORT_RULE`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,7 @@ from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
-from weir_policies.kernels.view import (
-    BUDGET,
-    BUSIEST,
-    INTERVAL,
-    NETWORK_TIME,
-    PROCESSED,
-    RATE,
-    RESPONSE_TIME,
-    SERVICE_MEAN,
-    SERVICE_SCV,
-    STEP,
-    TOP_COST,
-    WEIGHT_RESOURCES,
-    WEIGHT_VIOLATION,
-    Memory,
-    View,
-)
+from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_deployment, say_rate
 from weir_policies.model.arrays import Counts
 from weir_policies.model.cost import price_per_hour
@@ -106,65 +90,16 @@ from weir_policies.operator_manager.planner.rate import (
     take_season,
 )
 from weir_policies.operator_manager.planner.state import (
-    AGAIN_LASTED,
-    AGAIN_TRIED,
-    BLOCK,
-    BLOCK_PEAK,
-    BLOCKS,
-    BRIEF_WINDOW,
-    CANDIDATE_CAPACITY,
-    CANDIDATE_PRICE,
-    CANDIDATES_USED,
-    CARRIES,
-    CATCH_UP,
-    CORRECTS,
     DAY,
-    EXCEEDED,
-    EXCEEDED_BLOCKS,
-    EXCEEDED_INTERVALS,
-    EXPERT_COST,
     EXPERTS,
-    FINGERPRINT,
-    FLOOR,
-    FOLLOWED,
-    FRONT_USED,
-    HIGHEST,
-    IN_BLOCK,
     KEPT,
-    LAST_SEASON,
-    LEVEL_FROM,
-    LEVEL_STEP,
     LEVELS,
-    LONG_PEAK,
+    LONG_RULE,
     LONG_WINDOW,
-    LOWEST,
-    MENU_TOP,
-    MISTRUSTED,
-    NEXT_PLAN,
-    OFF_MENU,
-    ONCE_LASTED,
-    ONCE_TRIED,
-    PEAK,
-    PEAK_LONG,
-    PEAK_SHORT,
-    PEAKS,
     PLAN,
-    PLANNED_AT,
-    PLANS,
-    POINT_CAPACITY,
-    RATES,
-    RECONFIGURATION_COST,
-    RESTARTS,
-    ROOM,
-    SEASON,
-    SEEN_INTERVALS,
+    SHORT_RULE,
     SHORT_WINDOW,
-    SINCE_CHANGE,
-    WAIT_FACTOR,
-    advised_counts,
-    candidate_counts,
-    make_memory,
-    point_counts,
+    PlannerMemory,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -183,33 +118,32 @@ LONG_HEADROOM = 0.05
 
 
 @compiled
-def note_rate(o: int, view: View, memory: Memory) -> None:
+def note_rate(o: int, view: View, own: PlannerMemory) -> None:
     """Enter the rate of the interval that just ended."""
-    floats, ints = memory.floats[o], memory.ints[o]
-    rate = view.seen[o, RATE]
-    floats[RATES + ints[SEEN_INTERVALS] % BRIEF_WINDOW] = rate
-    floats[LONG_PEAK] = max(floats[LONG_PEAK], rate)
-    ints[SEEN_INTERVALS] += 1
+    rate = view.seen[o].rate
+    own.rates[own.seen_intervals % SHORT_WINDOW] = rate
+    own.long_peak = max(own.long_peak, rate)
+    own.seen_intervals += 1
 
 
 @compiled
-def note_peak(o: int, memory: Memory) -> None:
+def note_peak(own: PlannerMemory) -> None:
     """Enter the highest rate of the block that just ended; forget that of the oldest."""
-    floats, peaks = memory.floats[o], memory.values[o, PEAKS : PEAKS + LONG_WINDOW]
-    peaks[memory.ints[o, BLOCKS] % LONG_WINDOW] = floats[BLOCK_PEAK]
-    floats[LONG_PEAK] = 0.0
+    peaks = own.peaks
+    peaks[own.blocks % LONG_WINDOW] = own.block_peak
+    own.long_peak = 0.0
     for place in range(LONG_WINDOW):
-        floats[LONG_PEAK] = max(floats[LONG_PEAK], peaks[place])
+        own.long_peak = max(own.long_peak, peaks[place])
 
 
 @compiled
-def need_of_brief(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that a deployment must carry for `SHORT_WINDOW` to stay there."""
-    return rate_to_carry(o, view, memory) * (1 + HEADROOM)
+def need_of_brief(o: int, view: View, own: PlannerMemory) -> float:
+    """Return records/s that a deployment must carry for `SHORT_RULE` to stay there."""
+    return rate_to_carry(o, view, own) * (1 + HEADROOM)
 
 
 @compiled
-def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
+def strain_of(o: int, view: View, own: PlannerMemory, carries: float) -> float:
     """Return how many times what it does a deployment is believed to carry; 1 unless it strains.
 
     One that falls behind with a replica that has no time left does all that it can, whatever the
@@ -219,19 +153,19 @@ def strain_of(o: int, view: View, memory: Memory, carries: float) -> float:
     paper.
     """
     seen = view.seen[o]
-    if memory.ints[o, FOLLOWED] != SHORT_WINDOW or memory.ints[o, SINCE_CHANGE] == 0:
+    if own.followed != SHORT_RULE or own.since_change == 0:
         return 1.0
-    if not is_behind(seen) or seen[BUSIEST] < SATURATED or seen[PROCESSED] <= 0:
+    if not is_behind(seen) or seen.busiest < SATURATED or seen.processed <= 0:
         return 1.0
-    if seen[PROCESSED] >= rate_to_carry(o, view, memory):
+    if seen.processed >= rate_to_carry(o, view, own):
         return 1.0
-    return max(carries / seen[PROCESSED], 1.0)
+    return max(carries / seen.processed, 1.0)
 
 
 @compiled
-def need_of_long(o: int, view: View, memory: Memory) -> float:
-    """Return records/s that a deployment must carry for `LONG_WINDOW` to be there."""
-    most = max(memory.floats[o, LONG_PEAK], rate_to_carry(o, view, memory))
+def need_of_long(o: int, view: View, own: PlannerMemory) -> float:
+    """Return records/s that a deployment must carry for `LONG_RULE` to be there."""
+    most = max(own.long_peak, rate_to_carry(o, view, own))
     return most * (1 + LONG_HEADROOM)
 
 
@@ -246,91 +180,91 @@ def chance_of(o: int, view: View, rate: float) -> float:
         view: Where it is.
         rate: Records/s.
     """
-    records = rate * view.seen[o, INTERVAL]
+    records = rate * view.seen[o].interval
     return CHANCE / np.sqrt(records) if records > 0 else 0.0
 
 
 @compiled_apart
-def choose_short_window(o: int, view: View, memory: Memory, carries: float) -> int:
-    """Return the candidate that `SHORT_WINDOW` goes to, -1 to stay.
+def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
+    """Return the candidate that `SHORT_RULE` goes to, -1 to stay.
 
     Args:
         o: Row of the operator.
         view: Where it is.
-        memory: The planner's.
+        own: The planner's.
         carries: Records/s that the present deployment carries.
     """
-    need = need_of_brief(o, view, memory) * strain_of(o, view, memory, carries)
+    need = need_of_brief(o, view, own) * strain_of(o, view, own, carries)
     if carries < need:
-        row = _find_cheapest(o, view, memory, need * (1 + MARGIN), SAVING)
+        row = _find_cheapest(o, view, own, need * (1 + MARGIN), SAVING)
         if row < 0:
-            row = _find_cheapest(o, view, memory, need, SAVING)
-        return row if row >= 0 else _find_largest(o, view, memory)
-    rates = memory.floats[o, RATES : RATES + BRIEF_WINDOW]
-    least, most = np.inf, rate_to_carry(o, view, memory)
-    for place in range(BRIEF_WINDOW):
+            row = _find_cheapest(o, view, own, need, SAVING)
+        return row if row >= 0 else _find_largest(o, view, own)
+    rates = own.rates
+    least, most = np.inf, rate_to_carry(o, view, own)
+    for place in range(SHORT_WINDOW):
         least, most = min(least, rates[place]), max(most, rates[place])
-    late = view.seen[o, RESPONSE_TIME] > view.seen[o, BUDGET] or is_behind(view.seen[o])
-    rises = view.seen[o, RATE] > least * (1 + HEADROOM)
-    if late or rises or memory.ints[o, SEEN_INTERVALS] < BRIEF_WINDOW:
+    late = view.seen[o].response_time > view.seen[o].budget or is_behind(view.seen[o])
+    rises = view.seen[o].rate > least * (1 + HEADROOM)
+    if late or rises or own.seen_intervals < SHORT_WINDOW:
         return -1
     need = most * (1 + HEADROOM) * (1 + max(MARGIN, chance_of(o, view, most)))
-    return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, need, SAVING), SAVING)
+    return _if_it_saves(o, view, own, _find_cheapest(o, view, own, need, SAVING), SAVING)
 
 
 @compiled_apart
-def choose_for_long(o: int, view: View, memory: Memory, carries: float) -> int:
-    """Return the candidate that `LONG_WINDOW` goes to, -1 to stay.
+def choose_for_long(o: int, view: View, own: PlannerMemory, carries: float) -> int:
+    """Return the candidate that `LONG_RULE` goes to, -1 to stay.
 
     Arguments are those of `choose_short_window`.
     """
-    need = need_of_long(o, view, memory)
+    need = need_of_long(o, view, own)
     if carries >= need:
         room = need * (1 + chance_of(o, view, need))
-        return _if_it_saves(o, view, memory, _find_cheapest(o, view, memory, room, 0.0), 0.0)
-    row = _find_cheapest(o, view, memory, need, 0.0)
-    return row if row >= 0 else _find_largest(o, view, memory)
+        return _if_it_saves(o, view, own, _find_cheapest(o, view, own, room, 0.0), 0.0)
+    row = _find_cheapest(o, view, own, need, 0.0)
+    return row if row >= 0 else _find_largest(o, view, own)
 
 
 @compiled
-def _price_to_beat(o: int, view: View, memory: Memory, row: int, saving: float) -> float:
+def _price_to_beat(o: int, view: View, own: PlannerMemory, row: int, saving: float) -> float:
     """Return a candidate's price, raised where a restart leads there, so that it must save."""
-    price = memory.values[o, CANDIDATE_PRICE + row]
-    if same_per_pool(view, o, view.counts[o], candidate_counts(o, view, memory)[row]):
+    price = own.candidate_price[row]
+    if same_per_pool(view, o, view.counts[o], own.candidates[row]):
         return price
     return price / (1 - saving)
 
 
 @compiled_apart
-def _find_cheapest(o: int, view: View, memory: Memory, rate: float, saving: float) -> int:
+def _find_cheapest(o: int, view: View, own: PlannerMemory, rate: float, saving: float) -> int:
     """Return the candidate of the least score that carries a rate, -1 where none does."""
-    values, candidates = memory.values[o], candidate_counts(o, view, memory)
+    candidates = own.candidates
     best, least = -1, np.inf
-    for row in range(memory.ints[o, CANDIDATES_USED]):
-        if values[CANDIDATE_CAPACITY + row] < rate or values[CANDIDATE_PRICE + row] >= least:
+    for row in range(own.candidates_used):
+        if own.candidate_capacity[row] < rate or own.candidate_price[row] >= least:
             continue
-        score = _price_to_beat(o, view, memory, row, saving)
+        score = _price_to_beat(o, view, own, row, saving)
         if score < least and fits_pools(o, view, candidates[row]):
             best, least = row, score
     return best
 
 
 @compiled_apart
-def _find_largest(o: int, view: View, memory: Memory) -> int:
+def _find_largest(o: int, view: View, own: PlannerMemory) -> int:
     """Return the candidate that carries most, -1 where there is none."""
-    candidates = candidate_counts(o, view, memory)
+    candidates = own.candidates
     best, most = -1, 0.0
-    for row in range(memory.ints[o, CANDIDATES_USED]):
-        capacity = memory.values[o, CANDIDATE_CAPACITY + row]
+    for row in range(own.candidates_used):
+        capacity = own.candidate_capacity[row]
         if capacity > most and fits_pools(o, view, candidates[row]):
             best, most = row, capacity
     return best
 
 
 @compiled
-def _if_it_saves(o: int, view: View, memory: Memory, row: int, saving: float) -> int:
+def _if_it_saves(o: int, view: View, own: PlannerMemory, row: int, saving: float) -> int:
     """Return a candidate if its score is below the present price, else -1."""
-    if row < 0 or _price_to_beat(o, view, memory, row, saving) >= price_of(o, view, view.counts[o]):
+    if row < 0 or _price_to_beat(o, view, own, row, saving) >= price_of(o, view, view.counts[o]):
         return -1
     return row
 
@@ -363,151 +297,150 @@ def is_equal(one: Counts, other: Counts) -> bool:
 
 
 @compiled
-def is_planned(o: int, memory: Memory) -> bool:
+def is_planned(own: PlannerMemory) -> bool:
     """Return whether the plan is followed, and there is one."""
-    return memory.ints[o, FOLLOWED] == PLAN and memory.ints[o, PLANS] > 0
+    return own.followed == PLAN and own.plans > 0
 
 
 @compiled
-def is_pressed(o: int, view: View, memory: Memory) -> bool:
-    """Return whether what was in force at the last tick has less room than `SHORT_WINDOW` wants."""
-    carries = memory.floats[o, CARRIES + memory.ints[o, FOLLOWED]]
-    return need_of_brief(o, view, memory) > carries
+def is_pressed(o: int, view: View, own: PlannerMemory) -> bool:
+    """Return whether what was in force at the last tick has less room than `SHORT_RULE` wants."""
+    carries = own.carries[own.followed]
+    return need_of_brief(o, view, own) > carries
 
 
 @compiled
-def forget_capacities(o: int, memory: Memory) -> None:
+def forget_capacities(own: PlannerMemory) -> None:
     """Let what the experts' deployments carry be worked out again: the model has changed."""
     for expert in range(EXPERTS):
-        memory.floats[o, CARRIES + expert] = UNKNOWN
+        own.carries[expert] = UNKNOWN
 
 
 @compiled
-def fade_books(o: int, memory: Memory) -> None:
+def fade_books(own: PlannerMemory) -> None:
     """Let the books fade by a block."""
     for expert in range(EXPERTS):
-        memory.ints[o, EXCEEDED + expert] = 0
-        memory.floats[o, EXPERT_COST + expert] *= FADE
+        own.exceeded[expert] = 0
+        own.expert_cost[expert] *= FADE
 
 
 @compiled_apart
-def follow(o: int, view: View, memory: Memory) -> None:
+def follow(o: int, view: View, own: PlannerMemory) -> None:
     """Write the target of the expert that is followed; speeds are the corrected ones."""
-    ints, expert = memory.ints[o], memory.ints[o, FOLLOWED]
-    own = advised_counts(o, view, memory)[expert]
-    if ints[SEEN_INTERVALS] == 0 or not is_equal(own, view.counts[o]):
-        carries = find_capacity(o, view, memory, view.counts[o])
+    expert = own.followed
+    there = own.advised[expert]
+    if own.seen_intervals == 0 or not is_equal(there, view.counts[o]):
+        carries = find_capacity(o, view, own, view.counts[o])
     else:
-        carries = memory.floats[o, CARRIES + expert]
-    _advise(o, view, memory, expert, carries)
+        carries = own.carries[expert]
+    _advise(o, view, own, expert, carries)
 
 
 @compiled_apart
-def update_expert_costs(o: int, view: View, memory: Memory) -> None:
+def update_expert_costs(o: int, view: View, own: PlannerMemory) -> None:
     """Charge every expert for the interval that ended, choose one, and let the others move on.
 
     Args:
         o: Row of the operator.
         view: Its speeds are the corrected ones. Counts and target are worked with, and are both the
             present deployment in the end.
-        memory: The planner's; `OFF_MENU` is of the present deployment.
+        own: The planner's; `capacity_off_menu` is of the present deployment.
     """
-    ints, counts = memory.ints[o], view.counts[o]
-    advised = advised_counts(o, view, memory)
-    if ints[SEEN_INTERVALS] == 0:
-        forget_capacities(o, memory)
+    counts = view.counts[o]
+    advised = own.advised
+    if own.seen_intervals == 0:
+        forget_capacities(own)
         for expert in range(EXPERTS):
             copy_counts(advised[expert], counts)
-    note_rate(o, view, memory)
-    _move(o, view, memory, ints[FOLLOWED], counts)
+    note_rate(o, view, own)
+    _move(o, view, own, own.followed, counts)
     for expert in range(EXPERTS):
-        _charge(o, view, memory, expert)
-    _choose_expert(o, view, memory)
-    present, off_menu = advised[EXPERTS], memory.floats[o, OFF_MENU]
+        _charge(o, view, own, expert)
+    _choose_expert(o, view, own)
+    present, off_menu = advised[EXPERTS], own.capacity_off_menu
     copy_counts(present, counts)
-    copy_counts(advised[ints[FOLLOWED]], counts)
+    copy_counts(advised[own.followed], counts)
     for expert in range(EXPERTS):
-        if expert != ints[FOLLOWED]:
+        if expert != own.followed:
             copy_counts(counts, advised[expert])
-            carries = memory.floats[o, CARRIES + expert]
-            memory.floats[o, OFF_MENU] = carries
-            _advise(o, view, memory, expert, carries)
-            if view.rules[o, STEP] == 1:
+            carries = own.carries[expert]
+            own.capacity_off_menu = carries
+            _advise(o, view, own, expert, carries)
+            if view.model[o].one_step == 1:
                 step_towards(o, view)
-            _move(o, view, memory, expert, view.target[o])
-    memory.floats[o, OFF_MENU] = off_menu
+            _move(o, view, own, expert, view.target[o])
+    own.capacity_off_menu = off_menu
     copy_counts(counts, present)
     copy_counts(view.target[o], present)
 
 
 @compiled
-def _advise(o: int, view: View, memory: Memory, expert: int, carries: float) -> None:
+def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float) -> None:
     """Write where an expert would go from the view's deployment, which carries so much."""
     target = view.target[o]
     copy_counts(target, view.counts[o])
-    if expert == PLAN and memory.ints[o, PLANS] > 0:
-        here = find_point(o, view, memory, view.counts[o])
-        point = choose_point(o, view, memory, here)
+    if expert == PLAN and own.plans > 0:
+        here = find_point(o, view, own, view.counts[o])
+        point = choose_point(o, view, own, here)
         if point != here:
-            copy_counts(target, point_counts(o, view, memory)[point])
+            copy_counts(target, own.points[point])
         return
-    if expert == LONG_WINDOW:
-        row = choose_for_long(o, view, memory, carries)
+    if expert == LONG_RULE:
+        row = choose_for_long(o, view, own, carries)
     else:
-        row = choose_short_window(o, view, memory, carries)
+        row = choose_short_window(o, view, own, carries)
     if row >= 0:
-        copy_counts(target, candidate_counts(o, view, memory)[row])
+        copy_counts(target, own.candidates[row])
 
 
 @compiled_apart
-def _move(o: int, view: View, memory: Memory, expert: int, to: Counts) -> None:
+def _move(o: int, view: View, own: PlannerMemory, expert: int, to: Counts) -> None:
     """Let an expert be at a deployment, and charge for a restart if it took one."""
-    own = advised_counts(o, view, memory)[expert]
-    if is_equal(own, to):
+    there = own.advised[expert]
+    if is_equal(there, to):
         return
-    if not same_per_pool(view, o, own, to):
-        memory.floats[o, EXPERT_COST + expert] += price_of_restart(o, view, memory)
-    copy_counts(own, to)
-    memory.floats[o, CARRIES + expert] = UNKNOWN
+    if not same_per_pool(view, o, there, to):
+        own.expert_cost[expert] += price_of_restart(o, view, own)
+    copy_counts(there, to)
+    own.carries[expert] = UNKNOWN
 
 
 @compiled_apart
-def _charge(o: int, view: View, memory: Memory, expert: int) -> None:
+def _charge(o: int, view: View, own: PlannerMemory, expert: int) -> None:
     """Enter what an expert's deployment costs in an interval of the rate seen.
 
     The first excess in a block stands for as many violations as one has brought so far: on paper
     more replicas are there at once and carry no backlog, in a cluster they come late and do.
     """
-    floats, ints, traits = memory.floats[o], memory.ints[o], view.traits[o]
-    own = advised_counts(o, view, memory)[expert]
-    if floats[CARRIES + expert] == UNKNOWN:
-        floats[CARRIES + expert] = find_capacity(o, view, memory, own)
-    cost = traits[WEIGHT_RESOURCES] * price_of(o, view, own) / traits[TOP_COST]
-    if view.seen[o, RATE] > floats[CARRIES + expert]:
-        excess = price_of_excess(o, view, memory)
-        if ints[EXCEEDED + expert] == 0:
+    model = view.model[o]
+    there = own.advised[expert]
+    if own.carries[expert] == UNKNOWN:
+        own.carries[expert] = find_capacity(o, view, own, there)
+    cost = model.weight_resources * price_of(o, view, there) / model.top_cost
+    if view.seen[o].rate > own.carries[expert]:
+        excess = price_of_excess(o, view, own)
+        if own.exceeded[expert] == 0:
             cost += excess
-        elif (ints[EXCEEDED + expert] + 1) * traits[WEIGHT_VIOLATION] > excess:
-            cost += traits[WEIGHT_VIOLATION]
-        ints[EXCEEDED + expert] += 1
-    floats[EXPERT_COST + expert] += cost
+        elif (own.exceeded[expert] + 1) * model.weight_violation > excess:
+            cost += model.weight_violation
+        own.exceeded[expert] += 1
+    own.expert_cost[expert] += cost
 
 
 @compiled
-def _choose_expert(o: int, view: View, memory: Memory) -> None:
+def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
     """Leave the expert that is followed, if another's book is cheaper by enough."""
-    floats, ints = memory.floats[o], memory.ints[o]
-    followed = ints[FOLLOWED]
+    followed = own.followed
     best = followed
     for expert in range(EXPERTS):
-        exists = expert != PLAN or ints[PLANS] > 0
-        if exists and floats[EXPERT_COST + expert] < floats[EXPERT_COST + best]:
+        exists = expert != PLAN or own.plans > 0
+        if exists and own.expert_cost[expert] < own.expert_cost[best]:
             best = expert
-    book = floats[EXPERT_COST + followed]
-    enough = RESTARTS_LOST * price_of_restart(o, view, memory) + PART_LOST * book
-    if book - floats[EXPERT_COST + best] > enough:
-        ints[FOLLOWED] = best
-        floats[CARRIES + best] = floats[CARRIES + followed]
+    book = own.expert_cost[followed]
+    enough = RESTARTS_LOST * price_of_restart(o, view, own) + PART_LOST * book
+    if book - own.expert_cost[best] > enough:
+        own.followed = best
+        own.carries[best] = own.carries[followed]
 
 
 LIKELY = 0.1
@@ -516,87 +449,88 @@ LIKELY = 0.1
 
 def explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Return the decision in words."""
-    if not is_planned(0, memory):
-        return explain_rule(observation, target, _say_rule(view, memory) + _say_mistrust(memory))
-    scores = _score(observation, view, memory)
+    own = PlannerMemory(memory[0])
+    if not is_planned(own):
+        return explain_rule(observation, target, _say_rule(view, own) + _say_mistrust(own))
+    scores = _score(observation, view, own)
     named = say_deployment(target, observation.model.node_types)
     price = price_per_hour(target, observation.model.node_types)
-    peak, delay = forecast_peak(view, memory)
+    peak, delay = forecast_peak(view, own)
     ahead = delay * observation.interval
     reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}, and {named}"
-    point = find_point(0, view, memory, view.target[0])
+    point = find_point(0, view, own, view.target[0])
     if point >= 0:
-        carried = float(memory.values[0, POINT_CAPACITY + point])
+        carried = float(own.point_capacity[point])
         reason += f" carries {say_rate(carried)} for {price:.4g} per hour"
     else:
         reason += f" costs {price:.4g} per hour"
     here = observation.deployment
-    restart = price_of_restart(0, view, memory)
+    restart = price_of_restart(0, view, own)
     if target != here:
         saved = scores[here] - scores[target]
         reason += f"; to stay would be expected to cost {saved:.3g} more (a restart: {restart:.3g})"
     else:
         reason += f"; no other is worth a restart ({restart:.3g})"
-    return explain_scores(observation, target, reason + _say_mistrust(memory), scores)
+    return explain_scores(observation, target, reason + _say_mistrust(own), scores)
 
 
-def _say_rule(view: View, memory: Memory) -> str:
+def _say_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
-    if memory.ints[0, FOLLOWED] == LONG_WINDOW:
-        need = need_of_long(0, view, memory)
+    if own.followed == LONG_RULE:
+        need = need_of_long(0, view, own)
         rule = f"the largest rate of late with some room, {say_rate(need)}, must be carried"
     else:
-        need = need_of_brief(0, view, memory)
+        need = need_of_brief(0, view, own)
         rule = f"the present rate with some room, {say_rate(need)}, must be carried"
-    if memory.ints[0, PLANS] == 0:
+    if own.plans == 0:
         return f"there is no plan yet, and {rule}"
-    books = memory.floats[0, EXPERT_COST : EXPERT_COST + EXPERTS]
-    followed = books[memory.ints[0, FOLLOWED]]
+    books = own.expert_cost
+    followed = books[own.followed]
     return (
         f"{rule}; on the rates of the last days this rule would have cost {followed:.3g}, and to "
         f"follow the plan {books[PLAN]:.3g}"
     )
 
 
-def _say_mistrust(memory: Memory) -> str:
-    if memory.ints[0, MISTRUSTED]:
+def _say_mistrust(own: PlannerMemory) -> str:
+    if own.mistrusted:
         return "; response times leave the prediction, so a busy share of 70 % is the limit"
     return ""
 
 
-def forecast_peak(view: View, memory: Memory) -> tuple[float, int]:
+def forecast_peak(view: View, own: PlannerMemory) -> tuple[float, int]:
     """Return the highest rate to be expected, records/s, and in how many intervals.
 
     The course of the season is followed from what the next block exceeds one time in ten.
     """
-    peak, short = find_envelopes(0, view, memory)
+    peak, short = find_envelopes(0, view, own)
     low, high = short - 2.0, peak + 1.0
     for _ in range(30):
         middle = (low + high) / 2
-        if probability_of_excess(0, memory, middle, peak, short) > LIKELY:
+        if probability_of_excess(own, middle, peak, short) > LIKELY:
             low = middle
         else:
             high = middle
-    first = block_of_plan(0, memory)
-    season = memory.values[0, SEASON + first : SEASON + first + KEPT]
+    first = block_of_plan(own)
+    season = own.season[first : first + KEPT]
     ahead = int(season.argmax())
-    return math.exp(high + float(season[ahead])), (ahead + 1) * int(memory.ints[0, BLOCK])
+    return math.exp(high + float(season[ahead])), (ahead + 1) * int(own.block)
 
 
-def _score(observation: Observation, view: View, memory: Memory) -> dict[Deployment, float]:
+def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Deployment, float]:
     """Return the expected cost of going to each point, and of staying."""
-    peak, short = find_envelopes(0, view, memory)
-    here = find_point(0, view, memory, view.counts[0])
+    peak, short = find_envelopes(0, view, own)
+    here = find_point(0, view, own, view.counts[0])
     scores = {}
-    for point in range(int(memory.ints[0, FRONT_USED])):
-        counts = point_counts(0, view, memory)[point]
+    for point in range(int(own.front_used)):
+        counts = own.points[point]
         if point != here and not fits_pools(0, view, counts):
             continue
         deployment = Deployment(tuple(int(count) for count in counts))
-        value = value_of(0, view, memory, point, peak, short)
-        scores[deployment] = value + price_of_move(0, view, memory, here, point)
+        value = value_of(0, view, own, point, peak, short)
+        scores[deployment] = value + price_of_move(0, view, own, here, point)
     if here < 0:
-        scores[observation.deployment] = value_off_menu(0, view, memory, peak, short)
+        scores[observation.deployment] = value_off_menu(0, view, own, peak, short)
     if not fits_pools(0, view, view.counts[0]):
         scores[observation.deployment] = math.inf
     least = min(scores.values())
@@ -666,52 +600,57 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
-    memory = make_memory(view)
     cost = parameters.reconfiguration_cost
-    memory.floats[:, RECONFIGURATION_COST] = -1.0 if cost is None else cost
-    memory.floats[:, CATCH_UP] = parameters.catch_up
-    memory.floats[:, CORRECTS] = parameters.corrects
-    memory.floats[:, LOWEST], memory.floats[:, HIGHEST] = np.inf, -np.inf
-    memory.floats[:, WAIT_FACTOR] = 1.0
-    # As good as ten blocks with an excess, each of which cost 1.2 intervals, and three restarts.
-    memory.floats[:, EXCEEDED_BLOCKS], memory.floats[:, EXCEEDED_INTERVALS] = 10.0, 12.0
-    memory.floats[:, RESTARTS] = 3.0
-    # An excess lasts as often as not.
-    memory.floats[:, ONCE_TRIED : AGAIN_TRIED + 1] = 4.0
-    memory.floats[:, ONCE_LASTED : AGAIN_LASTED + 1] = 2.0
-    memory.ints[:, SINCE_CHANGE] = 1000
-    memory.ints[:, NEXT_PLAN] = FIRST_PLAN
-    for o in range(view.seen.shape[0]):
-        assume(o, memory)
-        build_menu(o, view, memory)
+    memory = PlannerMemory.allocate(
+        view,
+        reconfiguration_cost=-1.0 if cost is None else cost,
+        catch_up=parameters.catch_up,
+        corrects=parameters.corrects != 0,
+        node_types=view.counts.shape[1],
+        lowest=np.inf,
+        highest=-np.inf,
+        wait_factor=1.0,
+        # As good as ten blocks with an excess, each of which cost 1.2 intervals, and 3 restarts.
+        exceeded_blocks=10.0,
+        exceeded_intervals=12.0,
+        restarts=3.0,
+        since_change=1000,
+        next_plan=FIRST_PLAN,
+    )
+    for o, row in enumerate(memory):
+        own = PlannerMemory(row)
+        own.tried[:], own.lasted[:] = 4.0, 2.0  # an excess lasts as often as not
+        assume(own)
+        build_menu(o, view, own)
     return memory
 
 
 @compiled
-def _floor(o: int, memory: Memory) -> float:
+def _floor(own: PlannerMemory) -> float:
     """Return the logarithm of the rate below which all rates are the same."""
-    if memory.ints[o, FRONT_USED] > 0:
-        return np.log(BELOW_FLOOR * memory.values[o, POINT_CAPACITY])
+    if own.front_used > 0:
+        return np.log(BELOW_FLOOR * own.point_capacity[0])
     return np.log(WITHOUT_MENU)
 
 
 def _expect(o: int, memory: Memory, season: Season) -> None:
     """Let an operator that has not seen a block yet begin with what is usual."""
-    take_season(o, memory, season, floor=_floor(o, memory))
+    own = PlannerMemory(memory[o])
+    take_season(own, season, floor=_floor(own))
 
 
 @compiled_apart
-def read_model(o: int, view: View, memory: Memory) -> float:
+def read_model(o: int, view: View, own: PlannerMemory) -> float:
     """Return a number that moves by as much as anything in the model moves, in logs."""
-    traits = view.traits[o]
-    number = 3 * np.log(traits[SERVICE_MEAN]) + 2 * np.log(view.seen[o, BUDGET])
-    number += traits[SERVICE_SCV] + traits[NETWORK_TIME] / view.seen[o, BUDGET]
-    number += np.log(memory.floats[o, WAIT_FACTOR]) + memory.ints[o, MISTRUSTED]
+    model = view.model[o]
+    number = 3 * np.log(model.service_mean) + 2 * np.log(view.seen[o].budget)
+    number += model.service_scv + model.network_time / view.seen[o].budget
+    number += np.log(own.wait_factor) + own.mistrusted
     for place in range(view.counts.shape[1]):
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
         number += weight * np.log(view.speedup[o, place])
-        number += weight * 1.3 * np.log(max(view.price[o, place] / traits[TOP_COST], 1e-9))
-    return number + 5 * (traits[WEIGHT_VIOLATION] + 2 * traits[WEIGHT_RESOURCES])
+        number += weight * 1.3 * np.log(max(view.price[o, place] / model.top_cost, 1e-9))
+    return number + 5 * (model.weight_violation + 2 * model.weight_resources)
 
 
 @compiled
@@ -726,108 +665,106 @@ def read_room(o: int, view: View) -> float:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Learn from the interval that just ended; plan where a plan is due."""
-    floats, ints = memory.floats[o], memory.ints[o]
-    if ints[BLOCK] == 0:
-        interval = view.seen[o, INTERVAL]
+    own = PlannerMemory(memory[o])
+    if own.block == 0:
+        interval = view.seen[o].interval
         fitting = int(SECONDS_PER_BLOCK / interval + 0.5) if interval > 0 else INTERVALS_PER_BLOCK
-        ints[BLOCK] = min(max(fitting, 1), INTERVALS_PER_BLOCK)
-    correct(o, view, memory)
-    note_violation(o, view, memory)
-    note_streak(o, view, memory)
-    rate = view.seen[o, RATE]
-    first = floats[PEAK] == 0
-    floats[PEAK] = max(floats[PEAK], rate_to_carry(o, view, memory))
-    floats[BLOCK_PEAK] = max(floats[BLOCK_PEAK], rate)
-    ints[IN_BLOCK] += 1
-    ended = ints[IN_BLOCK] >= ints[BLOCK]
+        own.block = min(max(fitting, 1), INTERVALS_PER_BLOCK)
+    correct(o, view, own)
+    note_violation(o, view, own)
+    note_streak(o, view, own)
+    rate = view.seen[o].rate
+    first = own.highest_rate == 0
+    own.highest_rate = max(own.highest_rate, rate_to_carry(o, view, own))
+    own.block_peak = max(own.block_peak, rate)
+    own.in_block += 1
+    ended = own.in_block >= own.block
     if ended:
-        _end_block(o, view, memory)
+        _end_block(o, view, own)
 
-    put_corrections(o, view, memory)
-    model = read_model(o, view, memory)
-    moved = abs(model - floats[FINGERPRINT])
-    outgrown = 1.2 * floats[PEAK] > floats[MENU_TOP]
-    due = ints[BLOCKS] >= ints[NEXT_PLAN] or is_beyond_levels(o, view, memory)
+    put_corrections(o, view, own)
+    model = read_model(o, view, own)
+    moved = abs(model - own.fingerprint)
+    outgrown = 1.2 * own.highest_rate > own.menu_top
+    due = own.blocks >= own.next_plan or is_beyond_levels(o, view, own)
     afresh = False
     room = read_room(o, view)
-    changed = moved > DRIFTED or room != floats[ROOM]
-    pressed = room != floats[ROOM] and is_pressed(o, view, memory)
+    changed = moved > DRIFTED or room != own.room
+    pressed = room != own.room and is_pressed(o, view, own)
     if first or outgrown or moved > JUMPED or (due and changed) or pressed:
-        floats[FINGERPRINT], floats[ROOM] = model, room
-        front = ints[FRONT_USED]
-        build_menu(o, view, memory)
-        forget_capacities(o, memory)
-        afresh = moved > JUMPED or front != ints[FRONT_USED]
+        own.fingerprint, own.room = model, room
+        front = own.front_used
+        build_menu(o, view, own)
+        forget_capacities(own)
+        afresh = moved > JUMPED or front != own.front_used
         due = True
-    if due and ints[BLOCKS] >= FIRST_PLAN:
-        _plan(o, view, memory, afresh)
-    if find_point(o, view, memory, view.counts[o]) < 0:
-        floats[OFF_MENU] = find_capacity(o, view, memory, view.counts[o])
-    update_expert_costs(o, view, memory)
-    remove_corrections(o, view, memory)
+    if due and own.blocks >= FIRST_PLAN:
+        _plan(o, view, own, afresh)
+    if find_point(o, view, own, view.counts[o]) < 0:
+        own.capacity_off_menu = find_capacity(o, view, own, view.counts[o])
+    update_expert_costs(o, view, own)
+    remove_corrections(o, view, own)
 
 
 @compiled
-def is_beyond_levels(o: int, view: View, memory: Memory) -> bool:
+def is_beyond_levels(o: int, view: View, own: PlannerMemory) -> bool:
     """Return whether the rate is higher than the plan's levels reach; let them reach it if so."""
-    floats = memory.floats[o]
-    if memory.ints[o, PLANS] == 0:
+    if own.plans == 0:
         return False
-    peak, _ = find_envelopes(o, view, memory)
-    if peak <= floats[LEVEL_FROM] + LEVELS * floats[LEVEL_STEP]:
+    peak, _ = find_envelopes(o, view, own)
+    if peak <= own.level_from + LEVELS * own.level_step:
         return False
-    floats[HIGHEST] = max(floats[HIGHEST], peak)
+    own.highest = max(own.highest, peak)
     return True
 
 
 @compiled_apart
-def _end_block(o: int, view: View, memory: Memory) -> None:
+def _end_block(o: int, view: View, own: PlannerMemory) -> None:
     """Learn from a whole block."""
-    floats, ints = memory.floats[o], memory.ints[o]
-    note_excess(o, memory)
-    if ints[BLOCKS] == 0:
-        floats[FLOOR] = _floor(o, memory)
-    height = max(np.log(max(floats[BLOCK_PEAK], 1e-9)), floats[FLOOR])
+    note_excess(own)
+    if own.blocks == 0:
+        own.floor = _floor(own)
+    height = max(np.log(max(own.block_peak, 1e-9)), own.floor)
     season, usual = 0.0, height
-    if ints[PLANS] > 0:
-        season = memory.values[o, SEASON + block_of_plan(o, memory)]
-        usual = max(height, floats[PEAK_SHORT] + season - OUTAGE)
-    note_block(o, view, memory, usual)
-    note_height(o, memory, height - season)
-    note_peak(o, memory)
-    fade_books(o, memory)
-    ints[BLOCKS] += 1
-    ints[IN_BLOCK] = 0
-    floats[BLOCK_PEAK] = 0.0
+    if own.plans > 0:
+        season = own.season[block_of_plan(own)]
+        usual = max(height, own.peak_short + season - OUTAGE)
+    note_block(o, view, own, usual)
+    note_height(own, height - season)
+    note_peak(own)
+    fade_books(own)
+    own.blocks += 1
+    own.in_block = 0
+    own.block_peak = 0.0
 
 
 @compiled_apart
-def _plan(o: int, view: View, memory: Memory, afresh: bool) -> None:
+def _plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     """Foresee the season, take stock of the dynamics, and plan."""
-    floats, ints = memory.floats[o], memory.ints[o]
     before = 0.0
-    if ints[PLANS] > 0:
-        block = min(ints[BLOCKS] - ints[PLANNED_AT], KEPT) - 1
-        before = floats[LAST_SEASON] if block < 0 else memory.values[o, SEASON + block]
-    now = foresee(o, view, memory)
+    if own.plans > 0:
+        block = min(own.blocks - own.planned_at, KEPT) - 1
+        before = own.last_season if block < 0 else own.season[block]
+    now = foresee(o, view, own)
     # What the season now explains is taken off the envelopes, and what it no longer does put back.
-    floats[PEAK_LONG] += before - now
-    floats[PEAK_SHORT] += before - now
-    floats[LOWEST] = min(floats[LOWEST], floats[PEAK_LONG])
-    floats[HIGHEST] = max(floats[HIGHEST], floats[PEAK_LONG])
-    if view.rules[o, STEP] == 1 and choose_chain(o, view, memory):
-        build_menu(o, view, memory)
+    own.peak_long += before - now
+    own.peak_short += before - now
+    own.lowest = min(own.lowest, own.peak_long)
+    own.highest = max(own.highest, own.peak_long)
+    if view.model[o].one_step == 1 and choose_chain(o, view, own):
+        build_menu(o, view, own)
         afresh = True
-    if span_levels(o, memory):
+    if span_levels(own):
         afresh = True
-    smooth(o, memory, ints[BLOCKS] - ints[PLANNED_AT])
-    link_states(o, memory)
-    make_plan(o, view, memory, afresh)
+    smooth(own, own.blocks - own.planned_at)
+    link_states(own)
+    make_plan(o, view, own, afresh)
 
 
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Go where the expert that is followed goes."""
-    put_corrections(o, view, memory)
-    follow(o, view, memory)
-    remove_corrections(o, view, memory)
+    own = PlannerMemory(memory[o])
+    put_corrections(o, view, own)
+    follow(o, view, own)
+    remove_corrections(o, view, own)

@@ -34,51 +34,19 @@ from __future__ import annotations
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
-from weir_policies.kernels.view import INTERVAL, TIME, TIME_OF_WEEK, Memory, View
+from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.season import HOURS, Season
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
-    BEGAN,
-    BLOCK,
-    BLOCKS,
     DAY,
-    DAY_CHANGE,
-    DAY_DAY,
-    DAY_WEEK,
-    DAY_WEIGHT,
-    DAYS_SEEN,
     GAPS,
-    HIGHEST,
     LAG,
-    LAST_SEASON,
-    LEVEL_FROM,
-    LEVEL_STEP,
     LEVELS,
-    LINK_FROM,
-    LINK_TO,
-    LINK_WEIGHT,
-    LOWEST,
-    PAST,
-    PEAK_LONG,
-    PEAK_SHORT,
-    PLANS,
-    SCRATCH,
-    SEASON,
-    SEEN_STEPS,
     STATES,
     STEPS,
-    SURPRISE,
-    TAIL,
-    USUAL_DAY,
-    USUAL_WEEK,
     WEEK,
-    WEEK_CHANGE,
-    WEEK_WEEK,
-    WEEK_WEIGHT,
-    WEEKS_SEEN,
-    seen_steps,
-    tails,
+    PlannerMemory,
 )
 
 SECONDS_PER_DAY = 86_400.0
@@ -94,126 +62,121 @@ RIDGE = 0.0144
 
 
 @compiled
-def part_of_week(view: View, o: int, blocks_ahead: float, memory: Memory) -> int:
+def part_of_week(view: View, o: int, blocks_ahead: float, own: PlannerMemory) -> int:
     """Return the part of the week in which a block lies, counted from the present moment."""
-    seconds = blocks_ahead * memory.ints[o, BLOCK] * view.seen[o, INTERVAL]
-    weeks = view.seen[o, TIME_OF_WEEK] + seconds / SECONDS_PER_WEEK
+    seconds = blocks_ahead * own.block * view.seen[o].interval
+    weeks = view.seen[o].time_of_week + seconds / SECONDS_PER_WEEK
     return min(int((weeks - np.floor(weeks)) * WEEK), WEEK - 1)
 
 
 @compiled
-def usual_of_week(o: int, memory: Memory, part: int, usual_of_day: float) -> float:
+def usual_of_week(own: PlannerMemory, part: int, usual_of_day: float) -> float:
     """Return by how much a part of the week usually differs from that part of the day, in logs."""
-    seen = memory.values[o, WEEKS_SEEN + part]
+    seen = own.weeks_seen[part]
     if seen == 0:
         return 0.0
     # One week tells half of the truth, two tell two thirds.
-    return (memory.values[o, USUAL_WEEK + part] - usual_of_day) * seen / (seen + 1)
+    return (own.usual_week[part] - usual_of_day) * seen / (seen + 1)
 
 
 @compiled_apart
-def note_block(o: int, view: View, memory: Memory, height: float) -> None:
+def note_block(o: int, view: View, own: PlannerMemory, height: float) -> None:
     """Learn from the block that just ended.
 
     Args:
         o: Row of the operator.
         view: Tells the time.
-        memory: The planner's.
+        own: The planner's.
         height: Logarithm of the highest rate in the block.
     """
-    values, floats = memory.values[o], memory.floats[o]
-    week = part_of_week(view, o, -0.5, memory)
+    week = part_of_week(view, o, -0.5, own)
     day = week % DAY
-    seconds = memory.ints[o, BLOCK] * view.seen[o, INTERVAL]
-    if memory.ints[o, BLOCKS] == 0 and floats[BEGAN] > -np.inf:
-        floats[BEGAN] = view.seen[o, TIME]  # but where a season was known beforehand
-    age = view.seen[o, TIME] - floats[BEGAN]
+    seconds = own.block * view.seen[o].interval
+    if own.blocks == 0 and own.began > -np.inf:
+        own.began = view.seen[o].time  # but where a season was known beforehand
+    age = view.seen[o].time - own.began
     usual, special = height, 0.0
-    known = values[DAYS_SEEN + day] > 0 and age > SECONDS_PER_DAY - seconds
+    known = own.days_seen[day] > 0 and age > SECONDS_PER_DAY - seconds
     if known:
-        usual = values[USUAL_DAY + day]
+        usual = own.usual_day[day]
         if age > SECONDS_PER_WEEK - seconds:
-            special = usual_of_week(o, memory, week, usual)
-    slot = PAST + 3 * (memory.ints[o, BLOCKS] % LAG)
-    lagged = memory.ints[o, BLOCKS] >= LAG
+            special = usual_of_week(own, week, usual)
+    slot = own.blocks % LAG
+    lagged = own.blocks >= LAG
     if known and lagged and age > SECONDS_PER_DAY + LAG * seconds:
-        rise = height - values[slot]
-        rise_of_day, rise_of_week = usual - values[slot + 1], special - values[slot + 2]
+        rise = height - own.past_heights[slot]
+        rise_of_day = usual - own.past_usual[slot]
+        rise_of_week = special - own.past_special[slot]
         fade = 1 - min(seconds / (MEMORY * SECONDS_PER_DAY), 0.1)
-        floats[DAY_DAY] = fade * floats[DAY_DAY] + rise_of_day**2
-        floats[DAY_WEEK] = fade * floats[DAY_WEEK] + rise_of_day * rise_of_week
-        floats[WEEK_WEEK] = fade * floats[WEEK_WEEK] + rise_of_week**2
-        floats[DAY_CHANGE] = fade * floats[DAY_CHANGE] + rise_of_day * rise
-        floats[WEEK_CHANGE] = fade * floats[WEEK_CHANGE] + rise_of_week * rise
-    values[slot], values[slot + 1], values[slot + 2] = height, usual, special
+        own.day_day = fade * own.day_day + rise_of_day**2
+        own.day_week = fade * own.day_week + rise_of_day * rise_of_week
+        own.week_week = fade * own.week_week + rise_of_week**2
+        own.day_change = fade * own.day_change + rise_of_day * rise
+        own.week_change = fade * own.week_change + rise_of_week * rise
+    own.past_heights[slot], own.past_usual[slot] = height, usual
+    own.past_special[slot] = special
 
     part = min(seconds * DAY / SECONDS_PER_DAY, 1.0)  # of the part of the day, one visit of it
-    values[DAYS_SEEN + day] += part
-    values[WEEKS_SEEN + week] += part
-    weight = max(FADES_PER_DAY * part, part / values[DAYS_SEEN + day])
-    values[USUAL_DAY + day] += weight * (height - values[USUAL_DAY + day])
-    weight = max(FADES_PER_WEEK * part, part / values[WEEKS_SEEN + week])
-    values[USUAL_WEEK + week] += weight * (height - values[USUAL_WEEK + week])
+    own.days_seen[day] += part
+    own.weeks_seen[week] += part
+    weight = max(FADES_PER_DAY * part, part / own.days_seen[day])
+    own.usual_day[day] += weight * (height - own.usual_day[day])
+    weight = max(FADES_PER_WEEK * part, part / own.weeks_seen[week])
+    own.usual_week[week] += weight * (height - own.usual_week[week])
 
 
 @compiled
-def _weigh(o: int, memory: Memory) -> None:
+def _weigh(own: PlannerMemory) -> None:
     """Solve the regression for the weights of day and week, each between 0 and 1."""
-    floats = memory.floats[o]
-    day, week, both = floats[DAY_DAY] + RIDGE, floats[WEEK_WEEK] + RIDGE, floats[DAY_WEEK]
+    day, week, both = own.day_day + RIDGE, own.week_week + RIDGE, own.day_week
     divisor = day * week - both * both
-    of_day = (floats[DAY_CHANGE] * week - floats[WEEK_CHANGE] * both) / divisor
-    of_week = (floats[WEEK_CHANGE] * day - floats[DAY_CHANGE] * both) / divisor
-    floats[DAY_WEIGHT] = min(max(of_day, 0.0), 1.0)
-    floats[WEEK_WEIGHT] = min(max(of_week, 0.0), 1.0)
+    of_day = (own.day_change * week - own.week_change * both) / divisor
+    of_week = (own.week_change * day - own.day_change * both) / divisor
+    own.day_weight = min(max(of_day, 0.0), 1.0)
+    own.week_weight = min(max(of_week, 0.0), 1.0)
 
 
 @compiled_apart
-def _usual_height(o: int, memory: Memory, week: int, mean: float) -> float:
+def _usual_height(own: PlannerMemory, week: int, mean: float) -> float:
     """Return what is to be expected of a part of the week beyond the mean, in logs."""
-    values, floats = memory.values[o], memory.floats[o]
     height = 0.0
     for offset in range(-1, 2):  # smoothed over neighbours
         share = 0.5 if offset == 0 else 0.25
         part = (week + offset) % WEEK
         usual = mean
-        if values[DAYS_SEEN + part % DAY] > 0:
-            usual = values[USUAL_DAY + part % DAY]
-        special = usual_of_week(o, memory, part, usual)
-        height += share * (floats[DAY_WEIGHT] * (usual - mean) + floats[WEEK_WEIGHT] * special)
+        if own.days_seen[part % DAY] > 0:
+            usual = own.usual_day[part % DAY]
+        special = usual_of_week(own, part, usual)
+        height += share * (own.day_weight * (usual - mean) + own.week_weight * special)
     return height
 
 
 @compiled_apart
-def foresee(o: int, view: View, memory: Memory) -> float:
+def foresee(o: int, view: View, own: PlannerMemory) -> float:
     """Fill the season of the blocks to come; return that of the one that just ended, in logs."""
-    values = memory.values[o]
-    _weigh(o, memory)
+    _weigh(own)
     mean, parts = 0.0, 0
     for day in range(DAY):
-        if values[DAYS_SEEN + day] > 0:
-            mean += values[USUAL_DAY + day]
+        if own.days_seen[day] > 0:
+            mean += own.usual_day[day]
             parts += 1
     mean /= max(parts, 1)
     for ahead in range(AHEAD):
-        week = part_of_week(view, o, ahead + 0.5, memory)
-        values[SEASON + ahead] = _usual_height(o, memory, week, mean)
-    memory.floats[o, LAST_SEASON] = _usual_height(
-        o, memory, part_of_week(view, o, -0.5, memory), mean
-    )
-    return memory.floats[o, LAST_SEASON]
+        week = part_of_week(view, o, ahead + 0.5, own)
+        own.season[ahead] = _usual_height(own, week, mean)
+    own.last_season = _usual_height(own, part_of_week(view, o, -0.5, own), mean)
+    return own.last_season
 
 
 EVIDENCE = 2.0
 """Days of its own learning that the season counts for when it is weighed."""
 
 
-def take_season(o: int, memory: Memory, season: Season, *, floor: float) -> None:
+def take_season(own: PlannerMemory, season: Season, *, floor: float) -> None:
     """Write a season into the memory of an operator that has not seen a block yet.
 
     Args:
-        o: Row of the operator.
-        memory: The planner's.
+        own: The planner's.
         season: What is usual; where nobody knows, nothing is written.
         floor: Logarithm of the rate below which all rates are the same.
     """
@@ -221,15 +184,14 @@ def take_season(o: int, memory: Memory, season: Season, *, floor: float) -> None
     known = np.isfinite(heights)
     if not known.any():
         return
-    values, floats = memory.values[o], memory.floats[o]
     by_day = heights.reshape(WEEK // DAY, DAY)
     days = np.isfinite(by_day).sum(axis=0)
     usual = np.where(days > 0, np.nansum(by_day, axis=0) / np.maximum(days, 1), np.nan)
-    values[USUAL_DAY : USUAL_DAY + DAY] = np.nan_to_num(usual)
-    values[DAYS_SEEN : DAYS_SEEN + DAY] = days * season.weeks
-    values[USUAL_WEEK : USUAL_WEEK + WEEK] = np.nan_to_num(heights)
-    values[WEEKS_SEEN : WEEKS_SEEN + WEEK] = known * season.weeks
-    floats[BEGAN] = -np.inf  # there never was a first day that it had to learn from alone
+    own.usual_day = np.nan_to_num(usual)
+    own.days_seen = days * season.weeks
+    own.usual_week = np.nan_to_num(heights)
+    own.weeks_seen = known * season.weeks
+    own.began = -np.inf  # there never was a first day that it had to learn from alone
 
     course = np.tile(usual, WEEK // DAY)
     # A few weeks do not tell all of what is special of a part of the week: see `note_block`.
@@ -240,12 +202,12 @@ def take_season(o: int, memory: Memory, season: Season, *, floor: float) -> None
     of_day, of_week = of_day[told], of_week[told]
     if not told.any():
         return
-    floats[DAY_DAY] = blocks * np.mean(of_day**2)
-    floats[DAY_WEEK] = blocks * np.mean(of_day * of_week)
-    floats[WEEK_WEEK] = blocks * np.mean(of_week**2)
+    own.day_day = blocks * np.mean(of_day**2)
+    own.day_week = blocks * np.mean(of_day * of_week)
+    own.week_week = blocks * np.mean(of_week**2)
     # The changes that were seen are those that the day and the week together let expect.
-    floats[DAY_CHANGE] = floats[DAY_DAY] + floats[DAY_WEEK]
-    floats[WEEK_CHANGE] = floats[DAY_WEEK] + floats[WEEK_WEEK]
+    own.day_change = own.day_day + own.day_week
+    own.week_change = own.day_week + own.week_week
 
 
 def _spread_hours(season: Season, floor: float) -> Floats:
@@ -309,9 +271,9 @@ def place_gap(difference: float) -> tuple[int, float]:
 
 
 @compiled
-def place_level(o: int, memory: Memory, peak: float) -> tuple[int, float]:
+def place_level(own: PlannerMemory, peak: float) -> tuple[int, float]:
     """Return the level below a peak, and how far it is to the next one."""
-    position = (peak - memory.floats[o, LEVEL_FROM]) / memory.floats[o, LEVEL_STEP]
+    position = (peak - own.level_from) / own.level_step
     position = min(max(position, 0.0), LEVELS - 1.0001)
     level = int(position)
     return level, position - level
@@ -324,7 +286,7 @@ def find_bin(step: float) -> int:
 
 
 @compiled
-def read_tail(o: int, memory: Memory, state: int, step: float) -> float:
+def read_tail(own: PlannerMemory, state: int, step: float) -> float:
     """Return the probability that the next height exceeds the peak by more than `step`."""
     position = (step - FIRST_BIN) / BIN
     if position <= 0:
@@ -333,15 +295,14 @@ def read_tail(o: int, memory: Memory, state: int, step: float) -> float:
         return 0.0
     place = int(position)
     part = position - place
-    tail = memory.values[o, TAIL + state * (STEPS + 1) + place]
-    after = memory.values[o, TAIL + state * (STEPS + 1) + place + 1]
+    tail, after = own.tails[state, place], own.tails[state, place + 1]
     return tail * (1 - part) + after * part
 
 
 @compiled_apart
-def assume(o: int, memory: Memory) -> None:
+def assume(own: PlannerMemory) -> None:
     """Add to the histograms what is assumed before anything was seen."""
-    seen = seen_steps(o, memory)
+    seen = own.seen_steps
     for gap in range(GAPS):
         for step in range(STEPS):
             off = FIRST_BIN + (step + 0.5) * BIN + gap_middle(gap)
@@ -350,68 +311,67 @@ def assume(o: int, memory: Memory) -> None:
 
 
 @compiled_apart
-def note_height(o: int, memory: Memory, height: float) -> None:
+def note_height(own: PlannerMemory, height: float) -> None:
     """Learn from the height of a block, the season taken off."""
-    floats = memory.floats[o]
-    peak, short = floats[PEAK_LONG], floats[PEAK_SHORT]
-    if memory.ints[o, PLANS] > 0:
-        level, part = place_level(o, memory, peak)
+    peak, short = own.peak_long, own.peak_short
+    if own.plans > 0:
+        level, part = place_level(own, peak)
         gap, beyond = place_gap(peak - short)
         level += 1 if part > 0.5 else 0
         gap += 1 if beyond > 0.5 else 0
-        _notice_regime(o, memory, read_tail(o, memory, level * GAPS + gap, height - peak))
-        seen_steps(o, memory)[level, gap, find_bin(height - peak)] += 1
-        floats[PEAK_LONG] = max(height, peak - SLOW)
-        floats[PEAK_SHORT] = max(height, short - FAST)
-    elif floats[LOWEST] > floats[HIGHEST]:  # the first one
-        floats[PEAK_LONG], floats[PEAK_SHORT] = height, height
+        _notice_regime(own, read_tail(own, level * GAPS + gap, height - peak))
+        own.seen_steps[level, gap, find_bin(height - peak)] += 1
+        own.peak_long = max(height, peak - SLOW)
+        own.peak_short = max(height, short - FAST)
+    elif own.lowest > own.highest:  # the first one
+        own.peak_long, own.peak_short = height, height
     else:
-        floats[PEAK_LONG] = max(height, peak - SLOW)
-        floats[PEAK_SHORT] = max(height, short - FAST)
-    floats[LOWEST] = min(floats[LOWEST], floats[PEAK_LONG])
-    floats[HIGHEST] = max(floats[HIGHEST], floats[PEAK_LONG])
+        own.peak_long = max(height, peak - SLOW)
+        own.peak_short = max(height, short - FAST)
+    own.lowest = min(own.lowest, own.peak_long)
+    own.highest = max(own.highest, own.peak_long)
 
 
 @compiled_apart
-def _notice_regime(o: int, memory: Memory, tail: float) -> None:
+def _notice_regime(own: PlannerMemory, tail: float) -> None:
     """Let what was learned fade when too much happens that was next to impossible."""
-    floats = memory.floats[o]
     surprised = 1.0 if tail < RARE else 0.0
-    floats[SURPRISE] += RARE_WEIGHT * (surprised - floats[SURPRISE])
-    if floats[SURPRISE] <= TOO_OFTEN:
+    own.surprise += RARE_WEIGHT * (surprised - own.surprise)
+    if own.surprise <= TOO_OFTEN:
         return
-    floats[SURPRISE] = 0.0
-    for place in range(SEEN_STEPS, SEEN_STEPS + STATES * STEPS):
-        memory.values[o, place] *= KEPT_OF_OLD_REGIME
-    assume(o, memory)
-    floats[DAY_DAY] *= KEPT_OF_OLD_REGIME
-    floats[DAY_WEEK] *= KEPT_OF_OLD_REGIME
-    floats[WEEK_WEEK] *= KEPT_OF_OLD_REGIME
-    floats[DAY_CHANGE] *= KEPT_OF_OLD_REGIME
-    floats[WEEK_CHANGE] *= KEPT_OF_OLD_REGIME
+    own.surprise = 0.0
+    for level in range(LEVELS):
+        for gap in range(GAPS):
+            for step in range(STEPS):
+                own.seen_steps[level, gap, step] *= KEPT_OF_OLD_REGIME
+    assume(own)
+    own.day_day *= KEPT_OF_OLD_REGIME
+    own.day_week *= KEPT_OF_OLD_REGIME
+    own.week_week *= KEPT_OF_OLD_REGIME
+    own.day_change *= KEPT_OF_OLD_REGIME
+    own.week_change *= KEPT_OF_OLD_REGIME
 
 
 @compiled_apart
-def span_levels(o: int, memory: Memory) -> bool:
+def span_levels(own: PlannerMemory) -> bool:
     """Let the levels span the peaks seen, with room above; return whether they were changed."""
-    floats = memory.floats[o]
-    low, high = floats[LOWEST] - 0.1, floats[HIGHEST] + 0.3
-    first, step = floats[LEVEL_FROM], floats[LEVEL_STEP]
+    low, high = own.lowest - 0.1, own.highest + 0.3
+    first, step = own.level_from, own.level_step
     if step > 0 and low >= first and high <= first + step * (LEVELS - 1) + 0.2:
         return False
     new_step = max((high - low) / (LEVELS - 1), 0.02)
     if step > 0:
-        _move_histograms(o, memory, low, new_step)
-    floats[LEVEL_FROM], floats[LEVEL_STEP] = low, new_step
+        _move_histograms(own, low, new_step)
+    own.level_from, own.level_step = low, new_step
     return True
 
 
 @compiled_apart
-def _move_histograms(o: int, memory: Memory, low: float, new_step: float) -> None:
+def _move_histograms(own: PlannerMemory, low: float, new_step: float) -> None:
     """Enter what was counted at the old levels at the nearest of the new ones."""
-    first, step = memory.floats[o, LEVEL_FROM], memory.floats[o, LEVEL_STEP]
-    seen = seen_steps(o, memory)
-    sums = memory.values[o, SCRATCH : SCRATCH + STATES]
+    first, step = own.level_from, own.level_step
+    seen = own.seen_steps
+    sums = own.sums
     for gap in range(GAPS):
         for place in range(STEPS):
             for level in range(LEVELS):
@@ -424,11 +384,11 @@ def _move_histograms(o: int, memory: Memory, low: float, new_step: float) -> Non
 
 
 @compiled_apart
-def smooth(o: int, memory: Memory, blocks: int) -> None:
+def smooth(own: PlannerMemory, blocks: int) -> None:
     """Fade the histograms for so many blocks, and make distributions of them, as tails."""
-    seen, tail = seen_steps(o, memory), tails(o, memory)
+    seen, tail = own.seen_steps, own.tails
     fade = FADE**blocks
-    pooled = memory.values[o, SCRATCH : SCRATCH + STATES]
+    pooled = own.sums
     for gap in range(GAPS):
         everything = 0.0
         for step in range(STEPS):
@@ -452,18 +412,17 @@ def smooth(o: int, memory: Memory, blocks: int) -> None:
 
 
 @compiled_apart
-def link_states(o: int, memory: Memory) -> None:
+def link_states(own: PlannerMemory) -> None:
     """Work out which states follow which, and how likely, as a sparse matrix."""
-    ints, values = memory.ints[o], memory.values[o]
-    step_of_level = memory.floats[o, LEVEL_STEP]
-    tail = tails(o, memory)
-    row = values[SCRATCH : SCRATCH + STATES]
+    step_of_level = own.level_step
+    tail = own.tails
+    row = own.sums
     for state in range(STATES):
         row[state] = 0.0
     used = 0
     for state in range(STATES):
         level, gap = state // GAPS, state % GAPS
-        ints[LINK_FROM + state] = used
+        own.link_from[state] = used
         for step in range(STEPS):
             probability = tail[state, step] - tail[state, step + 1]
             if probability < 1e-6:
@@ -483,11 +442,11 @@ def link_states(o: int, memory: Memory) -> None:
         first, kept = used, 0.0
         for other in range(STATES):
             if row[other] > NEGLIGIBLE:
-                ints[LINK_TO + used] = other
-                values[LINK_WEIGHT + used] = row[other]
+                own.link_to[used] = other
+                own.link_weight[used] = row[other]
                 kept += row[other]
                 used += 1
             row[other] = 0.0
         for link in range(first, used):
-            values[LINK_WEIGHT + link] /= kept
-    ints[LINK_FROM + STATES] = used
+            own.link_weight[link] /= kept
+    own.link_from[STATES] = used

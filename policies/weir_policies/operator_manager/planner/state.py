@@ -1,7 +1,7 @@
-"""Where the planner keeps what it knows: names for the places in `kernels.view.Memory`.
+"""What the planner keeps in mind about an operator, by name.
 
-Kernels may not allocate, so everything has its place from the beginning: about 3 MB per operator,
-however long it runs and however many node types there are.
+Kernels may not allocate, so everything has its place from the beginning: about 4 MB per operator,
+however long it runs, of which each node type takes 16 kB.
 
 Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
 price and capacity. A *block* is a few intervals, some ten minutes: forecasts and plans count in
@@ -10,8 +10,7 @@ blocks, decisions are taken in every interval. An *expert* is a rule that the pl
 
 from __future__ import annotations
 
-from weir_policies.kernels.compiled import pasted
-from weir_policies.kernels.view import Memory, View, empty_memory
+from weir_policies.kernels.fields import Fields, array
 from weir_policies.model.arrays import Counts, Floats
 
 FRONT = 32
@@ -34,200 +33,141 @@ DAY = 144
 WEEK = 7 * DAY
 LAG = 6
 """Blocks over which a usual change is compared with the real one."""
-
-# Columns of `Memory.floats`: parameters.
-_PARAMETERS = 3
-RECONFIGURATION_COST, CATCH_UP, CORRECTS = range(_PARAMETERS)
-# The rate.
-_RATE = 12
-(
-    PEAK,
-    BLOCK_PEAK,
-    FLOOR,
-    PEAK_LONG,
-    PEAK_SHORT,
-    LOWEST,
-    HIGHEST,
-    LEVEL_FROM,
-    LEVEL_STEP,
-    SURPRISE,
-    BEGAN,
-    LAST_SEASON,
-) = range(_PARAMETERS, _PARAMETERS + _RATE)
-# The season: weights of the day and the week, and the sums of their regression.
-_SEASON = 7
-DAY_WEIGHT, WEEK_WEIGHT, DAY_DAY, DAY_WEEK, WEEK_WEEK, DAY_CHANGE, WEEK_CHANGE = range(
-    _PARAMETERS + _RATE, _PARAMETERS + _RATE + _SEASON
-)
-# What follows from the front and from experience.
-_REST = 16
-(
-    FINGERPRINT,
-    MENU_TOP,
-    WAIT_FACTOR,
-    WAIT_WEIGHT,
-    MISTRUST,
-    EXCEEDED_BLOCKS,
-    EXCEEDED_INTERVALS,
-    RESTARTS,
-    RESTART_VIOLATIONS,
-    OFF_MENU,
-    LAST_CAPACITY,
-    ONCE_TRIED,
-    AGAIN_TRIED,
-    ONCE_LASTED,
-    AGAIN_LASTED,
-    ROOM,
-) = range(_PARAMETERS + _RATE + _SEASON, _PARAMETERS + _RATE + _SEASON + _REST)
-# Each expert's book, and what its deployment carries; the last rates, the largest of 60 blocks.
 EXPERTS = 3
-SHORT_WINDOW, LONG_WINDOW, PLAN = range(EXPERTS)
-BRIEF_WINDOW, LONG_WINDOW = 3, 60
+SHORT_RULE, LONG_RULE, PLAN = range(EXPERTS)
+SHORT_WINDOW, LONG_WINDOW = 3, 60
 """Intervals and blocks that the rules look back: what `queueing` and `window-max` do."""
-EXPERT_COST = _PARAMETERS + _RATE + _SEASON + _REST
-CARRIES = EXPERT_COST + EXPERTS
-RATES = CARRIES + EXPERTS
-LONG_PEAK = RATES + BRIEF_WINDOW
-_SCALARS = LONG_PEAK + 1
-
-# Columns of `Memory.ints`.
-_NUMBERS = 18
-(
-    BLOCK,
-    IN_BLOCK,
-    BLOCKS,
-    PLANNED_AT,
-    NEXT_PLAN,
-    PLANS,
-    FRONT_USED,
-    CANDIDATES_USED,
-    SINCE_CHANGE,
-    BLOCK_EXCEEDED,
-    CHAIN,
-    MISTRUSTED,
-    STREAK,
-    FOLLOWED,
-    SEEN_INTERVALS,
-    EXCEEDED,  # intervals of this block, one column per expert
-) = range(_NUMBERS - EXPERTS + 1)
-
-# Arrays in `Memory.ints`, by where they begin.
-LINK_TO = _NUMBERS
-LINK_FROM = LINK_TO + STATES * STATES
-GROUP = LINK_FROM + STATES + 1
-ORDER = GROUP + FRONT
-POINT_COUNTS = ORDER + CANDIDATES  # then FRONT x t, CANDIDATES x t, (EXPERTS + 1) x t
-
-# Arrays in `Memory.values`, by where they begin.
-SEEN_STEPS = 0
-TAIL = SEEN_STEPS + STATES * STEPS
-LINK_WEIGHT = TAIL + STATES * (STEPS + 1)
-EXPECTED = LINK_WEIGHT + STATES * STATES
-VALUES = EXPECTED + KEPT * STATES * FRONT
-BEGINNINGS = VALUES + 2 * STATES * FRONT
-SEASON = BEGINNINGS + 2 * STATES * FRONT
-USUAL_DAY = SEASON + AHEAD
-DAYS_SEEN = USUAL_DAY + DAY
-USUAL_WEEK = DAYS_SEEN + DAY
-WEEKS_SEEN = USUAL_WEEK + WEEK
-PAST = WEEKS_SEEN + WEEK
-POINT_CAPACITY = PAST + 3 * LAG
-POINT_HEIGHT = POINT_CAPACITY + FRONT
-POINT_PRICE = POINT_HEIGHT + FRONT
-ROW = POINT_PRICE + FRONT
-SCRATCH = ROW + FRONT
-CANDIDATE_CAPACITY = SCRATCH + STATES
-CANDIDATE_PRICE = CANDIDATE_CAPACITY + CANDIDATES
-PEAKS = CANDIDATE_PRICE + CANDIDATES
-VALUES_USED = PEAKS + LONG_WINDOW
 
 
-def make_memory(view: View) -> Memory:
-    """Return memory of the right size, all zero; corrections of speeds stand behind the scalars."""
-    node_types = view.counts.shape[1]
-    return empty_memory(
-        view,
-        floats=_SCALARS + 3 * node_types,
-        ints=POINT_COUNTS + (FRONT + CANDIDATES + EXPERTS + 1) * node_types,
-        values=VALUES_USED,
-    )
+class PlannerMemory(Fields):
+    """Parameters and learned state of `planner`; rates in logs where it says height or peak."""
 
+    # Parameters.
+    reconfiguration_cost: float
+    """Below 0 the operator's weight is taken."""
+    catch_up: float
+    corrects: int
+    node_types: int
 
-@pasted
-def speed_factors(o: int, view: View, memory: Memory) -> Floats:
-    """Return by how much each node type is faster than believed, `(t,)`; 0 where unmeasured."""
-    return memory.floats[o, _SCALARS : _SCALARS + view.counts.shape[1]]
+    # The rate, learned in `rate`.
+    highest_rate: float
+    """Records/s, of all intervals."""
+    block_peak: float
+    """Records/s, of the present block so far."""
+    floor: float
+    """Height below which all rates are the same."""
+    peak_long: float
+    """The envelope of the heights that falls slowly."""
+    peak_short: float
+    """The one that falls fast."""
+    lowest: float
+    highest: float
+    """Of the slow envelope so far."""
+    level_from: float
+    level_step: float
+    surprise: float
+    began: float
+    last_season: float
+    """What the season explains of the block that ended before the plan."""
+    season: Floats = array(AHEAD)
+    """What it explains of the blocks to come."""
+    day_weight: float
+    week_weight: float
+    day_day: float
+    """Sums of the regression of changes on the usual ones of the day and the week."""
+    day_week: float
+    week_week: float
+    day_change: float
+    week_change: float
+    usual_day: Floats = array(DAY)
+    days_seen: Floats = array(DAY)
+    usual_week: Floats = array(WEEK)
+    weeks_seen: Floats = array(WEEK)
+    past_heights: Floats = array(LAG)
+    past_usual: Floats = array(LAG)
+    past_special: Floats = array(LAG)
+    seen_steps: Floats = array(LEVELS, GAPS, STEPS)
+    """How often a next block was how high."""
+    tails: Floats = array(STATES, STEPS + 1)
+    """Probability that the next block is so high or higher."""
+    link_to: Counts = array(STATES * STATES)
+    """States that follow a state: a sparse matrix, row by row."""
+    link_from: Counts = array(STATES + 1)
+    link_weight: Floats = array(STATES * STATES)
+    sums: Floats = array(STATES)
+    """Room to work in."""
 
+    # What experience says of the model, and what deployments carry and cost: `candidates`.
+    speed_factors: Floats = array("node_types")
+    """Logarithm of how much faster than believed each is."""
+    speed_weights: Floats = array("node_types")
+    """Intervals from which each factor was learned; 0 where it was not."""
+    wait_factor: float
+    wait_weight: float
+    mistrust: float
+    mistrusted: int
+    exceeded_blocks: float
+    exceeded_intervals: float
+    block_exceeded: int
+    restarts: float
+    restart_violations: float
+    since_change: int
+    streak: int
+    tried: Floats = array(2)
+    """How often a rate exceeded the capacity once, and several times in a row."""
+    lasted: Floats = array(2)
+    """How often it did so in the next interval as well."""
+    last_capacity: float
+    fingerprint: float
+    room: float
+    menu_top: float
+    capacity_off_menu: float
+    chain: int
+    """Node type, where moves are by one replica."""
+    candidates_used: int
+    candidates: Counts = array(CANDIDATES, "node_types")
+    candidate_capacity: Floats = array(CANDIDATES)
+    candidate_price: Floats = array(CANDIDATES)
+    order: Counts = array(CANDIDATES)
+    """Candidates by price."""
+    front_used: int
+    points: Counts = array(FRONT, "node_types")
+    point_capacity: Floats = array(FRONT)
+    point_height: Floats = array(FRONT)
+    """Logarithm of the capacity."""
+    point_price: Floats = array(FRONT)
+    group: Counts = array(FRONT)
+    """The first point that a resize leads to."""
 
-@pasted
-def speed_weights(o: int, view: View, memory: Memory) -> Floats:
-    """Return from how many intervals each factor was learned, `(t,)`."""
-    types = view.counts.shape[1]
-    return memory.floats[o, _SCALARS + types : _SCALARS + 2 * types]
+    # The plan: `plan`.
+    block: int
+    """Intervals in a block; 0 until it is known."""
+    in_block: int
+    blocks: int
+    planned_at: int
+    next_plan: int
+    plans: int
+    values: Floats = array(2, STATES, FRONT)
+    """Those of two neighbouring blocks."""
+    beginnings: Floats = array(2, STATES, FRONT)
+    """Values at the beginning of the last two plans."""
+    expected: Floats = array(KEPT, STATES, FRONT)
+    """Cost to be expected after each block of the plan."""
+    of_point: Floats = array(FRONT)
+    """Room to work in."""
 
-
-@pasted
-def saved_speedups(o: int, view: View, memory: Memory) -> Floats:
-    """Return room for the view's speedups while corrected ones stand in for them, `(t,)`."""
-    types = view.counts.shape[1]
-    return memory.floats[o, _SCALARS + 2 * types : _SCALARS + 3 * types]
-
-
-@pasted
-def point_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return the deployments of the front, `(FRONT, t)`, the first `FRONT_USED` in use."""
-    types = view.counts.shape[1]
-    rows = memory.ints[o, POINT_COUNTS : POINT_COUNTS + FRONT * types]
-    return rows.reshape((FRONT, types))
-
-
-@pasted
-def candidate_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return the deployments that a front is chosen from, `(CANDIDATES, t)`."""
-    types = view.counts.shape[1]
-    begin = POINT_COUNTS + FRONT * types
-    rows = memory.ints[o, begin : begin + CANDIDATES * types]
-    return rows.reshape((CANDIDATES, types))
-
-
-@pasted
-def advised_counts(o: int, view: View, memory: Memory) -> Counts:
-    """Return where each expert would be, and room for one more deployment, `(EXPERTS + 1, t)`."""
-    types = view.counts.shape[1]
-    begin = POINT_COUNTS + (FRONT + CANDIDATES) * types
-    rows = memory.ints[o, begin : begin + (EXPERTS + 1) * types]
-    return rows.reshape((EXPERTS + 1, types))
-
-
-@pasted
-def seen_steps(o: int, memory: Memory) -> Floats:
-    """Return how often a next block was how high, `(LEVELS, GAPS, STEPS)`."""
-    flat = memory.values[o, SEEN_STEPS : SEEN_STEPS + STATES * STEPS]
-    return flat.reshape((LEVELS, GAPS, STEPS))
-
-
-@pasted
-def tails(o: int, memory: Memory) -> Floats:
-    """Return the probability that the next block is so high or higher, `(STATES, STEPS + 1)`."""
-    flat = memory.values[o, TAIL : TAIL + STATES * (STEPS + 1)]
-    return flat.reshape((STATES, STEPS + 1))
-
-
-@pasted
-def expected_values(o: int, memory: Memory) -> Floats:
-    """Return the cost to be expected after each block of the plan, `(KEPT, STATES, FRONT)`."""
-    flat = memory.values[o, EXPECTED : EXPECTED + KEPT * STATES * FRONT]
-    return flat.reshape((KEPT, STATES, FRONT))
-
-
-@pasted
-def value_rows(o: int, memory: Memory) -> Floats:
-    """Return room for the values of two neighbouring blocks, `(2, STATES, FRONT)`."""
-    return memory.values[o, VALUES : VALUES + 2 * STATES * FRONT].reshape((2, STATES, FRONT))
-
-
-@pasted
-def beginnings(o: int, memory: Memory) -> Floats:
-    """Return the values at the beginning of the last two plans, `(2, STATES, FRONT)`."""
-    flat = memory.values[o, BEGINNINGS : BEGINNINGS + 2 * STATES * FRONT]
-    return flat.reshape((2, STATES, FRONT))
+    # The experts: `policy`.
+    followed: int
+    seen_intervals: int
+    rates: Floats = array(SHORT_WINDOW)
+    """Records/s of the last intervals."""
+    peaks: Floats = array(LONG_WINDOW)
+    """Records/s, the highest of each of the last blocks."""
+    long_peak: float
+    advised: Counts = array(EXPERTS + 1, "node_types")
+    """Where each expert would be, and room for one more deployment."""
+    carries: Floats = array(EXPERTS)
+    """Records/s that each one's deployment carries; `UNKNOWN`."""
+    expert_cost: Floats = array(EXPERTS)
+    exceeded: Counts = array(EXPERTS)
+    """Intervals of this block in which the rate exceeded that."""

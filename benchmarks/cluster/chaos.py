@@ -1,0 +1,363 @@
+"""Faults, drawn by a seed, on an installed Weir whose job carries a changing load.
+
+The chart is installed in a namespace of its own, with a Prometheus, and a StreamApp that Weir
+scales. Then come the faults, one after the other: each is injected, lasts for a while, is healed,
+and has `LIMIT` seconds for all to be well again (`chaos_world.find_missing` says what that means;
+a stuck app is one that is not). At the end the job is suspended, which stops it with a savepoint,
+so that every record that was emitted is accounted for: by the files that a transactional sink
+committed, by the ledger in the job's state, and by what a plain sink saw. A job that goes on from
+an old state has an old ledger too, so the files decide. Then the StreamApp is deleted and nothing
+may remain.
+
+Time to recover is counted from the end of a fault, or from a kill, until a look (two a second)
+finds all well, which takes in a new checkpoint and a healthy round of metrics.
+
+Some faults are inputs that Weir must bear: its process must not be restarted by them, and a change
+that is asked for meanwhile must come about.
+
+`CHAOS_FAULTS` (30), `CHAOS_SEED` (1) and `CHAOS_KINDS` (all; names with commas between) make
+shorter or other runs. What happened to each fault is written to `build/benchmarks/chaos/` as it
+goes.
+
+Cordons nodes, and cuts the API server off for everybody on this cluster for a minute: have it for
+yourself.
+
+Which faults befall the job, and in what order: drawn by a seed, alone from it. Pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+
+from benchmarks.cluster import chaos_clock, chaos_faults
+from benchmarks.cluster.chaos_faults import CLOCK, LIMIT, Fault
+from benchmarks.cluster.chaos_verdict import (
+    Outcome,
+    count_own_restarts,
+    figures_of,
+    longest_pauses,
+    read_committed,
+)
+from benchmarks.cluster.chaos_world import (
+    NAME,
+    ChaosWorld,
+    count_restarts,
+    find_excess,
+    find_missing,
+    look_back,
+    manifest,
+    open_world,
+    watch_jobs,
+)
+from benchmarks.cluster.place import is_gone
+from benchmarks.figures import Figure
+from benchmarks.flink.ledger import read_arrivals, read_proof
+from benchmarks.registry import BenchmarkError
+from benchmarks.rows import RESULTS
+from weir_operator.clock import wait_until
+from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.objects import collection
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """A fault that is to come."""
+
+    kind: str
+    """Name of its class in `chaos_faults`."""
+    seed: str
+    """Of its own choices, such as which pod it strikes."""
+
+    def generator(self) -> random.Random:
+        """Return the generator of its choices, at its beginning."""
+        return random.Random(self.seed)
+
+
+def draw_faults(kinds: Sequence[str], count: int, seed: int) -> tuple[Drawn, ...]:
+    """Return `count` faults in the order in which they come.
+
+    Every kind comes as often as every other, but for one time: a run of 30 must not leave out what
+    is rare. The order is random within each round, so every kind meets others before it.
+    """
+    generator = random.Random(seed)
+    drawn: list[str] = []
+    while len(drawn) < count:
+        round_of_kinds = list(kinds)
+        generator.shuffle(round_of_kinds)
+        drawn += round_of_kinds
+    return tuple(
+        Drawn(kind=kind, seed=f"{seed}/{index}/{kind}") for index, kind in enumerate(drawn[:count])
+    )
+
+
+ABOUT = "records lost, doubled, and time to recover under faults on a real cluster (needs one)"
+DURATION = "15 min"
+
+FAULTS: dict[str, Callable[[], Fault]] = {
+    "controller_killed": chaos_faults.ControllerKilled,
+    "controller_killed_mid_change": chaos_faults.ControllerKilledMidChange,
+    "controller_and_job_manager_killed": chaos_faults.ControllerAndJobManagerKilled,
+    "job_manager_killed": chaos_faults.JobManagerKilled,
+    "job_result_left": chaos_faults.JobResultLeft,
+    "job_manager_killed_without_weir": chaos_faults.JobManagerKilledWithoutWeir,
+    "task_managers_killed": chaos_faults.TaskManagersKilled,
+    "lease_lost_mid_change": chaos_faults.LeaseLostMidChange,
+    "node_cordoned": chaos_faults.NodeCordoned,
+    "node_drained": chaos_faults.NodeDrained,
+    "api_server_away": chaos_faults.ApiServerAway,
+    "prometheus_away": chaos_faults.PrometheusAway,
+    "network_cut": chaos_faults.NetworkCut,
+    "storage_full": chaos_faults.StorageFull,
+    "handed_over": chaos_faults.HandedOver,
+    "metrics_bomb": chaos_faults.MetricsBomb,
+    "stray_pod": chaos_faults.StrayPod,
+    "diary_damaged": chaos_faults.DiaryDamaged,
+    "controller_volume_full": chaos_faults.ControllerVolumeFull,
+    "clock_stepped": chaos_faults.ClockStepped,
+}
+START_LIMIT = 600.0
+LONGEST = 40 * 60.0
+"""Seconds after which no other fault is begun: on a busy machine fewer come than are asked for."""
+EVIDENCE = RESULTS / "chaos"
+
+
+def result_name() -> str:
+    """Return under which name the result is kept: each seed has its own."""
+    return f"chaos-{_seed()}"
+
+
+def _seed() -> int:
+    return int(os.environ.get("CHAOS_SEED", "1"))
+
+
+def run() -> list[Figure]:
+    """Run as many faults as are asked for.
+
+    Raises:
+        BenchmarkError: A kind that is asked for is unknown.
+    """
+    kinds, impossible = _choose_kinds()
+    drawn = draw_faults(kinds, int(os.environ.get("CHAOS_FAULTS", "30")), _seed())
+    shutil.rmtree(EVIDENCE, ignore_errors=True)
+    EVIDENCE.mkdir(parents=True)
+    return [*asyncio.run(_run(drawn)), *impossible]
+
+
+def _choose_kinds() -> tuple[list[str], list[Figure]]:
+    """Return the kinds to draw from, and a line for each that this machine does not allow."""
+    kinds = os.environ.get("CHAOS_KINDS", ",".join(FAULTS)).split(",")
+    unknown = sorted(set(kinds) - set(FAULTS))
+    if unknown:
+        raise BenchmarkError(f"CHAOS_KINDS: expected kinds out of {list(FAULTS)}, got {unknown}")
+    obstacle = chaos_clock.find_obstacle()
+    if not obstacle or "clock_stepped" not in kinds:
+        return kinds, []
+    kinds.remove("clock_stepped")
+    return kinds, [Figure(figure=f"clock stepped: not run, {obstacle}", value=None, unit="")]
+
+
+async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
+    console, began = Console(stderr=True), CLOCK.now()
+    async with open_world() as world:
+        app = manifest(world.place)
+        await world.place.api.create(collection(world.place.namespace), app)
+        await _require_well(world, START_LIMIT)
+        console.print(f"the job runs after {CLOCK.now() - began:.0f} s")
+        outcomes: list[Outcome] = []
+        orphans: list[str] = []
+        is_well = True
+        async with watch_jobs(world) as jobs:
+            for number, each in enumerate(drawn):
+                if CLOCK.now() - began > LONGEST:
+                    break  # the records are still to be counted
+                outcome = await _strike(world, each)
+                outcomes.append(outcome)
+                orphans += await _find_orphans(world)
+                with (EVIDENCE / "faults.jsonl").open("a") as file:
+                    file.write(json.dumps(asdict(outcome)) + "\n")
+                console.print(f"{number + 1:2} {_describe(outcome)}", highlight=False)
+                if outcome.recovered is None or outcome.restarts_by_input:
+                    _keep_evidence(world, f"{number + 1}-{each.kind}")
+                if outcome.recovered is None:
+                    is_well = await _is_well(world)
+                if not is_well:
+                    break  # a job that is down for good says nothing of other faults
+        stopped = is_well and await _suspend(world)
+        ledger = read_proof(world.place.state / "out") if stopped else None
+        arrivals = read_arrivals(world.place.state / "out")
+        emitted = max((ledger.emitted if ledger else 0, *(each.id + 1 for each in arrivals)))
+        committed = read_committed(world.place.state / "committed", emitted)
+        orphans += await _delete(world)
+    console.print(f"all of it took {CLOCK.now() - began:.0f} s")
+    pauses = longest_pauses(outcomes, arrivals)
+    return figures_of(
+        len(drawn), outcomes, ledger, committed, orphans, pauses, jobs_at_once=jobs.most
+    )
+
+
+async def _strike(world: ChaosWorld, drawn: Drawn) -> Outcome:
+    """Inject a fault, heal it, and wait until all is well.
+
+    One that cannot be injected counts as stuck: a run of many is not lost for it.
+    """
+    fault = FAULTS[drawn.kind]()
+    if fault.direct is not None and await world.scrape(directly=fault.direct):
+        await _require_well(world, LIMIT)
+    before = await count_restarts(world)
+    injected, failure = CLOCK.now(), ""
+    try:
+        await fault.inject(world, drawn.generator())
+    except (WeirError, OSError) as error:  # a timeout is one of the latter
+        failure = f"The fault was not injected: {error!r}"
+    finally:
+        await fault.heal(world)
+    known = await look_back(world)
+
+    async def find() -> str:
+        return await find_missing(world, known) or await fault.find_trace(world)
+
+    recovered, missing = await _until_well(find, LIMIT)
+    return Outcome(
+        kind=drawn.kind,
+        detail=fault.detail,
+        injected=injected,
+        ended=injected if math.isnan(fault.ended) else fault.ended,
+        recovered=None if failure else recovered,
+        missing=failure or missing,
+        took_without_weir=(
+            fault.took if isinstance(fault, chaos_faults.JobManagerKilledWithoutWeir) else None
+        ),
+        prevented=fault.prevented,
+        restarts_by_input=(
+            count_own_restarts(before, await count_restarts(world), fault.kills)
+            if fault.is_input
+            else 0
+        ),
+        doubled=read_committed(world.place.state / "committed", 0).doubled,
+        load=os.getloadavg()[0],
+    )
+
+
+async def _until_well(find: Callable[[], Awaitable[str]], limit: float) -> tuple[float | None, str]:
+    """Return when nothing was missing, `None` if never, and what was the last thing to be."""
+    missing = ""
+
+    async def well() -> float | None:
+        nonlocal missing
+        try:
+            found = await find()
+        except (WeirError, OSError) as error:
+            found = str(error)
+        missing = found or missing
+        return None if found else CLOCK.now()
+
+    return await wait_until(well, clock=CLOCK, timeout=limit, period=0.5), missing
+
+
+async def _require_well(world: ChaosWorld, limit: float) -> None:
+    """Wait until all is well; a run that cannot get there says nothing.
+
+    Raises:
+        RuntimeError: It did not get there.
+    """
+    before = await look_back(world)
+    recovered, missing = await _until_well(lambda: find_missing(world, before), limit)
+    if recovered is None:
+        _keep_evidence(world, "not-well")
+        raise RuntimeError(f"Expected all to be well within {limit:g} s, but {missing}")
+
+
+async def _is_well(world: ChaosWorld) -> bool:
+    """Return whether all is well after as long again."""
+    before = await look_back(world)
+    recovered, _ = await _until_well(lambda: find_missing(world, before), LIMIT)
+    return recovered is not None
+
+
+async def _find_orphans(world: ChaosWorld) -> list[str]:
+    """Return TaskManagers that are still beyond those wanted after a while of grace."""
+    left: list[str] = []
+
+    async def none_left() -> bool | None:
+        nonlocal left
+        left = find_excess(await world.app.status(), await world.app.pods("taskmanager"))
+        return None if left else True
+
+    await wait_until(none_left, clock=CLOCK, timeout=60.0, period=1.0)
+    return left
+
+
+async def _suspend(world: ChaosWorld) -> bool:
+    """Stop the job with a savepoint; return whether it was stopped in time."""
+    await world.app.change(state="Suspended")
+
+    async def stopped() -> bool | None:
+        return True if (await world.app.status())["controller"].get("suspended") else None
+
+    if await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0):
+        return True
+    _keep_evidence(world, "not-suspended")
+    return False
+
+
+async def _delete(world: ChaosWorld) -> list[str]:
+    """Delete the StreamApp and return the names of the pods that it left behind."""
+    await world.place.api.delete(world.app.path)
+
+    async def gone() -> bool | None:
+        pods = [*await world.app.pods("taskmanager"), *await world.app.pods("jobmanager")]
+        return True if not pods and await is_gone(world.place.api, world.app.path) else None
+
+    if await wait_until(gone, clock=CLOCK, timeout=LIMIT, period=1.0):
+        return []
+    _keep_evidence(world, "not-deleted")
+    pods = [*await world.app.pods("taskmanager"), *await world.app.pods("jobmanager")]
+    return [pod["metadata"]["name"] for pod in pods] or [NAME]
+
+
+def _describe(outcome: Outcome) -> str:
+    what = f"{outcome.kind} ({outcome.detail})" if outcome.detail else outcome.kind
+    if outcome.took is None:
+        return f"{what}: STUCK: {outcome.missing}"
+    alone = outcome.took_without_weir
+    return "".join(
+        (
+            f"{what}: well after {outcome.took:.0f} s, {outcome.lasted:.0f} s in all",
+            f" (the job {alone:.0f} s after the kill)" if alone is not None else "",
+            f"; last missing: {outcome.missing}" if outcome.missing else "",
+            f"; PREVENTED: {outcome.prevented}" if outcome.prevented else "",
+            f"; RESTARTED {outcome.restarts_by_input} times" if outcome.restarts_by_input else "",
+            f"; {outcome.doubled} records doubled so far" if outcome.doubled else "",
+        )
+    )
+
+
+def _keep_evidence(world: ChaosWorld, name: str) -> None:
+    """Write what people look at first when something is stuck, or was restarted."""
+    folder = EVIDENCE / name
+    folder.mkdir()
+    everything = "streamapps,pods,events,configmaps,leases,replicasets,deployments"
+    for file, command in {
+        "objects.yaml": ("get", everything, "-o", "yaml"),
+        "pods.txt": ("describe", "pods"),
+        "weir.log": ("logs", "deployment/weir", "--tail=2000"),
+        "weir-before.log": ("logs", "deployment/weir", "--tail=2000", "--previous"),
+        "job-manager.log": ("logs", f"deployment/{NAME}-jobmanager", "--tail=2000"),
+    }.items():
+        done = subprocess.run(
+            ["kubectl", "--namespace", world.place.namespace, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (folder / file).write_text(done.stdout + done.stderr)

@@ -1,0 +1,470 @@
+"""Weir and a job as a user has them: the chart, a Prometheus, a StreamApp under a changing load.
+
+The job is the example trips. Its state, its ledger and what its two sinks write (one plain, one
+transactional) are on a small volume of memory, and what Weir keeps on another, so that filling them
+up harms nobody else. The job's jar comes from the volume too: it is the one that `make jars` built.
+
+Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:dev` and
+`prometheus:dev` (or those that `WEIR_TEST_CONTROLLER_IMAGE` and `WEIR_TEST_PROMETHEUS_IMAGE` name).
+
+Whether all is well again after a fault, and if not, what is missing.
+
+All is well when the right pods run, one controller holds the Lease and has taken over the status,
+no change is under way, Weir trusts its metrics, every task of the job runs, and the job has
+completed a checkpoint that holds new records since the fault's end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import chaos_clock
+from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
+from benchmarks.cluster.live_app import LiveApp, staying
+from benchmarks.cluster.place import CLAIM, IMAGE, Place, delete_volume, make_claim, open_place
+from tests.cluster.prometheus_on_kubernetes import start_prometheus
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.errors import WeirError
+from weir_operator.flink.jars import REPOSITORY
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.kubernetes.api.client import Body, NotFoundError
+from weir_operator.loop.decision_records import RECORDS
+from weir_operator.runtime.kubernetes.configuration import REST_PORT
+
+LEASE = "weir-controller"
+NAME = "trips"
+VOLUME_MIB = 256
+STATE_CLAIM = "weir-state"
+STATE_MIB = 128
+"""Of Weir's own volume: its tables leave 64 MiB free."""
+SCRAPE_EVERY = "1s"
+INTERVAL = "5s"
+"""Of Weir's ticks: how long it takes at least until metrics count as healthy again."""
+CLOCK_MOUNT = "/clock"
+SLOTS = 64
+"""Lines of the trace, of 15 s each; the load goes up and down once."""
+SIZE = "500m"
+"""Of every TaskManager: what a JVM needs to start in a few seconds."""
+_CONTROLLER = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/name=weir"
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosWorld:
+    """What faults befall, and where to look what became of it."""
+
+    place: Place
+    weir_state: Path
+    """Folder of Weir's own volume on this machine."""
+    prometheus: str
+    """URL of the Prometheus server."""
+
+    @property
+    def app(self) -> LiveApp:
+        """The StreamApp."""
+        return LiveApp(self.place.api, self.place.namespace, NAME)
+
+    @property
+    def core(self) -> str:
+        """Of the namespace's pods and the like."""
+        return f"/api/v1/namespaces/{self.place.namespace}"
+
+    @property
+    def lease_path(self) -> str:
+        """Of the Lease that the active controller holds."""
+        namespace = self.place.namespace
+        return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+    @property
+    def home(self) -> str:
+        """How a StreamApp names the installation that is to look after it."""
+        return f"{self.place.namespace}/{LEASE}"
+
+    @property
+    def records(self) -> Path:
+        """File of the StreamApp's decision records."""
+        return self.weir_state / f"{self.place.namespace}.{NAME}" / RECORDS
+
+    @property
+    def clock(self) -> Path:
+        """Folder of the controller's clock, see `chaos_clock`."""
+        return self.place.state / "clock"
+
+    @property
+    def release_path(self) -> str:
+        """Of the controller's Deployment."""
+        return f"/apis/apps/v1/namespaces/{self.place.namespace}/deployments/{RELEASE}"
+
+    async def controllers(self) -> list[Body]:
+        """Return the controller's pods that are not about to go."""
+        return staying(await self.place.api.list(f"{self.core}/pods", labels=_CONTROLLER))
+
+    async def scale_weir(self, replicas: int) -> None:
+        """Have so many controllers."""
+        await self.place.api.patch(self.release_path, {"spec": {"replicas": replicas}})
+
+    async def ask_for_change(self) -> int:
+        """Ask for another number of replicas of `aggregate`, and return it."""
+        wanted = 1 if replicas_of(await self.app.status()) > 1 else 2
+        await self.app.change(operators=operators(aggregate=wanted))
+        return wanted
+
+    async def scrape(self, *, directly: bool) -> bool:
+        """Have Weir scrape the job itself or ask Prometheus; return whether that is new."""
+        spec = (await self.place.api.get(self.release_path))["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        source = f"--prometheus={self.prometheus}"
+        if (source not in container["args"]) == directly:
+            return False
+        others = [each for each in container["args"] if each != source]
+        container["args"] = others if directly else [*others, source]
+        body = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        await self.place.api.patch(self.release_path, body)
+        return True
+
+    async def install_other(self) -> str:
+        """Install Weir once more, for the same StreamApps; return its home when it is active."""
+        namespace = self.other
+        await asyncio.to_thread(self._install, namespace, {"prometheus": {"url": ""}})
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+        async def active() -> bool | None:
+            with suppress(NotFoundError):
+                if (await self.place.api.get(path))["spec"].get("holderIdentity"):
+                    return True
+            return None
+
+        if not await wait_until(active, clock=SystemClock(), timeout=90.0, period=0.2):
+            raise TimeoutError(f"The controller in {namespace} has no Lease after 90 s")
+        return f"{namespace}/{LEASE}"
+
+    def uninstall_other(self) -> None:
+        """Take the other installation away; there may be none."""
+        run_helm("uninstall", RELEASE, "--ignore-not-found", namespace=self.other)
+
+    def install(self) -> None:
+        """Install Weir, with a state and a clock of its own."""
+        where = chaos_clock.environment(CLOCK_MOUNT)
+        clock = {
+            "extraEnv": [{"name": name, "value": value} for name, value in where.items()],
+            "extraVolumes": [{"name": "clock", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "extraVolumeMounts": [
+                {
+                    "name": "clock",
+                    "mountPath": CLOCK_MOUNT,
+                    "subPath": self.clock.name,
+                    "readOnly": True,
+                }
+            ],
+        }
+        values = {
+            "prometheus": {"url": self.prometheus},
+            "state": {"enabled": True, "existingClaim": STATE_CLAIM},
+        }
+        if not chaos_clock.find_obstacle():
+            chaos_clock.make_clock(self.clock)
+            values |= clock
+        self._install(self.place.namespace, values)
+
+    @property
+    def other(self) -> str:
+        """Namespace of another installation."""
+        return f"{self.place.namespace}-other"
+
+    def _install(self, namespace: str, values: dict[str, Any]) -> None:
+        install_chart(namespace, watched=self.place.namespace, values=values)
+
+
+@asynccontextmanager
+async def open_world() -> AsyncIterator[ChaosWorld]:
+    """Make everything, and clear it away at the end."""
+    async with (
+        open_place("weir-bench") as place,
+        _small_volume(place.state, VOLUME_MIB),
+        _weir_volume(place) as weir_state,
+    ):
+        prometheus = await start_prometheus(place.api, place.namespace, every=SCRAPE_EVERY)
+        await apply_definition(place.api)
+        world = ChaosWorld(place, weir_state, prometheus.url)
+        world.install()
+        try:
+            yield world
+        finally:
+            world.uninstall_other()
+            run_helm("uninstall", RELEASE, namespace=place.namespace)
+            await place.api.delete(f"/api/v1/namespaces/{world.other}")
+            await world.app.remove_finalizer()
+
+
+@asynccontextmanager
+async def _small_volume(folder: Path, size: int) -> AsyncIterator[None]:
+    """Lay a small file system of memory over a folder, `size` in MiB."""
+    options = f"size={size}m,mode=0777"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        # Lazily: pods of a namespace that is being deleted may still hold it for a moment.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@asynccontextmanager
+async def _weir_volume(place: Place) -> AsyncIterator[Path]:
+    """Make the claim for what Weir keeps."""
+    volume = f"{place.namespace}-weir"
+    folder = place.state.with_name(volume)
+    folder.mkdir()
+    try:
+        async with _small_volume(folder, STATE_MIB):
+            await make_claim(place.api, place.namespace, STATE_CLAIM, volume=volume, folder=folder)
+            yield folder
+    finally:
+        await delete_volume(place.api, volume)
+        folder.rmdir()
+
+
+def manifest(place: Place) -> dict[str, Any]:
+    """Return the StreamApp, once its files are on the volume.
+
+    Pool `any` may be on every node, so that a node's drain leaves a place to go to; `aggregate` is
+    fixed, so that a change of it can be asked for at a moment of one's own choice.
+    """
+    state = place.state
+    shutil.copy(REPOSITORY / "build/jars/trips.jar", state / "trips.jar")
+    rates = [20 - 10 * math.cos(2 * math.pi * slot / SLOTS) for slot in range(SLOTS)]
+    (state / "trace.txt").write_text("".join(f"{rate:.1f}\n" for rate in [*rates] * 8))
+    for folder in ("out", "committed"):
+        (state / folder).mkdir()
+        (state / folder).chmod(0o777)
+    arguments = [
+        *("--trace", place.inside(state / "trace.txt"), "--slot-seconds", "15"),
+        *("--out", place.inside(state / "out"), "--commit", place.inside(state / "committed")),
+        *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
+    ]
+    spec = {
+        "flink": {
+            "image": IMAGE,
+            "maxParallelism": 720,
+            "storage": {"claim": CLAIM},
+            "jobManager": {"cpu": SIZE, "memory": "1Gi", "pool": "any"},
+            "job": {
+                "jar": place.inside(state / "trips.jar"),
+                "entryClass": "example.Trips",
+                "args": arguments,
+            },
+        },
+        "objective": {"responseTime": "500ms", "catchUp": "60s"},
+        "nodePools": [
+            {"name": "any", "sizes": [SIZE], "memory": "1Gi", "price": 0.05},
+            {
+                "name": "small",
+                "nodeSelector": {"weir.dev/pool": "small"},
+                "sizes": [SIZE],
+                "memory": "1Gi",
+                "price": 0.04,
+            },
+        ],
+        "operators": operators(aggregate=1),
+        "operatorManager": {"interval": INTERVAL},
+        "applicationManager": {"restartBudget": {"size": 3, "refillEvery": "2m"}},
+        "rescale": {"startDeadline": "60s", "submitDeadline": "60s"},
+    }
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": NAME, "namespace": place.namespace},
+        "spec": spec,
+    }
+
+
+def operators(*, aggregate: int) -> list[dict[str, Any]]:
+    """Return the operators with so many replicas of `aggregate`."""
+    one = {f"any/{SIZE}": 1}
+    return [
+        {"name": "source", "maxReplicas": 1, "fixed": one},
+        {"name": "match", "maxReplicas": 3},
+        {"name": "aggregate", "maxReplicas": 3, "fixed": {f"any/{SIZE}": aggregate}},
+        {"name": "sink", "maxReplicas": 1, "fixed": one},
+    ]
+
+
+def replicas_of(status: Body) -> int:
+    """Return how many replicas `aggregate` has; none before the first start."""
+    counts = status.get("controller", {}).get("deployments", {}).get("aggregate", {})
+    return sum(int(count) for count in counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is to be surpassed."""
+
+    records: int
+    """Distinct ones at the sink, by the newest checkpoint."""
+    time: float
+    """Unix seconds."""
+    lease: str
+    """Version of the Lease, which must have been renewed since; empty where nobody said. Its times
+    are those of a clock that may be wrong."""
+
+
+async def look_back(world: ChaosWorld) -> Before:
+    """Return what holds now."""
+    now = time.time()
+    try:
+        lease = (await world.place.api.get(world.lease_path))["metadata"]["resourceVersion"]
+    except WeirError:
+        lease = ""
+    return Before(records=records(world), time=now, lease=lease)
+
+
+async def find_missing(world: ChaosWorld, before: Before) -> str:
+    """Return what is not well yet, in a few words; empty when all is."""
+    try:
+        status = await world.app.status()
+        return (
+            await _find_wrong_controller(world, status, before)
+            or _find_wrong_status(status)
+            or await _find_wrong_pods(world, status)
+            or await find_idle_job(world, status, before)
+        )
+    except WeirError as error:
+        return str(error)
+
+
+async def find_idle_job(world: ChaosWorld, status: Body, before: Before) -> str:
+    """Return why the job does not run as it should; empty when it does."""
+    managers = [pod for pod in await world.app.pods("jobmanager") if is_ready(pod)]
+    if len(managers) != 1:
+        return f"{len(managers)} JobManagers are ready"
+    address = managers[0]["status"]["podIP"]
+    async with FlinkRest(f"http://{address}:{REST_PORT}", timeout=3.0) as rest:
+        job = await rest.job(status["controller"]["job_id"])
+        alive = [each for each in await rest.jobs() if not each.state.is_over]
+    if job is None or not job.runs:
+        return "the job does not run" if job is None else f"the job is {job.state}"
+    if len(alive) > 1:
+        return f"{len(alive)} jobs are alive"
+    if records(world) <= before.records:
+        return "no checkpoint has new records"
+    return ""
+
+
+def records(world: ChaosWorld) -> int:
+    """Return the distinct records at the sink, by the newest checkpoint that it knows."""
+    try:
+        ledger = json.loads((world.place.state / "out/ledger.json").read_text())
+    except (FileNotFoundError, ValueError):  # none yet, or cut short by a full disk
+        return 0
+    return int(ledger["distinct"])
+
+
+async def count_restarts(world: ChaosWorld) -> dict[str, int]:
+    """Return how often each controller's containers were restarted, by the pod's uid."""
+    return {
+        pod["metadata"]["uid"]: sum(
+            int(each["restartCount"]) for each in pod["status"].get("containerStatuses", ())
+        )
+        for pod in await world.controllers()
+    }
+
+
+@dataclass(slots=True)
+class JobsSeen:
+    """How many jobs were alive."""
+
+    most: int = 0
+    """At once."""
+
+
+@asynccontextmanager
+async def watch_jobs(world: ChaosWorld) -> AsyncIterator[JobsSeen]:
+    """Count the jobs that JobManagers have alive, twice a second, while the context is open."""
+    seen = JobsSeen()
+
+    async def watch() -> None:
+        while True:
+            with suppress(WeirError):  # one that is gone, or is starting, says nothing
+                for pod in await world.app.pods("jobmanager"):
+                    url = f"http://{pod['status'].get('podIP')}:{REST_PORT}"
+                    async with FlinkRest(url, timeout=3.0) as rest:
+                        alive = [each for each in await rest.jobs() if not each.state.is_over]
+                        seen.most = max(seen.most, len(alive))
+            await asyncio.sleep(0.5)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield seen
+        if watching.done():
+            watching.result()
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+def find_excess(status: Body, pods: list[Body]) -> list[str]:
+    """Return TaskManagers beyond those that the status says should be, by name."""
+    wanted = _wanted(status)
+    excess = []
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["creationTimestamp"])):
+        labels = pod["metadata"]["labels"]
+        group = labels.get("weir.dev/operator", ""), labels.get("weir.dev/pool", "")
+        wanted[group] = wanted.get(group, 0) - 1
+        if wanted[group] < 0:
+            excess.append(pod["metadata"]["name"])
+    return excess
+
+
+def is_ready(pod: Body) -> bool:
+    """Return whether Kubernetes takes the pod for ready."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def _find_wrong_controller(world: ChaosWorld, status: Body, before: Before) -> str:
+    ready = {pod["metadata"]["name"] for pod in await world.controllers() if is_ready(pod)}
+    if len(ready) != 1:
+        return f"{len(ready)} controllers are ready"
+    lease = await world.place.api.get(world.lease_path)
+    if lease["spec"].get("holderIdentity") not in ready:
+        return "the controller does not hold the Lease"
+    if lease["metadata"]["resourceVersion"] == before.lease:
+        return "the Lease has not been renewed"
+    writer = str(status.get("controller", {}).get("writer", ""))
+    return "" if writer.split("/")[0] in ready else "the controller has not taken over the status"
+
+
+def _find_wrong_status(status: Body) -> str:
+    conditions = {each["type"]: each for each in status.get("conditions", ())}
+    for kind in ("Ready", "MetricsHealthy"):
+        if conditions.get(kind, {}).get("status") != "True":
+            return f"{kind} is not: {conditions.get(kind, {}).get('message')}"
+    step = (status.get("rescale") or {}).get("step", "Done")
+    return "" if step in ("Done", "Abandoned", "RolledBack", "Failed") else f"a change is at {step}"
+
+
+async def _find_wrong_pods(world: ChaosWorld, status: Body) -> str:
+    pods = await world.app.pods("taskmanager")
+    wanted, ready = sum(_wanted(status).values()), sum(map(is_ready, pods))
+    excess = find_excess(status, pods)
+    if excess:
+        return f"{', '.join(excess)} should not be"
+    return "" if ready == wanted else f"{ready} of {wanted} TaskManagers are ready"
+
+
+def _wanted(status: Body) -> dict[tuple[str, str], int]:
+    deployments: dict[str, dict[str, Any]] = status.get("controller", {}).get("deployments", {})
+    wanted: dict[tuple[str, str], int] = {}
+    for operator, counts in deployments.items():
+        for node_type, count in counts.items():
+            group = operator, node_type.split("/")[0]
+            wanted[group] = wanted.get(group, 0) + int(count)
+    return wanted

@@ -1,0 +1,213 @@
+"""A job on a real cluster, steered by hand: what benchmarks and tests on Kubernetes share.
+
+The runtime, the engine and the lifecycle run here, on the host, against the cluster's API server
+and Flink's REST interface, as they do in the controller's pod. There are no policies: a benchmark
+asks for a deployment and looks at what it took. What is measured is thus the runtime's and Flink's;
+the controller's chart adds nothing to it.
+
+Where it lives is a `place`. Jobs' jars come from the volume, so no image is made for them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.cluster.place import CLAIM, IMAGE, OWNER, Place
+from benchmarks.flink.steered_job import SteeredJob
+from weir_operator.clock import wait_until
+from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
+from weir_operator.loop.directives import Directives
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring import assembly
+
+SUBMIT_DEADLINE = 300.0
+"""Seconds from submission until every task runs: state is read back in between."""
+
+TRIPS = "example.Trips"
+HEAVY = "example.Heavy"
+
+POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
+"""Two pools of every node: what is measured does not depend on the node, and the cluster may be
+shared with others who have filled one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The job as a benchmark wants it."""
+
+    initial: DeploymentMap
+    rates: Sequence[float]
+    """Records/s per slot of 5 s; the last one is held."""
+    entry_class: str = TRIPS
+    arguments: tuple[str, ...] = ()
+    """Of the job, beside its trace and its folder."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Flink's configuration beside Weir's."""
+    pools: Sequence[Mapping[str, Any]] = POOLS
+    memory: str = "1Gi"
+    """Of every TaskManager."""
+    managed_memory: Mapping[str, str] = field(default_factory=dict)
+    """Of it, per operator, for state off the heap."""
+    savepoint_deadline: str = "10s"
+    """When a change stops waiting for a savepoint and takes the newest checkpoint."""
+    start_deadline: str = "180s"
+    """When it stops waiting for its pods: two cores may carry a dozen JVMs."""
+
+    def app(self, place: Place) -> StreamApp:
+        """Return the StreamApp, once its files are on the volume."""
+        state, out = place.state, place.state / "out"
+        trace, jar = state / "trace.txt", state / "job.jar"
+        trace.write_text("".join(f"{rate}\n" for rate in self.rates))
+        shutil.copy(build_heavy_jar(), jar)
+        out.mkdir()
+        out.chmod(0o777)
+        flink = {
+            "image": IMAGE,
+            "maxParallelism": 720,
+            "storage": {"claim": CLAIM},
+            "jobManager": {"cpu": "500m", "memory": "1Gi"},
+            "config": dict(self.config),
+            "job": {
+                "jar": place.inside(jar),
+                "entryClass": self.entry_class,
+                "args": [
+                    *("--trace", place.inside(trace), "--out", place.inside(out)),
+                    *self.arguments,
+                ],
+            },
+        }
+        return parse_manifest(
+            {
+                "apiVersion": "weir.dev/v1alpha1",
+                "kind": "StreamApp",
+                "metadata": {"name": "job", "namespace": place.namespace},
+                "spec": {
+                    "flink": flink,
+                    "objective": {"responseTime": "500ms"},
+                    "nodePools": [
+                        {"memory": self.memory, "price": 0.04, **pool} for pool in self.pools
+                    ],
+                    "operators": [self._operator(name) for name in self.initial],
+                    "savepoints": {"keep": 1},
+                    "rescale": {
+                        "startDeadline": self.start_deadline,
+                        "submitDeadline": f"{SUBMIT_DEADLINE:g}s",
+                        "savepointDeadline": self.savepoint_deadline,
+                    },
+                },
+            }
+        )
+
+    def _operator(self, name: str) -> dict[str, Any]:
+        managed = self.managed_memory.get(name)
+        return {"name": name, "maxReplicas": 12, **({"managedMemory": managed} if managed else {})}
+
+
+class ClusterJob(SteeredJob):
+    """One controller's hold on the job; an async context manager that ends every pod."""
+
+    def __init__(self, place: Place, app: StreamApp, initial: DeploymentMap) -> None:
+        super().__init__(place.state / "out", FileStatusStore(place.state / "status.json"))
+        self.place = place
+        self._app, self._initial = app, initial
+
+    async def __aenter__(self) -> Self:
+        """Put together what steers the job; nothing runs yet."""
+        pods = FlinkPods.of(
+            self._app, uid=self.place.owner_uid, controller_namespace=self.place.namespace
+        )
+        owner = Owner(api_version="v1", kind="ConfigMap", name=OWNER, uid=self.place.owner_uid)
+        self.pods = replace(pods, owner=owner)
+        self.runtime = KubernetesRuntime(self.place.api, self.pods, NodeNotices(self.place.api))
+        self.jobs = FlinkJobs(self.runtime)
+        settings = assembly.rescale_settings(self._app)
+        self._by_via = {
+            via: self._steer(
+                self.runtime,
+                spec=assembly.job_spec(self._app, beside=self.place.state),
+                settings=replace(settings, via=via),
+                initial=self._initial,
+                directives=lambda: Directives(revision=self._revision()),
+            )
+            for via in ("Auto", "Savepoint", "Checkpoint")
+        }
+        self.lifecycle = self._by_via["Auto"]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Delete every pod and wait until they are gone."""
+        await self.jobs.close()
+        await self.runtime.close()
+
+    def ask_for(self, app: StreamApp) -> None:
+        """Let the manifest be another from the next look on."""
+        self._app = app
+
+    async def change(self, target: DeploymentMap, *, via: str = "Auto") -> RescaleJournal:
+        """Take the job to `target` by one restart.
+
+        Raises:
+            RuntimeError: It did not get there.
+        """
+        end = await self._by_via[via].change(target, "a benchmark asks for it")
+        if end.step is not Step.DONE:
+            raise RuntimeError(
+                f"Expected the job to get to {target}, got {end.step}: {end.failure}"
+            )
+        return end
+
+    async def replica(self, operator: str) -> Replica:
+        """Return the one replica of an operator."""
+        [found] = [each for each in await self.runtime.replicas() if each.operator == operator]
+        return found
+
+    async def until_arrived(self, records: int, *, limit: float) -> None:
+        """Wait until a checkpoint is complete that knows of so many records at the sink.
+
+        Raises:
+            RuntimeError: There is none in time.
+        """
+
+        async def known() -> bool | None:
+            with suppress(FileNotFoundError):
+                ledger = json.loads((self.out / "ledger.json").read_text())
+                return True if ledger["distinct"] >= records else None
+            return None
+
+        if await wait_until(known, clock=self.clock, timeout=limit, period=0.5) is None:
+            raise RuntimeError(f"Expected {records} records at the sink within {limit:g} s")
+
+    def _revision(self) -> Revision:
+        job = assembly.job_spec(self._app, beside=self.place.state)
+        return assembly.revision_of(self._app, job)
+
+
+def build_heavy_jar() -> Path:
+    """Return a jar with the example job and its heavy relative, built where it is not there."""
+    sources = [
+        HELPER,
+        *sorted((REPOSITORY / "examples/trips").glob("*.java")),
+        *sorted((REPOSITORY / "benchmarks/jobs").glob("*.java")),
+    ]
+    return build_jar(sources, REPOSITORY / "build/jars/heavy.jar", entry_class=HEAVY)

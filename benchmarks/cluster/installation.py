@@ -1,0 +1,72 @@
+"""Weir on a cluster as a user installs it: the definition, and the chart by Helm.
+
+All nodes must have the image `weir:dev`, or the one that `WEIR_TEST_CONTROLLER_IMAGE` names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import yaml
+
+from weir_operator.flink.jars import REPOSITORY
+from weir_operator.kubernetes.api.client import KubernetesApi
+
+IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
+RELEASE = "weir"
+CRD = "streamapps.weir.dev"
+
+
+async def apply_definition(api: KubernetesApi) -> None:
+    """Apply the definition of StreamApps; it is the cluster's, and stays."""
+    crd = yaml.safe_load((REPOSITORY / "crds/weir.dev_streamapps.yaml").read_text())
+    await api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
+
+
+def install_chart(
+    namespace: str, *, watched: str, values: Mapping[str, Any], helm: str | Path = "helm"
+) -> None:
+    """Install the chart without the definition, and wait until its controller is ready.
+
+    Args:
+        namespace: Of the installation; made where it is not there.
+        watched: The namespace whose StreamApps it looks after.
+        values: Values of the chart, over those that every installation here has.
+        helm: The program.
+
+    Raises:
+        CalledProcessError: Helm refused, or the controller was not ready within three minutes.
+    """
+    repository, _, tag = IMAGE.rpartition(":")
+    given = {
+        "image": {"repository": repository, "tag": tag},
+        "watchNamespaces": [watched],
+        "state": {"enabled": False},
+        "crds": {"enabled": False},
+        **values,
+    }
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(given, file)
+        file.flush()
+        run_helm(
+            *("install", RELEASE, str(REPOSITORY / "helm/weir"), "-f", file.name),
+            *("--create-namespace", "--wait", "--timeout", "3m"),
+            namespace=namespace,
+            helm=helm,
+        )
+
+
+def run_helm(*arguments: str, namespace: str, helm: str | Path = "helm") -> None:
+    """Run Helm in a namespace.
+
+    Raises:
+        CalledProcessError: It ended with an error, which it has told.
+    """
+    command = [str(helm), *arguments, "--namespace", namespace]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

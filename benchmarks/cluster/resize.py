@@ -1,0 +1,242 @@
+"""Another size for a running replica, in place: how fast it takes hold, and what if it cannot.
+
+`match` burns 20 ms of CPU per record at 32 records/s: more than half a core can serve, less than a
+whole one. It is given the whole core in place and half a core again, under load. A size has taken
+hold when the records of the last half second took, on average, less (or more) than halfway between
+both speeds. Then a size that no node can give is asked for, and then one that its own node cannot
+give and another node of the pool can. What is refused becomes a rescale, as in the controller.
+
+The runtime is steered by hand (see `cluster_job`). Last comes the demo's night with and without
+sizes to choose from, by `weir local`, where sizes are speeds: that load would take four cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import urllib.request
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.cluster.cluster_job import HEAVY, ClusterJob, Wanted
+from benchmarks.cluster.place import Place, fill_node, open_place
+from benchmarks.cluster.resize_demo import compare_nights
+from benchmarks.figures import Figure, at_most
+from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+
+ABOUT = "sizes in place on the Kubernetes cluster that KUBECONFIG names, and on the demo's night"
+DURATION = "15 min"
+
+BURN = 0.020
+"""Seconds of CPU per record."""
+RATE = 32.0
+"""Records/s; half a core serves 25, a whole one 50."""
+HALFWAY = BURN * math.sqrt(2)
+"""Seconds per record between one core's 20 ms and half a core's 40."""
+WINDOW = 0.5
+"""Seconds of records whose mean is looked at: five periods of the kernel's quota."""
+STEADY = 1.0
+"""Seconds for which a speed must be seen: others on the machine slow records down for moments."""
+LOOK = 0.1
+"""Seconds between two looks."""
+LIMIT = 30.0
+"""Seconds after which a size that has not taken hold never will."""
+WARM_UP = 15.0
+"""Seconds in which the JVM compiles and records queue: there is load throughout."""
+SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
+
+QUARTER, HALF, WHOLE, TOO_MUCH = "any/250m", "any/500m", "any/1", "any/64"
+FIXED: DeploymentMap = {name: {QUARTER: 1} for name in ("source", "aggregate", "sink")}
+JOB = Wanted(
+    entry_class=HEAVY,
+    initial={**FIXED, "match": {HALF: 1}},
+    rates=[RATE],
+    arguments=("--burn-ms", f"{1000 * BURN:g}"),
+    # No selector: the pool is every node, so that there is another one to go to.
+    pools=({"name": "any", "sizes": ["250m", "500m", "1", "64"]},),
+    start_deadline="45s",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resized:
+    """A resize, as Unix times."""
+
+    asked: float
+    granted: float
+    """When the node said that it has given the size."""
+    effective: float
+    """When records were served at the new speed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A resize that was refused, and the rescale that took its place."""
+
+    reason: str
+    rescale: RescaleJournal
+
+
+def run() -> list[Figure]:
+    """Resize in place, be refused, and compare the demo's night with and without sizes."""
+    return [*asyncio.run(_on_the_cluster()), *compare_nights()]
+
+
+async def _on_the_cluster() -> list[Figure]:
+    async with (
+        open_place("weir-bench") as place,
+        ClusterJob(place, JOB.app(place), JOB.initial) as job,
+    ):
+        await job.lifecycle.bring_up()
+        await asyncio.sleep(WARM_UP)
+        before = await _attempts(job)
+        up = await _resize(job, WHOLE)
+        await asyncio.sleep(WARM_UP)
+        down = await _resize(job, HALF)
+        await asyncio.sleep(WARM_UP)
+        restarts = await _attempts(job) - before
+        nowhere = await _be_refused(job, TOO_MUCH)
+        left_alone = await _attempts(job) == before
+        node = await _node_of_match(job, place)
+        async with fill_node(place, node):
+            elsewhere = await _be_refused(job, WHOLE)
+        moved = await _node_of_match(job, place) != node
+        ledger = await job.finish()
+        arrivals = read_arrivals(job.out)
+    return [
+        _exactly("restarts by two resizes", restarts, 0),
+        *_figures("500m to 1 core", up, arrivals),
+        *_figures("1 core to 500m", down, arrivals),
+        _exactly("a size for no node: refused as Infeasible", "Infeasible" in nowhere.reason, 1),
+        _exactly(
+            "a size for no node: rescale abandoned", nowhere.rescale.step is Step.ABANDONED, 1
+        ),
+        _exactly("a size for no node: the job ran on untouched", left_alone, 1),
+        _exactly("a full node: refused as Deferred", "Deferred" in elsewhere.reason, 1),
+        _exactly(
+            "a full node: rescaled to another node",
+            moved and elsewhere.rescale.step is Step.DONE,
+            1,
+        ),
+        Figure(
+            figure="a full node: output gap of the rescale",
+            value=longest_gap(
+                arrivals,
+                elsewhere.rescale.times[str(Step.STOP)],
+                elsewhere.rescale.times[str(Step.DONE)] + 1.0,
+            ),
+            unit="s",
+        ),
+        at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
+        at_most(figure="records doubled", value=ledger.doubled, unit="records", limit=0),
+        Figure(figure="records over all", value=ledger.emitted, unit="records"),
+    ]
+
+
+async def _resize(job: ClusterJob, node_type: str) -> Resized:
+    """Give `match` another size and follow its service time meanwhile."""
+    match = await job.replica("match")
+    faster = node_type == WHOLE
+    await _follow(job, match.metrics_url, fast=not faster)
+    asked = job.clock.now()
+    following = asyncio.create_task(_follow(job, match.metrics_url, fast=faster))
+    try:
+        refusal = await job.lifecycle.resize(_sized(node_type))
+        if refusal:
+            raise RuntimeError(f"Expected {node_type} to be given, got: {refusal}")
+        granted = job.clock.now()
+        effective = await following
+    finally:
+        following.cancel()
+    return Resized(asked=asked, granted=granted, effective=effective)
+
+
+async def _follow(job: ClusterJob, url: str, *, fast: bool) -> float:
+    """Return the Unix time from which on records were served on this side of the line.
+
+    Raises:
+        RuntimeError: They are not.
+    """
+    since = math.inf
+    seen: deque[tuple[float, float, float]] = deque()
+    began = job.clock.now()
+    while job.clock.now() - began < LIMIT:
+        seen.append((job.clock.now(), *await asyncio.to_thread(_served, url)))
+        while seen[-1][0] - seen[0][0] > WINDOW + LOOK:
+            seen.popleft()
+        records = seen[-1][1] - seen[0][1]
+        if seen[-1][0] - seen[0][0] >= WINDOW and records:
+            mean = (seen[-1][2] - seen[0][2]) / records
+            since = min(since, seen[-1][0]) if (mean < HALFWAY) is fast else math.inf
+            if seen[-1][0] - since >= STEADY:
+                return since
+        await asyncio.sleep(LOOK)
+    raise RuntimeError(
+        f"Expected records of {'less' if fast else 'more'} than {1000 * HALFWAY:.0f} ms within"
+        f" {LIMIT:g} s, got others; is the machine busy?"
+    )
+
+
+def _served(url: str) -> tuple[float, float]:
+    """Return the records that a replica has served so far, and the seconds that this took."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        page = answer.read().decode()
+    found = dict(re.findall(rf"^{SERVICE}(n|us_sum)\{{.*\}} (\S+)$", page, flags=re.MULTILINE))
+    return float(found["n"]), float(found["us_sum"]) / 1e6
+
+
+async def _be_refused(job: ClusterJob, node_type: str) -> Refused:
+    """Ask for a size that the node does not give, and go on as the controller does."""
+    reason = await job.lifecycle.resize(_sized(node_type))
+    if not reason:
+        raise RuntimeError(f"Expected {node_type} to be refused, got it")
+    end = await job.lifecycle.change(_sized(node_type), reason, resize_refused=True)
+    return Refused(reason=reason, rescale=end)
+
+
+async def _attempts(job: ClusterJob) -> int:
+    """Return how often the job's sink and all containers were started so far."""
+    pods = await job.place.pods("taskmanager")
+    containers = sum(
+        int(status["restartCount"]) for pod in pods for status in pod["status"]["containerStatuses"]
+    )
+    return containers + len(list(job.out.glob("raw-*.csv")))  # one file per attempt of the sink
+
+
+async def _node_of_match(job: ClusterJob, place: Place) -> str:
+    match = await job.replica("match")
+    pod = await place.api.get(f"/api/v1/namespaces/{place.namespace}/pods/{match.id}")
+    return str(pod["spec"]["nodeName"])
+
+
+def _sized(node_type: str) -> DeploymentMap:
+    return {**FIXED, "match": {node_type: 1}}
+
+
+def _figures(name: str, resized: Resized, arrivals: Sequence[Arrival]) -> list[Figure]:
+    usual = longest_gap(arrivals, resized.asked - 10.0, resized.asked - 1.0)
+    gap = longest_gap(arrivals, resized.asked, resized.effective + 1.0)
+    return [
+        at_most(
+            figure=f"{name}: new speed in effect after",
+            value=resized.effective - resized.asked,
+            unit="s",
+            limit=2,
+        ),
+        Figure(
+            figure=f"{name}: confirmed by the node after",
+            value=resized.granted - resized.asked,
+            unit="s",
+        ),
+        Figure(figure=f"{name}: longest gap of the 9 s before", value=usual, unit="s"),
+        at_most(figure=f"{name}: longest gap around it", value=gap, unit="s", limit=usual + 1.0),
+    ]
+
+
+def _exactly(figure: str, value: int, wanted: int) -> Figure:
+    return Figure(
+        figure=figure, value=int(value), unit="", goal=f"exactly {wanted}", holds=value == wanted
+    )

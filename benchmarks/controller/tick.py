@@ -1,0 +1,163 @@
+"""CPU time of one decision tick of a large StreamApp, from raw samples to written records.
+
+What is counted: measuring a window of samples, judging it, observing and deciding for every
+operator, sharing budgets, arbitration, and writing learned state and decision records to disk.
+What is not: scraping, which the direct source does between ticks or Prometheus does elsewhere.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
+from benchmarks.figures import Figure, at_most
+from weir_operator.loop.app_state import LearnedStore
+from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.decision_records import DecisionRecord, RecordStore
+from weir_operator.loop.managers import SeparateManagers
+from weir_operator.loop.operator_manager import Interval
+from weir_operator.loop.proposals import Proposal
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.quality import QualitySettings, judge
+from weir_operator.metrics.source import Window
+from weir_operator.metrics.testing import Load, a_window
+from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.node_types import Deployment
+
+ABOUT = "CPU time of a decision tick: 100 operators x 3 pools"
+DURATION = "10 s"
+
+OPERATORS = 100
+TICKS = 15
+NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
+REPLICAS = make_replicas(NAMES)
+LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
+
+
+def run() -> list[Figure]:
+    """Run some ticks and take the median of each part."""
+    with tempfile.TemporaryDirectory() as folder:
+        application = _Application(Path(folder))
+        parts = [application.tick(turn) for turn in range(TICKS)]
+    # The first ones fill caches that a controller fills once in its life.
+    warm = parts[3:]
+    total = statistics.median(sum(tick.values()) for tick in warm)
+    return [
+        at_most(figure="CPU time of a tick", value=1000 * total, unit="ms", limit=50),
+        *(
+            Figure(
+                figure=f"of it: {name}",
+                value=1000 * statistics.median(tick[name] for tick in warm),
+                unit="ms",
+            )
+            for name in warm[0]
+        ),
+        Figure(figure="the first tick", value=1000 * sum(parts[0].values()), unit="ms"),
+    ]
+
+
+class _Application:
+    """A chain of operators, and everything of its controller that lives between two ticks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.layout = make_layout(REPLICAS)
+        self.flow = Dataflow(
+            operators=NAMES,
+            edges=tuple(Edge(source=a, target=b) for a, b in pairwise(NAMES)),
+        )
+        self.current = {name: {each.name: 1 for each in TYPES} for name in NAMES}
+        self.managers = SeparateManagers(
+            {
+                name: make_manager(
+                    name, "queueing", fixed=Deployment((1, 0, 0)) if name == "source" else None
+                )
+                for name in NAMES
+            }
+        )
+        self.am = ApplicationManager(
+            bound=10.0, statistic="mean", sink_bounds={}, pool_limits={}, restarts=RestartBudget()
+        )
+        self.tokens = self.am.restarts.fill(0.0)
+        self.records = RecordStore(folder / "records.sqlite")
+        self.learned = LearnedStore(
+            folder / "learned.json", policy="queueing", settings={}, reset_nonce=0
+        )
+
+    def tick(self, turn: int) -> dict[str, float]:
+        """Run one tick; return the CPU seconds of its parts."""
+        now = 1060.0 + 60.0 * turn
+        window = a_window(self.layout, _loads(), start=now - 60.0, end=now, period=5.0)
+        spent: dict[str, float] = {}
+
+        def timed(name: str, part: Callable[[], object]) -> None:
+            began = time.process_time()
+            part()
+            spent[name] = time.process_time() - began
+
+        timed("measure and judge", lambda: self._measure(window, now))
+        timed("observe and decide", lambda: self._decide(now))
+        timed("budgets and arbitration", lambda: self._rule(now))
+        timed("records and learned state", lambda: self._write(turn, now))
+        return spent
+
+    def _measure(self, window: Window, now: float) -> None:
+        self.measured = measure(window, self.layout)
+        problems = judge(self.measured, None, self.layout, now, QualitySettings())
+        if any(problem.kind.holds for problem in problems):
+            raise RuntimeError(f"Expected a healthy window, got {problems[0].sentence}")
+
+    def _decide(self, now: float) -> None:
+        interval = Interval(now=now, length=60.0, source_backlog=0.0)
+        self.proposals = {}
+        for name in NAMES[1:]:
+            manager = self.managers[name]
+            observation = manager.observe(
+                self.measured.operators[name],
+                REPLICAS[name],
+                deployment=Deployment((1, 1, 1)),
+                budget=0.1,
+                first=name == NAMES[1],
+                interval=interval,
+            )
+            decision = manager.propose(observation)
+            self.proposals[name] = Proposal(observation=observation, decision=decision)
+
+    def _rule(self, now: float) -> None:
+        self.am.share(self.flow, self.managers)
+        self.ruling = self.am.rule(
+            self.proposals,
+            dataflow=self.flow,
+            current=self.current,
+            failed=(),
+            tokens=self.tokens,
+            now=now,
+        )
+
+    def _write(self, turn: int, now: float) -> None:
+        self.learned.save(self.managers)
+        self.records.write(
+            DecisionRecord(
+                id=f"{turn}-{name}",
+                time=now,
+                operator=name,
+                policy="queueing",
+                observation=proposal.observation,
+                decision=proposal.decision,
+                verdict=self.ruling.verdicts.get(name, ""),
+                change=None,
+            )
+            for name, proposal in self.proposals.items()
+        )
+
+
+def _loads() -> dict[str, Load]:
+    loads = dict.fromkeys(NAMES[1:], LOAD)
+    loads[NAMES[-1]] = replace(LOAD, latency=0.4)
+    return {"source": Load(rate=100.0, busy=0.1, pending=0.0), **loads}

@@ -1,0 +1,305 @@
+"""What Weir adds to the CPU that a record takes: one job on a plain Flink and under Weir.
+
+The job reads JSON, matches a pattern and keeps a count per key, as fast as it can
+(`jobs/CountVisits.java`). It runs at a parallelism of one on one TaskManager of Flink's default
+size: as Flink's own scripts would start it, and as `weir local` does, measured by its controller
+all the while. What a user sets is the same on both sides. A third way has the two halves of the job
+pinned, so that every record goes from one process to another.
+
+Counted is the CPU of the TaskManagers, the compilers' threads left out, and beside it that of the
+JobManager. The two of a pair run at the same time and are counted over the same time, from when
+both have taken `WARM` records and have their code compiled, until both have taken `RECORDS` more:
+what else the machine does slows both down alike. The ratio is the median over `CPU_PAIRS` (5)
+pairs, with the smallest and the largest beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import statistics
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from benchmarks.choices import choose_count
+from benchmarks.figures import Figure, at_most
+from benchmarks.flink.plain_flink import PlainFlink
+from benchmarks.rows import RESULTS
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.flink.jars import HELPER, JARS, REPOSITORY, build_jar
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.local import processes
+
+ABOUT = "CPU per record of a plain job under Weir, beside a plain Flink"
+DURATION = "12 min"
+
+FOLDER = RESULTS / "cpu-per-record"
+WARM = 1_000_000
+RECORDS = 2_000_000
+MEMORY = 1728
+"""MiB of a TaskManager's process: Flink's default."""
+COUNTER = "records"
+JOB = "1" * 32
+USER: Mapping[str, str] = {"execution.checkpointing.interval": "10 s"}
+"""What a user of either sets."""
+LIMIT = 600.0
+"""Seconds for both jobs to take so many records, or for their code to be compiled."""
+QUIET, QUIET_FOR = 0.05, 5.0
+"""The code counts as compiled where compilers took no more of the rest over so many seconds."""
+COMPILERS = ("C1 Compiler", "C2 Compiler")
+TASKS = ("Source: Sequenc", "KeyedProcess ->")
+"""Beginnings of the names of threads, of which the kernel keeps 15 characters."""
+PLAIN, WHOLE, PINNED = "a plain Flink", "under Weir", "under Weir, pinned"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """A run: microseconds of CPU per record."""
+
+    way: str
+    task_managers: float
+    tasks: float
+    """Of the TaskManagers': by the threads that run the job's tasks."""
+    others: float
+    """CPU of the TaskManagers' other threads, in cores: it hardly grows with the records."""
+    job_manager: float
+    rate: float
+    """Records/s, of half a machine."""
+    load: float
+    """Processes that wanted the machine's processors, mean over the last minute."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What a job and its processes have done so far; CPU in seconds."""
+
+    time: float
+    records: int
+    task_managers: float
+    """All threads but the compilers."""
+    tasks: float
+    """Of those, the threads that run the job's tasks."""
+    job_manager: float
+    compilers: float
+    """Threads of the TaskManagers that compile."""
+
+
+def run() -> list[Figure]:
+    """Run all pairs."""
+    pairs = choose_count("CPU_PAIRS", 5)
+    jar = build_jar(
+        [
+            HELPER,
+            REPOSITORY / "examples/trips/Draws.java",
+            REPOSITORY / "benchmarks/jobs/CountVisits.java",
+        ],
+        JARS / "visits.jar",
+        entry_class="example.CountVisits",
+    )
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    spent: list[tuple[Spent, Spent]] = []
+    for way in (WHOLE, PINNED):
+        for number in range(pairs):
+            name = f"{'pinned' if way == PINNED else 'whole'}-{number}"
+            spent.append(asyncio.run(_measure(way, jar, name)))
+            rows = [asdict(each) for pair in spent for each in pair]
+            (FOLDER / "runs.json").write_text(json.dumps(rows, indent=2))
+    return [figure for way in (WHOLE, PINNED) for figure in figures_of(way, spent)]
+
+
+def figures_of(way: str, pairs: Sequence[tuple[Spent, Spent]]) -> list[Figure]:
+    """Return the figures of all pairs of this way and a plain Flink."""
+    mine = [(plain, other) for plain, other in pairs if other.way == way]
+    ratios = [other.task_managers / plain.task_managers for plain, other in mine]
+    ratio = f"CPU of TaskManagers {way}, of a plain Flink's"
+    median = statistics.median(ratios)
+    return [
+        at_most(figure=f"{ratio}: median", value=median, unit="", limit=1.03)
+        if way == WHOLE
+        else Figure(figure=f"{ratio}: median", value=median, unit=""),
+        Figure(figure=f"{ratio}: least", value=min(ratios), unit=""),
+        Figure(figure=f"{ratio}: most", value=max(ratios), unit=""),
+        *(
+            Figure(
+                figure=f"{each.way}, beside {way}: CPU per record of {what}",
+                value=statistics.median(getattr(pair[place], name) for pair in mine),
+                unit="us",
+            )
+            for place, each in enumerate(mine[0])
+            for what, name in (
+                ("TaskManagers", "task_managers"),
+                ("their tasks", "tasks"),
+                ("the JobManager", "job_manager"),
+            )
+        ),
+        *(
+            Figure(
+                figure=f"{each.way}, beside {way}: CPU of TaskManagers apart from tasks",
+                value=statistics.median(pair[place].others for pair in mine),
+                unit="cores",
+            )
+            for place, each in enumerate(mine[0])
+        ),
+        Figure(
+            figure=f"{way}: load average beside it, median",
+            value=statistics.median(other.load for _, other in mine),
+            unit="",
+        ),
+    ]
+
+
+async def _measure(way: str, jar: Path, name: str) -> tuple[Spent, Spent]:
+    """Run a plain Flink and another way at the same time."""
+    clock = SystemClock()
+    plain, other = FOLDER / f"plain-{name}", FOLDER / f"state/default.{name}"
+    plain.mkdir()
+    counters = {plain: FOLDER / f"{name}.plain", other: FOLDER / f"{name}.weir"}
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async def look() -> bool | None:
+            return condition() or None
+
+        if not await wait_until(look, clock=clock, timeout=LIMIT):
+            raise RuntimeError(f"Expected the jobs to go on within {LIMIT:g} s; see {FOLDER}")
+
+    def have_taken(records: Mapping[Path, int]) -> bool:
+        return all(_records(counters[place]) >= least for place, least in records.items())
+
+    def look_at(place: Path) -> Look:
+        return _look(place, counters[place], clock.now())
+
+    async with AsyncExitStack() as stack:
+        # The job that runs first would be in the way of processes that start.
+        flink = await stack.enter_async_context(PlainFlink(folder=plain, memory=MEMORY, user=USER))
+        client = await stack.enter_async_context(FlinkRest(flink.url))
+        uploaded = await client.upload_jar(str(jar))
+        app = manifest(name, jar, ["--counter", str(counters[other])], pinned=way == PINNED)
+        await stack.enter_async_context(_run_under_weir(name, app))
+        await until(lambda: have_taken({other: 1}))
+        await client.run_jar(uploaded, job_id=JOB, arguments=["--counter", str(counters[plain])])
+        await until(lambda: have_taken({plain: WARM, other: WARM}))
+        warming = clock.now() + LIMIT
+        while True:
+            before = {place: look_at(place) for place in counters}
+            await clock.sleep(QUIET_FOR)
+            begun = {place: look_at(place) for place in counters}
+            if all(_is_compiled(before[place], begun[place]) for place in counters):
+                break
+            if clock.now() > warming:
+                raise RuntimeError(f"Expected compiled code within {LIMIT:g} s; see {FOLDER}")
+        await until(
+            lambda: have_taken({place: look.records + RECORDS for place, look in begun.items()})
+        )
+        ended = {place: look_at(place) for place in counters}
+    return _spent(PLAIN, begun[plain], ended[plain]), _spent(way, begun[other], ended[other])
+
+
+def _spent(way: str, begun: Look, ended: Look) -> Spent:
+    records, seconds = ended.records - begun.records, ended.time - begun.time
+    whole, tasks = ended.task_managers - begun.task_managers, ended.tasks - begun.tasks
+    return Spent(
+        way=way,
+        task_managers=whole / records * 1e6,
+        tasks=tasks / records * 1e6,
+        others=(whole - tasks) / seconds,
+        job_manager=(ended.job_manager - begun.job_manager) / records * 1e6,
+        rate=records / seconds,
+        load=os.getloadavg()[0],
+    )
+
+
+def _is_compiled(before: Look, now: Look) -> bool:
+    """Return whether the compilers of the TaskManagers have next to nothing to do."""
+    work = now.task_managers - before.task_managers
+    return now.compilers - before.compilers <= QUIET * work
+
+
+@asynccontextmanager
+async def _run_under_weir(name: str, app: Mapping[str, Any]) -> AsyncIterator[None]:
+    """Run a StreamApp by `weir local` until the block is left."""
+    file = FOLDER / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(dict(app)))
+    with file.with_suffix(".jsonl").open("w") as told:
+        weir = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "weir_cli.main", "local", str(file)),
+            *("--json", "--state", str(FOLDER / "state"), "--duration", "1h"),
+            stdout=told,
+            cwd=REPOSITORY,
+        )
+        try:
+            yield
+        finally:
+            if weir.returncode is None:
+                weir.send_signal(signal.SIGINT)
+            await weir.wait()
+
+
+def manifest(name: str, jar: Path, arguments: Sequence[str], *, pinned: bool) -> dict[str, Any]:
+    """Return the StreamApp: measured and decided on, and never changed."""
+    one = {"any/2": 1}
+    pins = ["--pinned", "true"] if pinned else []
+    operators = [{"name": name, "fixed": one} for name in ("parse", "count")]
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": name},
+        "spec": {
+            "flink": {
+                "job": {"jar": str(jar), "args": [*arguments, *pins]},
+                "config": dict(USER),
+            },
+            "objective": {"responseTime": "1s"},
+            # As many cores as the machine has: what the JVM chooses by them is then the same.
+            "nodePools": [{"name": "any", "sizes": ["2"], "memory": f"{MEMORY}Mi"}],
+            "operatorManager": {"interval": "10s", "policy": {"name": "hold"}},
+            **({"operators": operators} if pinned else {}),
+        },
+    }
+
+
+def _records(counter: Path) -> int:
+    """Return how many records a job has taken; 0 before it runs."""
+    return int.from_bytes(counter.read_bytes(), "big") if counter.exists() else 0
+
+
+def _look(folder: Path, counter: Path, now: float) -> Look:
+    """Return what a job's processes, whose configuration lies in this folder, have done so far."""
+    task_managers = tasks = job_manager = compilers = 0.0
+    for place, identity in processes.find_under(folder).items():
+        for name, seconds in _threads(identity.pid):
+            if {"jm", "jobmanager"} & set(place.relative_to(folder).parts):
+                job_manager += seconds
+            elif name.startswith(COMPILERS):
+                compilers += seconds
+            else:
+                task_managers += seconds
+                tasks += seconds * name.startswith(TASKS)
+    return Look(
+        time=now,
+        records=_records(counter),
+        task_managers=task_managers,
+        tasks=tasks,
+        job_manager=job_manager,
+        compilers=compilers,
+    )
+
+
+def _threads(pid: int) -> Iterator[tuple[str, float]]:
+    """Yield the name of every thread and the CPU seconds that it has taken."""
+    for thread in psutil.Process(pid).threads():
+        try:
+            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text().strip()
+        except FileNotFoundError:
+            continue  # it has ended meanwhile
+        yield name, thread.user_time + thread.system_time

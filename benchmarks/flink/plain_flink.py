@@ -1,0 +1,167 @@
+"""A standalone Flink of one TaskManager as its users start it, with nothing of Weir in it.
+
+Flink's Python distribution has no shell scripts. What they would do is done here: class path, log
+file, the modules that Flink's own configuration file opens, and the options about memory that
+Flink's tool works out. Compilers, collector and their threads are the JVM's own choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.errors import TemporaryError
+from weir_operator.flink.commands import (
+    JOB_MANAGER_CLASS,
+    TASK_MANAGER_CLASS,
+    Installation,
+    flink_environment,
+    job_manager_options,
+    memory_command,
+    parse_memory_arguments,
+    render_log4j,
+)
+from weir_operator.flink.configuration import render_yaml
+from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.memory import split_job_manager
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.local import processes
+from weir_operator.runtime.local.processes import LOOPBACK, ProcessIdentity, free_ports
+
+JOB_MANAGER, TASK_MANAGER = "jobmanager", "taskmanager"
+JOB_MANAGER_MEMORY = 1600
+"""MiB of the process, as in Flink's own configuration file."""
+LIMIT = 150.0
+"""Seconds for the TaskManager to register."""
+
+
+@dataclass(kw_only=True)
+class PlainFlink:
+    """A session cluster; an async context manager that starts and ends its processes."""
+
+    folder: Path
+    """An absolute path; the processes' configuration and logs go there."""
+    memory: int
+    """MiB of the TaskManager's process."""
+    slots: int = 1
+    user: Mapping[str, str] = field(default_factory=dict)
+    """The user's keys for both processes."""
+    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further keys for `JOB_MANAGER` or `TASK_MANAGER` alone."""
+    ports: Sequence[int] = field(default_factory=lambda: free_ports(2))
+    """Of REST and of the JobManager's RPC."""
+    started: dict[Path, ProcessIdentity] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Of the REST interface."""
+        return f"http://{LOOPBACK}:{self.ports[0]}"
+
+    def alive(self) -> set[int]:
+        """Return the ids of the processes that live."""
+        return {
+            identity.pid
+            for place, identity in self.started.items()
+            if processes.is_alive(identity, place)
+        }
+
+    async def __aenter__(self) -> Self:
+        """Start both processes, and wait until the TaskManager has registered.
+
+        Raises:
+            TemporaryError: It does not.
+        """
+        try:
+            await self._start_all()
+        except BaseException:
+            await processes.end(self.started, grace=5.0)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End both processes."""
+        await processes.end(self.started, grace=5.0)
+
+    async def _start_all(self) -> None:
+        installation = Installation(java=Path(find_java()), flink_home=Path(flink_home()))
+        places = {name: self._prepare(name) for name in (JOB_MANAGER, TASK_MANAGER)}
+        tool = await asyncio.to_thread(
+            subprocess.run,
+            memory_command(installation, places[TASK_MANAGER]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        split = parse_memory_arguments(tool.stdout)
+        heap = split_job_manager({}, process=JOB_MANAGER_MEMORY).jvm
+        for name, options, arguments in (
+            (JOB_MANAGER, (*heap, JOB_MANAGER_CLASS), ("--executionMode", "cluster")),
+            (TASK_MANAGER, (*split.jvm, TASK_MANAGER_CLASS), split.dynamic),
+        ):
+            self.started[places[name]] = _start(installation, places[name], options, arguments)
+        async with FlinkRest(self.url) as client:
+
+            async def is_registered() -> bool | None:
+                try:
+                    return bool(await client.task_managers()) or None
+                except TemporaryError:
+                    return None  # it has not elected itself yet
+
+            if not await wait_until(is_registered, clock=SystemClock(), timeout=LIMIT):
+                raise TemporaryError(
+                    f"Expected a TaskManager to register within {LIMIT:g} s, got none: "
+                    f"see the logs in {self.folder}"
+                )
+
+    def _prepare(self, name: str) -> Path:
+        place = self.folder / name
+        place.mkdir(parents=True)
+        rest, rpc = self.ports
+        configuration = {
+            "jobmanager.rpc.address": LOOPBACK,
+            "jobmanager.rpc.port": str(rpc),
+            "jobmanager.bind-host": LOOPBACK,
+            "jobmanager.execution.failover-strategy": "region",
+            "rest.address": LOOPBACK,
+            "rest.bind-address": LOOPBACK,
+            "rest.port": str(rest),
+            "taskmanager.host": LOOPBACK,
+            "taskmanager.bind-host": LOOPBACK,
+            "taskmanager.numberOfTaskSlots": str(self.slots),
+            "taskmanager.memory.process.size": f"{self.memory}m",
+            "parallelism.default": "1",
+            "io.tmp.dirs": str(self.folder),
+            "web.upload.dir": str(self.folder),
+            **self.user,
+            **self.more.get(name, {}),
+        }
+        (place / "config.yaml").write_text(render_yaml(configuration))
+        (place / "log4j.properties").write_text(render_log4j(place / "flink.log"))
+        return place
+
+
+def _start(
+    installation: Installation, place: Path, options: Sequence[str], arguments: Sequence[str]
+) -> processes.ProcessIdentity:
+    *memory, main = options
+    modules = [each for each in job_manager_options(()) if each.startswith("--add-")]
+    return processes.spawn(
+        [
+            *(str(installation.java), *memory, *modules),
+            f"-Dlog4j.configurationFile={place / 'log4j.properties'}",
+            *("-cp", installation.class_path(), main, "--configDir", str(place), *arguments),
+        ],
+        environment=flink_environment(installation),
+        output=place / "output.txt",
+    )

@@ -1,0 +1,263 @@
+"""What a change of a real job costs: records, gaps, and where the time goes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import statistics
+import urllib.request
+from collections.abc import Sequence
+
+from benchmarks.figures import Figure, at_most
+from benchmarks.flink.ledger import longest_gap, read_arrivals
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+
+ABOUT = "records lost or doubled, output gaps, resizes and overload on a real Flink"
+DURATION = "8 min"
+
+SEED = 20
+RANDOM_RESCALES = 20
+SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
+
+
+def run() -> list[Figure]:
+    """Run all five experiments, each on a cluster of its own."""
+    return asyncio.run(_run())
+
+
+async def _run() -> list[Figure]:
+    return [
+        *await _random_rescales(),
+        *await _gaps(6, match=2, aggregate=2, times=7, limit=1.0),
+        *await _gaps(10, match=5, aggregate=3, times=3, limit=None),
+        *await _gaps(20, match=10, aggregate=8, times=3, limit=None),
+        *await _resize(),
+        *await _overload(),
+    ]
+
+
+async def _random_rescales() -> list[Figure]:
+    draw = random.Random(SEED)
+    trips = Trips(
+        name="rescale-random",
+        rates=[20.0],
+        initial=deployments({"small/500m": 2}, {"small/500m": 1}),
+    )
+    trips.clear()
+    ends: list[RescaleJournal] = []
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        while len(ends) < RANDOM_RESCALES:
+            target = deployments(_draw(draw, most=3), _draw(draw, most=2))
+            if _pools(target) != _pools(cluster.store.load().deployments):
+                ends.append(await cluster.change(target))
+                await asyncio.sleep(draw.uniform(0.5, 2.0))  # records flow between two changes
+        ledger = await cluster.finish()
+    return [
+        Figure(figure="random rescales", value=len(ends), unit=""),
+        Figure(
+            figure="random rescales that ended as asked",
+            value=sum(end.step is Step.DONE for end in ends),
+            unit="",
+            goal=f"exactly {RANDOM_RESCALES}",
+            holds=all(end.step is Step.DONE for end in ends),
+        ),
+        Figure(figure="records over them", value=ledger.emitted, unit="records"),
+        at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
+        at_most(figure="records doubled", value=ledger.doubled, unit="records", limit=0),
+        at_most(figure="keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0),
+        Figure(  # the savepoint was late: match was drawn smaller than its load
+            figure="random rescales by checkpoint",
+            value=sum(end.by_checkpoint for end in ends),
+            unit="",
+        ),
+        Figure(figure="raw re-emissions", value=ledger.replayed, unit="records"),
+    ]
+
+
+async def _gaps(
+    total: int, *, match: int, aggregate: int, times: int, limit: float | None
+) -> list[Figure]:
+    """Move one replica of `match` between the pools and back, `times` times."""
+    trips = Trips(
+        name=f"rescale-{total}",
+        rates=[40.0],
+        initial=deployments({"large/1": match}, {"large/1": aggregate}),
+    )
+    trips.clear()
+    moved = deployments({"large/1": match - 1, "small/500m": 1}, {"large/1": aggregate})
+    ends: list[RescaleJournal] = []
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        await asyncio.sleep(8.0)  # the JVMs compile what they run
+        for turn in range(times):
+            ends.append(await cluster.change(trips.initial if turn % 2 else moved))
+            await asyncio.sleep(3.0)
+        ledger = await cluster.finish()
+    arrivals = read_arrivals(trips.out)
+    gaps = [
+        longest_gap(arrivals, end.times[str(Step.STOP)], end.times[str(Step.DONE)] + 1.0)
+        for end in ends
+    ]
+    during_start = [
+        sum(end.times[str(Step.START)] <= a.time <= end.times[str(Step.STOP)] for a in arrivals)
+        for end in ends
+    ]
+    name = f"{total} TaskManagers"
+    median = statistics.median(gaps)
+    gap = f"{name}: output gap, median of {times}"
+    return [
+        at_most(figure=gap, value=median, unit="s", limit=limit)
+        if limit is not None
+        else Figure(figure=gap, value=median, unit="s"),
+        Figure(figure=f"{name}: output gap, longest", value=max(gaps), unit="s"),
+        *(
+            Figure(figure=f"{name}: {label}, median", value=_median(ends, a, b), unit="s")
+            for label, a, b in (
+                ("start of the added one", Step.START, Step.STOP),
+                ("savepoint", Step.STOP, Step.REMOVE),
+                ("removal", Step.REMOVE, Step.SUBMIT),
+                ("submit", Step.SUBMIT, Step.VERIFY),
+                ("deploy", Step.VERIFY, Step.DONE),
+                ("decision to running", Step.START, Step.DONE),
+            )
+        ),
+        Figure(
+            figure=f"{name}: records that arrived while one was started, fewest",
+            value=min(during_start),
+            unit="records",
+        ),
+        at_most(
+            figure=f"{name}: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+    ]
+
+
+async def _resize() -> list[Figure]:
+    trips = Trips(
+        name="rescale-resize",
+        rates=[6.0],
+        initial=deployments({"small/250m": 1}, {"small/500m": 1}),
+        arguments=("--scv.match", "0.0001"),
+    )
+    trips.clear()
+    resized = deployments({"small/500m": 1}, {"small/500m": 1})
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        await asyncio.sleep(8.0)
+        job = cluster.store.load().job_id
+        [match] = [r for r in await cluster.runtime.replicas() if r.operator == "match"]
+        began = cluster.clock.now()
+        await cluster.lifecycle.resize(resized)
+        after = began + await _until_faster(cluster, match.metrics_url, limit=0.090)
+        await asyncio.sleep(5.0)
+        same_job = cluster.store.load().job_id == job
+        ledger = await cluster.finish()
+    arrivals = read_arrivals(trips.out)
+    usual = longest_gap(arrivals, began - 6.0, began - 0.5)
+    gap = longest_gap(arrivals, began, after)
+    return [
+        Figure(
+            figure="resize: restarts",
+            value=0 if same_job else 1,
+            unit="",
+            goal="exactly 0",
+            holds=same_job,
+        ),
+        at_most(figure="resize: new speed in effect after", value=after - began, unit="s", limit=2),
+        Figure(figure="resize: longest gap of the 6 s before", value=usual, unit="s"),
+        at_most(figure="resize: longest gap around it", value=gap, unit="s", limit=usual + 1.0),
+        at_most(
+            figure="resize: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+    ]
+
+
+async def _until_faster(cluster: TripsCluster, url: str, *, limit: float) -> float:
+    """Return the seconds until records are served in less than `limit` seconds each."""
+    began = cluster.clock.now()
+    records, micros = await asyncio.to_thread(_served, url)
+    while cluster.clock.now() - began < 30:
+        await asyncio.sleep(0.1)
+        now_records, now_micros = await asyncio.to_thread(_served, url)
+        if now_records > records:
+            if (now_micros - micros) / (now_records - records) / 1e6 < limit:
+                return cluster.clock.now() - began
+            records, micros = now_records, now_micros
+    raise RuntimeError("The new size never took effect")
+
+
+def _served(url: str) -> tuple[float, float]:
+    """Return the records served so far and their service time, microseconds."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        page = answer.read().decode()
+    found = dict(re.findall(rf"^{SERVICE}(n|us_sum)\{{.*\}} (\S+)$", page, flags=re.MULTILINE))
+    return float(found["n"]), float(found["us_sum"])
+
+
+async def _overload() -> list[Figure]:
+    """Run `match` at twice its capacity of 53 records/s for 30 s, then triple it."""
+    trips = Trips(
+        name="rescale-overload",
+        rates=[20.0, 20.0, 20.0, 20.0, *[106.0] * 30],
+        initial=deployments({"large/1": 1}, {"large/1": 3}),
+    )
+    trips.clear()
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        await asyncio.sleep(20.0 + 30.0)  # the quiet slots, then 30 s of twice the capacity
+        end = await cluster.change(deployments({"large/1": 3}, {"large/1": 3}))
+        ledger = await cluster.finish()
+    return [
+        at_most(
+            figure="overload: decision to running",
+            value=end.times[str(Step.DONE)] - end.created,
+            unit="s",
+            limit=5,
+        ),
+        Figure(
+            figure="overload: savepoint", value=_median([end], Step.STOP, Step.REMOVE), unit="s"
+        ),
+        Figure(
+            figure="overload: by checkpoint instead of savepoint",
+            value=int(end.by_checkpoint),
+            unit="",
+        ),
+        at_most(
+            figure="overload: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+    ]
+
+
+def _draw(draw: random.Random, *, most: int) -> dict[str, int]:
+    """Return a deployment of one to `most` replicas over both pools."""
+    counts: dict[str, int] = {}
+    for _ in range(draw.randint(1, most)):
+        node_type = draw.choice(["small/250m", "small/500m", "large/1"])
+        counts[node_type] = counts.get(node_type, 0) + 1
+    return counts
+
+
+def _pools(target: DeploymentMap) -> dict[str, dict[str, int]]:
+    pools: dict[str, dict[str, int]] = {}
+    for operator, counts in target.items():
+        for node_type, count in counts.items():
+            pool = node_type.split("/")[0]
+            held = pools.setdefault(operator, {})
+            held[pool] = held.get(pool, 0) + count
+    return pools
+
+
+def _median(ends: Sequence[RescaleJournal], before: Step, after: Step) -> float:
+    return statistics.median(end.times[str(after)] - end.times[str(before)] for end in ends)

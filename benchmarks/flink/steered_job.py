@@ -1,0 +1,97 @@
+"""A job that is steered by hand: engine and lifecycle of a controller, and no policies.
+
+Where its processes run is for those to say who derive from it: `trips_cluster` has them on this
+machine, `cluster.cluster_job` on Kubernetes. Benchmarks and tests ask for a deployment and look at
+what it took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.flink.ledger import Ledger, read_proof
+from weir_operator.clock import SystemClock
+from weir_operator.errors import TemporaryError
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Event
+from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.status import StatusStore
+from weir_operator.runtime.protocol import Runtime
+from weir_policies.policy import OperatorModel
+
+
+class SteeredJob:
+    """One controller's hold on a job."""
+
+    jobs: FlinkJobs
+    lifecycle: Lifecycle
+
+    def __init__(self, out: Path, store: StatusStore) -> None:
+        """Note where the job's ledger is on this machine, and where its status is kept."""
+        self.out = out
+        self.store = store
+        self.clock = SystemClock()
+        self.events: list[Event] = []
+
+    async def until_running(self, limit: float = 60.0) -> float:
+        """Look after the job until every task runs; return the seconds that took.
+
+        Raises:
+            RuntimeError: Not every task does within `limit` seconds.
+        """
+        began = self.clock.now()
+        while self.clock.now() - began < limit:
+            with suppress(TemporaryError):  # a JobManager that dies answers nothing for a while
+                await self.lifecycle.heal()
+                job = self.store.load().job_id
+                progress = await self.jobs.progress(job) if job else None
+                if progress is not None and progress.running:
+                    return self.clock.now() - began
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"Expected the job to run within {limit:g} s, got tasks that do not")
+
+    async def finish(self) -> Ledger:
+        """Stop the job with a savepoint and return what its ledger says then."""
+        await self.lifecycle.suspend()
+        return read_proof(self.out)
+
+    def _steer(
+        self,
+        runtime: Runtime,
+        *,
+        spec: JobSpec,
+        settings: RescaleSettings,
+        initial: DeploymentMap,
+        models: Mapping[str, OperatorModel] | None = None,
+        directives: Callable[[], Directives] = Directives,
+    ) -> Lifecycle:
+        """Put engine and lifecycle together."""
+        rescaler = Rescaler(
+            runtime=runtime,
+            jobs=self.jobs,
+            spec=spec,
+            store=self.store,
+            settings=settings,
+            clock=self.clock,
+        )
+        return Lifecycle(
+            runtime=runtime,
+            jobs=self.jobs,
+            rescaler=rescaler,
+            store=self.store,
+            initial=initial,
+            initial_savepoint=None,
+            clock=self.clock,
+            on_event=self.events.append,
+            on_change=lambda journal: None,
+            directives=directives,
+            models=models,
+            settings=settings,
+        )

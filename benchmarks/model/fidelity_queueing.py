@@ -1,0 +1,270 @@
+"""Predicted against measured mean response time of the operators of trips, on a real Flink.
+
+Both operators are loaded at once, so each deployment gives two points. What a prediction knows
+comes from the calibration deployments alone, which are not judged: service time, its variability
+and the network time, learned by the same Operator Manager that decides in the live world. Predicted
+is the mean over records, which is what is measured; a decision plans for the worst replica instead.
+
+`match` stands behind a rebalance: `byLoad` with Flink's adaptive partitioner, `equal` without;
+`aggregate` stands behind keys: `equal`, with indivisible key groups. No edge of Flink shares
+strictly by speed; `proportional` is what the adaptive partitioner tends to when replicas fill up,
+so that rule is judged on the mixed deployments of `match` above 0.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
+from benchmarks.model.steady_state import MEASURED, Counts, measure_steady
+from weir_operator.loop.operator_manager import Interval, ObservedOperator
+from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
+from weir_operator.wiring.assembly import operator_managers
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.queueing import predict
+from weir_policies.policy import Aggregation, Sharing
+
+ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
+DURATION = "11 min"
+
+PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
+"""Where the calibrated parameters are kept."""
+RATE = 75.0
+ARGUMENTS = (
+    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
+    *("--service.match-ms", "20", "--scv.match", "0.5"),
+    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
+    # So many keys that no replica gets more than its key groups: skew is not what is judged.
+    *("--zones", "200000"),
+)
+
+CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
+    ({"large/2": 1}, {"large/1": 2}),
+    ({"small/500m": 5}, {"small/500m": 4}),
+)
+JUDGED: tuple[tuple[Counts, Counts], ...] = (
+    ({"small/500m": 4}, {"small/500m": 3}),
+    ({"large/1": 1, "small/500m": 3}, {"large/1": 1, "small/500m": 2}),
+    ({"small/250m": 7}, {"large/1": 1}),
+    ({"large/1": 2, "small/500m": 2}, {"small/250m": 6}),
+    ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 3}),
+)
+WITHOUT_ADAPTIVE: tuple[tuple[Counts, Counts], ...] = (
+    ({"small/500m": 4}, {"large/1": 2, "small/500m": 1}),
+    ({"large/1": 1, "small/500m": 3}, {"small/250m": 7}),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One operator in one deployment."""
+
+    operator: str
+    rule: Sharing
+    counts: Counts
+    utilisation: float
+    """Of the worst replica, measured."""
+    measured: float
+    predicted: float
+    """Seconds, mean over records."""
+
+    @property
+    def error(self) -> float:
+        """Relative to what was measured."""
+        return abs(self.predicted - self.measured) / self.measured
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether its replicas differ in speed."""
+        return len(self.counts) > 1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is one of those that matter: busy, and more than one replica."""
+        return 0.7 <= self.utilisation <= 0.9 and sum(self.counts.values()) >= 2
+
+
+def run() -> list[Figure]:
+    """Measure and predict all points."""
+    points, proportional = asyncio.run(_run())
+    Console().print(_table(points))
+    errors = [point.error for point in points]
+    busy = sum(point.is_busy for point in points)
+    figures = [
+        at_most(figure="median error", value=100 * statistics.median(errors), unit="%", limit=15),
+        Figure(figure="worst error", value=100 * max(errors), unit="%"),
+        at_least(figure="points", value=len(points), unit="", limit=12),
+        at_least(
+            figure="points at utilisation 0.7-0.9 with 2 or more replicas",
+            value=100 * busy / len(points),
+            unit="%",
+            limit=50,
+        ),
+    ]
+    groups = {
+        "equal, behind keys": [p for p in points if p.operator == "aggregate"],
+        "equal, by turn": [p for p in points if p.operator == "match" and p.rule is Sharing.EQUAL],
+        "byLoad": [p for p in points if p.rule is Sharing.BY_LOAD],
+        "proportional (mixed byLoad points above 0.7)": proportional,
+        "mixed pools": [p for p in points if p.is_mixed],
+        "pure pools": [p for p in points if not p.is_mixed],
+    }
+    return figures + [
+        Figure(
+            figure=f"median error, {name} ({len(group)} points)",
+            value=100 * statistics.median(p.error for p in group) if group else None,
+            unit="%",
+        )
+        for name, group in groups.items()
+    ]
+
+
+async def _run() -> tuple[list[Point], list[Point]]:
+    points: list[Point] = []
+    proportional: list[Point] = []
+    job = Trips(
+        name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
+    )
+    managers = _managers(job, Sharing.BY_LOAD)
+    job.clear()
+    async with TripsCluster(job) as cluster:
+        await cluster.lifecycle.bring_up()
+        await _calibrate(cluster, managers)
+        for counts in JUDGED:
+            seen = await _measure(cluster, *counts)
+            points += _judge(managers, seen, counts)
+            proportional += [
+                point
+                for point in _judge(managers, seen, counts, rule=Sharing.PROPORTIONAL)
+                if point.operator == "match" and point.is_mixed and point.utilisation > 0.7
+            ]
+    plain = replace(
+        job,
+        name="fidelity-equal",
+        initial=deployments(*WITHOUT_ADAPTIVE[0]),
+        config={"taskmanager.network.adaptive-partitioner.enabled": "false"},
+    )
+    plain.clear()
+    async with TripsCluster(plain) as cluster:
+        await cluster.lifecycle.bring_up()
+        for counts in WITHOUT_ADAPTIVE:
+            points += _judge(managers, await _measure(cluster, *counts), counts, rule=Sharing.EQUAL)
+    return points, proportional
+
+
+def write_parameters(managers: Mapping[str, ObservedOperator]) -> None:
+    """Keep what was calibrated, for the simulator (`fidelity-trips`)."""
+    learned = {
+        name: {
+            "nominal": nominal,
+            "service_mean": managers[name].model.service_mean,
+            "service_scv": managers[name].model.service_scv,
+            "network_time": managers[name].model.network_time,
+        }
+        for name, nominal in (("match", 0.020), ("aggregate", 0.016))
+    }
+    PARAMETERS.parent.mkdir(parents=True, exist_ok=True)
+    PARAMETERS.write_text(json.dumps(learned, indent=2) + "\n")
+
+
+async def calibrate() -> None:
+    """Calibrate alone, for whoever needs the parameters and not the judgement."""
+    job = Trips(
+        name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
+    )
+    job.clear()
+    async with TripsCluster(job) as cluster:
+        await cluster.lifecycle.bring_up()
+        await _calibrate(cluster, _managers(job, Sharing.BY_LOAD))
+
+
+async def _calibrate(cluster: TripsCluster, managers: Mapping[str, ObservedOperator]) -> None:
+    for counts in CALIBRATION:
+        _learn(managers, await _measure(cluster, *counts), counts)
+    write_parameters(managers)
+
+
+def _managers(job: Trips, sharing: Sharing) -> Mapping[str, ObservedOperator]:
+    managers = operator_managers(job.app())
+    most = job.app().spec.flink.max_parallelism
+    managers["match"].note_edges(keyed=False, balanced=True, sharing=sharing, key_groups=most)
+    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    return managers
+
+
+async def _measure(cluster: TripsCluster, match: Counts, aggregate: Counts) -> AppMeasurement:
+    """Bring the job to a deployment and measure its steady state."""
+    whole, _ = await measure_steady(cluster, match, aggregate)
+    return whole
+
+
+def _learn(
+    managers: Mapping[str, ObservedOperator], seen: AppMeasurement, counts: tuple[Counts, Counts]
+) -> None:
+    interval = Interval(now=seen.end, length=MEASURED, source_backlog=0.0)
+    for name, deployment in zip(("match", "aggregate"), counts, strict=True):
+        manager = managers[name]
+        manager.observe(
+            seen.operators[name],
+            (),
+            deployment=Deployment.from_named(deployment, manager.model.node_types),
+            budget=1.0,
+            first=False,
+            interval=interval,
+        )
+
+
+def _judge(
+    managers: Mapping[str, ObservedOperator],
+    seen: AppMeasurement,
+    counts: tuple[Counts, Counts],
+    *,
+    rule: Sharing = Sharing.BY_LOAD,
+) -> list[Point]:
+    """Predict both operators at the rate that arrived; `rule` is that of `match`."""
+    return [
+        _point(managers["match"], seen.operators["match"], counts[0], rule),
+        _point(managers["aggregate"], seen.operators["aggregate"], counts[1], Sharing.EQUAL),
+    ]
+
+
+def _point(
+    manager: ObservedOperator, seen: OperatorMeasurement, counts: Counts, rule: Sharing
+) -> Point:
+    model = replace(manager.model, aggregation=Aggregation.AVERAGE, sharing=rule)
+    deployment = Deployment.from_named(counts, model.node_types)
+    prediction = predict(model, np.array([deployment.counts]), seen.arrival_rate)
+    return Point(
+        operator=seen.name,
+        rule=rule,
+        counts=counts,
+        utilisation=max(seen.utilisation),
+        measured=seen.response_time,
+        predicted=float(prediction.response_time[0]),
+    )
+
+
+def _table(points: Sequence[Point]) -> Table:
+    table = Table("operator", "sharing", "deployment", title=f"{RATE:g} records/s")
+    for heading in ("utilisation", "measured", "predicted", "error"):
+        table.add_column(heading, justify="right")
+    for point in points:
+        table.add_row(
+            point.operator,
+            point.rule.value,
+            " + ".join(f"{count} x {name}" for name, count in point.counts.items()),
+            f"{point.utilisation:.2f}",
+            f"{1000 * point.measured:.1f} ms",
+            f"{1000 * point.predicted:.1f} ms",
+            f"{point.error:.0%}",
+        )
+    return table

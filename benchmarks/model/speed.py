@@ -1,0 +1,154 @@
+"""How fast the simulator is: what the Application Manager's tuning rests on.
+
+Speeds are those of the compiled loop alone, on one core, the best of several runs, because the
+machine is shared. What a new process and a new machine pay for compiling is told beside them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.model import deep_speed
+from benchmarks.papers.taas2023 import Setting, describe
+from weir_policies import registry
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Experiment
+from weir_simulator.run import new_outcome, run_compiled, settings_of
+
+ABOUT = "operator-steps per second of the compiled loop, cold start, growth with operators"
+DURATION = "5 min, most of it for 24 runs of DQL+PDS"
+
+A3 = Setting("taxi", 10, "A", 3)
+TABULAR = ("threshold-cheapest", "ql", "ql-pds", "ql-pds-plus")
+REPEATS = 5
+SIZES = (10, 100, 1000)
+SLOTS_OF_MANY = 2_000
+COLD = """
+import time
+began = time.perf_counter()
+from weir_simulator.run import simulate
+from weir_simulator.testing import an_experiment
+simulate(an_experiment(), seed=1, policy={policy!r})
+print(time.perf_counter() - began)
+"""
+
+
+def run() -> list[Figure]:
+    """Measure all speeds."""
+    a3 = describe(A3)
+    seconds = {policy: time_loop(a3, policy) for policy in TABULAR}
+    slots = arrival_rates(a3.trace).size
+    planner = time_loop(a3, "planner", repeats=2)
+    per_step = [time_many(operators) for operators in SIZES]
+    figures = [
+        *(
+            at_least(
+                figure=f"{policy}: operator-steps on one core",
+                value=slots / taken / 1e6, unit="million/s", limit=5,
+            )
+            for policy, taken in seconds.items()
+        ),
+        at_most(
+            figure="QL+PDS+ on A3, 400,001 slots",
+            value=seconds["ql-pds-plus"], unit="s", limit=0.05,
+        ),
+        at_most(figure="planner on A3, 400,001 slots", value=planner, unit="s", limit=5),
+        *(
+            Figure(
+                figure=f"time per operator-step, {operators:,} operators",
+                value=taken * 1e9, unit="ns",
+            )
+            for operators, taken in zip(SIZES, per_step, strict=True)
+        ),
+        at_most(
+            figure="time per operator-step, 1,000 operators against 10",
+            value=per_step[-1] / per_step[0], unit="times", limit=2,
+        ),
+        at_most(figure="weir --help", value=time_help(), unit="s", limit=0.5),
+        *time_starts(),
+        *deep_speed.run(),
+    ]  # fmt: skip
+    return figures
+
+
+def time_loop(experiment: Experiment, policy: str, *, repeats: int = REPEATS) -> float:
+    """Return the loop's wall time in seconds, the best of several runs."""
+    return min(_time_once(experiment, policy) for _ in range(repeats + 1))
+
+
+def _time_once(experiment: Experiment, policy: str) -> float:
+    trace = arrival_rates(experiment.trace)
+    settings: Mapping[str, Any] = settings_of(experiment, {})
+    algorithm = registry.define(policy, settings)
+    if algorithm is None:
+        raise TypeError(f"Expected a compiled policy, got {policy}")
+    outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
+    seconds, _ = run_compiled(experiment, trace, policy, algorithm, outcome, seed=1)
+    return seconds
+
+
+def time_many(operators: int) -> float:
+    """Return seconds per operator and slot in a chain of so many operators."""
+    names = [f"op{place}" for place in range(operators)]
+    experiment = Experiment.model_validate(
+        {
+            "operators": [
+                {"name": name, "serviceRate": 180, "scv": 0.5, "maxReplicas": 10} for name in names
+            ],
+            "edges": [list(pair) for pair in itertools.pairwise(names)],
+            "nodeTypes": [
+                {"name": "t1", "speedup": 1.0, "price": 1.0},
+                {"name": "t2", "speedup": 0.7, "price": 0.7},
+            ],
+            "objective": {"responseTime": f"{50 * operators}ms"},
+            "rate": {"levels": 10, "max": 650},
+            "trace": {"kind": "taxi", "slots": SLOTS_OF_MANY},
+        },
+        strict=False,
+    )
+    return time_loop(experiment, "ql-pds", repeats=2) / operators / SLOTS_OF_MANY
+
+
+def time_help() -> float:
+    """Return how long `weir --help` takes, s, the median of five."""
+    command = [sys.executable, "-m", "weir_cli.main", "--help"]
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        taken.append(time.perf_counter() - began)
+    return float(np.median(taken))
+
+
+def time_starts() -> list[Figure]:
+    """Return what a first run costs: with everything to compile, and with all on disk."""
+    figures = []
+    for policy in ("ql-pds-plus", "planner"):
+        with tempfile.TemporaryDirectory() as cache:
+            cold, warm = (_time_start(policy, cache) for _ in range(2))
+        figures += [
+            Figure(figure=f"first run ever with {policy}, all to compile", value=cold, unit="s"),
+            Figure(figure=f"first run of a process with {policy}", value=warm, unit="s"),
+        ]
+    return figures
+
+
+def _time_start(policy: str, cache: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", COLD.format(policy=policy)],
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout)

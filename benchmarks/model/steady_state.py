@@ -1,0 +1,91 @@
+"""Steady states of trips on a real Flink, measured: what the fidelity benchmarks share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from benchmarks.flink.trips_cluster import TripsCluster, deployments
+from weir_operator.loop.gather import layout_of
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
+
+Counts = dict[str, int]
+
+WARM_UP = 10.0
+"""Seconds."""
+MEASURED = 42.0
+"""Seconds of a window."""
+TRIES = 3
+"""Windows that a deployment gets to work off what its restart left."""
+SETTLED = 0.03
+"""Part by which it may process more than arrives and still count as steady."""
+
+
+async def measure_steady(
+    cluster: TripsCluster,
+    match: Counts,
+    aggregate: Counts,
+    *,
+    seconds: float = MEASURED,
+    parts: int = 1,
+) -> tuple[AppMeasurement, Sequence[AppMeasurement]]:
+    """Bring the job to a deployment and measure its steady state.
+
+    Args:
+        cluster: The job.
+        match: Replicas of `match` by node type.
+        aggregate: Replicas of `aggregate`.
+        seconds: Length of the window.
+        parts: How many parts of equal length to measure besides.
+
+    Returns:
+        The whole window, and its parts in order of time.
+
+    Raises:
+        RuntimeError: It does not settle.
+    """
+    target = deployments(match, aggregate)
+    if cluster.store.load().deployments != target:
+        await cluster.change(target)
+
+    async def targets() -> list[str]:
+        return [each.metrics_url for each in await cluster.runtime.replicas()]
+
+    await asyncio.sleep(WARM_UP)
+    source = DirectSource(targets, f"default.{cluster.trips.name}")
+    source.start()
+    try:
+        for _ in range(TRIES):
+            began = cluster.clock.now()
+            await asyncio.sleep(seconds)
+            ended = cluster.clock.now()
+            whole = await _measure_between(cluster, source, began, ended)
+            if all(_is_settled(whole.operators[name]) for name in ("match", "aggregate")):
+                length = (ended - began) / parts
+                borders = [began + part * length for part in range(parts)]
+                return whole, [
+                    await _measure_between(cluster, source, border, border + length)
+                    for border in borders
+                ]
+    finally:
+        await source.close()
+    raise RuntimeError(
+        f"Expected a steady state of {target} within {TRIES * seconds:g} s, got a backlog that is "
+        "still worked off; raise WARM_UP, or leave the machine to the benchmark"
+    )
+
+
+async def _measure_between(
+    cluster: TripsCluster, source: DirectSource, start: float, end: float
+) -> AppMeasurement:
+    """Return what was measured between two Unix times."""
+    window = await source.window(start=start, end=end)
+    job = cluster.store.load().job_id or ""
+    layout = layout_of(job, await cluster.jobs.topology(job), await cluster.runtime.replicas())
+    return measure(window, layout)
+
+
+def _is_settled(seen: OperatorMeasurement) -> bool:
+    return seen.processed_rate <= seen.arrival_rate * (1 + SETTLED)

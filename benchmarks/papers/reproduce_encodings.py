@@ -1,0 +1,104 @@
+"""Figure 27 of the 2023 paper: deep Q-learning with four encodings and one to three hidden layers.
+
+The figure was published as a picture without numbers, so nothing is promised; its text says that
+all combinations cost about the same, three layers slightly the least. The `large` encoding is run
+with three node types only, as there. Parts are kept in `build/benchmarks/reproduce-encodings/`.
+
+Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B.3.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rich.console import Console
+
+from benchmarks.figures import Figure
+from benchmarks.papers.deep_parts import Part, run_parts
+from benchmarks.papers.departures import Departure
+from benchmarks.papers.taas2023 import TYPES, Setting, describe_for
+from benchmarks.rows import RESULTS
+from weir_policies.deep.encodings import Encoding, make_scheme
+from weir_policies.deep.parameters import DeepParameters
+
+ABOUT = "figure 27 (TAAS 2023): encodings and hidden layers of deep Q-learning, five seeds"
+DURATION = "1 h"
+
+SEEDS = (1, 2, 3, 4, 5)
+LAYERS = (1, 2, 3)
+ENCODINGS = (Encoding.MINIMAL, Encoding.REDUCED1, Encoding.REDUCED2, Encoding.LARGE)
+
+
+def list_departures() -> list[Departure]:
+    """Return where this is not the paper's experiment, for the page."""
+    return [
+        Departure(
+            what="goal",
+            paper="a picture without numbers",
+            here="none: costs are reported, a picture is not drawn",
+            why="nothing to compare with",
+        ),
+        Departure(what="seeds", paper="10", here=str(len(SEEDS)), why="time"),
+        Departure(
+            what="policy",
+            paper="DQL",
+            here="`dqn` with `published: 1` on infrastructure A",
+            why="as in the tables",
+        ),
+    ]
+
+
+def run() -> list[Figure]:
+    """Run what is missing; tell costs, and the weights that three layers need."""
+    console = Console()
+    parts = list_parts()
+    costs = {}
+    for outcome in run_parts(parts, RESULTS / "reproduce-encodings"):
+        costs[outcome.part.name] = outcome.average_cost
+        console.print(f"{outcome.part.name}: {costs[outcome.part.name]:.4f}", highlight=False)
+    return [
+        *(
+            Figure(figure=f"{part.name}: mean cost", value=costs[part.name], unit="")
+            for part in parts
+        ),
+        *(
+            Figure(
+                figure=f"A{types}-{encoding}-3-layers: weights",
+                value=count_weights(types, encoding) * 4 / 1024,
+                unit="KiB",
+            )
+            for types, encoding in combinations()
+        ),
+    ]
+
+
+def combinations() -> list[tuple[int, Encoding]]:
+    """Return the numbers of node types with the encodings that they are run with."""
+    return [
+        (types, encoding)
+        for types in TYPES
+        for encoding in ENCODINGS
+        if encoding is not Encoding.LARGE or types == min(TYPES)
+    ]
+
+
+def list_parts() -> list[Part]:
+    """Return what to run, infrastructure A with K = 10."""
+    return [
+        Part(
+            name=f"A{types}-{encoding}-{layers}-layers",
+            policy="dqn",
+            parameters={"published": 1, "encoding": encoding.value, "hidden_layers": layers},
+            experiment=describe_for("dqn", Setting("taxi", 10, "A", types)),
+            seeds=SEEDS,
+        )
+        for types, encoding in combinations()
+        for layers in LAYERS
+    ]
+
+
+def count_weights(types: int, encoding: Encoding) -> int:
+    """Return the weights and biases of a network with three hidden layers."""
+    scheme = make_scheme(encoding, node_types=types, max_replicas=10, levels=30, published=True)
+    sizes = DeepParameters().size_layers(scheme.inputs, 2 * types + 1)
+    return sum((below + 1) * above for below, above in pairwise(sizes))

@@ -1,0 +1,251 @@
+"""A known trace through real Flink and real Prometheus, exported and rebuilt.
+
+The example job trips replays a trace; two Prometheus servers scrape its TaskManagers, every 5 s and
+every 15 s. What they hold is exported and rebuilt, and each complete minute's rate is held against
+how many records were due in it, by the job's own ledger of event times. In the middle the job is
+rescaled. Then known faults are put into what was exported.
+
+What no rebuilding can know is when, between the two scrapes around a minute's end, records came. Of
+a Poisson stream of rate r scraped every d seconds that leaves a standard deviation of
+sqrt(r d / 3) records a minute on average: 0.5 % at 20 records/s and 5 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import shutil
+import socket
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import yaml
+
+from benchmarks.controller.scale_stage import running, until_answers
+from benchmarks.figures import Figure, at_most
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
+from benchmarks.pipelines.pipelines_faults import Injected, Sample, injections, spoil
+from weir_operator.metrics.prometheus_server import keep_targets
+from weir_pipelines.arrivals import rebuild_arrivals
+from weir_pipelines.ingest import DayImport
+from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
+from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
+from weir_pipelines.settings import WHOLE, ArrivalSettings
+from weir_pipelines.store import Store
+from weir_pipelines.testing import KnownHistory, work_out_history
+
+ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
+DURATION = "12 min"
+
+RATES = (22.0, 40.0, 80.0, 120.0, 60.0, 30.0)
+"""Records/s, two minutes each; the first two minutes are the job's start."""
+MINUTES = 9.5
+"""How long the job runs, its change in the middle included."""
+RESCALED_AFTER = 4.5
+SCRAPES = (5, 15)
+SOURCE, INSIDE = "source", "match"
+APP = "default/roundtrip"
+ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
+LEAST_RATE = 20.0
+"""Records/s from which on a minute is judged."""
+
+
+def run() -> list[Figure]:
+    """Run the job, export, rebuild and compare."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-roundtrip-"))
+    try:
+        job = Trips(
+            name="roundtrip",
+            rates=[rate for rate in RATES for _ in range(24)],
+            initial=deployments({"small/500m": 2}, {"small/500m": 1}),
+            arguments=ARGUMENTS,
+            root=folder,
+        )
+        with ExitStack() as stack:
+            urls = {every: stack.enter_context(_prometheus(folder, every)) for every in SCRAPES}
+            began, ended = asyncio.run(_replay(job, folder))
+            stores = {every: _export(folder, urls[every], every, began, ended) for every in SCRAPES}
+        truth = _due(job.out)
+        figures = [
+            figure
+            for every in SCRAPES
+            for figure in _errors(_rates(*stores[every]), truth, every, began)
+        ]
+        return [*figures, _found(*stores[SCRAPES[0]], began)]
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _prometheus(folder: Path, every: int) -> Iterator[str]:
+    """Run a server that scrapes what the file of targets names; yield its address."""
+    program = shutil.which("prometheus")
+    if program is None:
+        raise RuntimeError("Expected `prometheus` on the PATH: apt-get install prometheus (Debian)")
+    home = folder / f"prometheus-{every}"
+    home.mkdir()
+    job = {
+        "job_name": "flink",
+        "scrape_interval": f"{every}s",
+        "file_sd_configs": [{"files": [str(folder / "targets.json")], "refresh_interval": "1s"}],
+    }
+    (home / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = (
+        program,
+        f"--config.file={home / 'prometheus.yml'}",
+        f"--storage.tsdb.path={home / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    with running(command, home / "log"):
+        url = f"http://127.0.0.1:{port}"
+        asyncio.run(until_answers(f"{url}/-/ready"))
+        yield url
+
+
+async def _replay(job: Trips, folder: Path) -> tuple[float, float]:
+    """Run the job and change it once; return the Unix seconds between which it ran."""
+    async with TripsCluster(job) as cluster:
+
+        async def targets() -> list[str]:
+            return [each.metrics_url for each in await cluster.runtime.replicas()]
+
+        await cluster.lifecycle.bring_up()
+        began = time.time()
+        keeping = asyncio.create_task(
+            keep_targets(folder / "targets.json", targets, APP, clock=cluster.clock)
+        )
+        await asyncio.sleep(60 * RESCALED_AFTER)
+        await cluster.change(deployments({"small/500m": 3}, {"small/500m": 1}))
+        await asyncio.sleep(60 * (MINUTES - RESCALED_AFTER))
+        ended = time.time()
+        keeping.cancel()
+        await cluster.finish()
+        return began, ended
+
+
+def _export(
+    folder: Path, url: str, every: int, began: float, ended: float
+) -> tuple[list[Sample], list[Mapping[str, str | int]]]:
+    """Export what a server holds; return the rows of the tables, samples with their labels."""
+    history = PrometheusHistory(PrometheusSettings(url=url))
+    store = Store(folder / f"tables-{every}")
+    with store.staging() as staging:
+        days = DayImport(staging, APP)
+        low = began
+        while low < ended:
+            days.take(history.samples(APP, low, min(low + 120, ended)))
+            low += 120
+        days.write(store)
+    labels: dict[int, Mapping[str, str | int]] = {}
+    samples = []
+    for partition in store.partitions(SAMPLES):
+        for row in pq.read_table(store.path(SERIES, partition)).to_pylist():
+            labels[row["series"]] = row
+        for row in pq.read_table(store.path(SAMPLES, partition)).to_pylist():
+            label = labels[row["series"]]
+            samples.append(
+                Sample(**row, metric=str(label["metric"]), operator=str(label["operator"]))
+            )
+    return samples, list(labels.values())
+
+
+def _due(out: Path) -> Counter[int]:
+    """Return how many records were due in each minute, by its Unix seconds."""
+    due: dict[str, int] = {}
+    for path in out.glob("raw-*.csv"):
+        with path.open(newline="") as file:
+            for row in csv.reader(file):
+                if len(row) == 5 and row[0].isdigit():  # no heading, no line that was cut
+                    due[row[0]] = int(row[1])
+    return Counter(event // 60_000 * 60 for event in due.values())
+
+
+def _rates(
+    samples: Sequence[Sample], labels: Sequence[Mapping[str, str | int]]
+) -> list[SimpleNamespace]:
+    rows = [(each.series, each.time_ms, each.value, each.received_ms) for each in samples]
+    return _rebuild(rows, [{**label, "app": APP} for label in labels])
+
+
+def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:
+    history = KnownHistory(samples=rows, labels=labels)
+    return work_out_history(history, rebuild_arrivals, ArrivalSettings())
+
+
+def _errors(
+    rows: Sequence[SimpleNamespace], truth: Mapping[int, int], every: int, began: float
+) -> list[Figure]:
+    """Compare each complete minute of the source with what was due in it."""
+    errors = {}
+    for row in rows:
+        judged = row.operator == SOURCE and row.minute >= began + 30 and truth.get(row.minute)
+        if judged and row.completeness >= WHOLE and row.arrived is not None:
+            due = truth[row.minute] / 60
+            if due >= LEAST_RATE:
+                errors[row.minute] = abs(row.arrived / due - 1)
+                print(
+                    f"{every:2d} s, minute {row.minute}: due {due:.2f}, rebuilt {row.arrived:.2f} "
+                    f"records/s, {json.dumps(row.faults)}"
+                )
+    worst = 100 * max(errors.values(), default=float("inf"))
+    name = f"worst error of a complete minute, scraped every {every} s"
+    middle = Figure(
+        figure=f"median error of a complete minute, scraped every {every} s",
+        value=100 * statistics.median(errors.values()) if errors else None,
+        unit="%",
+    )
+    count = Figure(figure=f"complete minutes at {every} s", value=len(errors), unit="")
+    if every == SCRAPES[0]:
+        return [at_most(figure=name, value=worst, unit="%", limit=1), middle, count]
+    return [Figure(figure=name, value=worst if errors else None, unit="%"), middle, count]
+
+
+def _found(
+    samples: Sequence[Sample],
+    labels: Sequence[Mapping[str, str | int]],
+    began: float,
+) -> Figure:
+    """Spoil what was exported and count the faults that are flagged, and only then."""
+    begin = (int(began) // 60 + 2) * 60  # two quiet minutes before the change
+    cases = injections(begin, SOURCE, INSIDE)
+    nothing = Injected(fault=next(iter(cases.values())).fault, operator="", spoil=_as_it_is)
+    rows: list[SampleRow] = []
+    described: list[Mapping[str, str | int]] = []
+    for number, case in enumerate((nothing, *cases.values()), start=1):
+        spoilt, own = spoil(list(samples), list(labels), case, begin=begin, number=number)
+        rows += spoilt
+        described += own
+    flagged: dict[str, set[tuple[str, str]]] = {}
+    for row in _rebuild(rows, described):
+        if begin <= row.minute <= begin + 60:
+            flagged.setdefault(row.app, set()).update((row.operator, each) for each in row.faults)
+    clean = flagged.get("1", set())
+    found = 0
+    for number, (name, case) in enumerate(cases.items(), start=2):
+        seen = (case.operator, case.fault.value)
+        is_found = seen in flagged.get(f"{number}", set()) and seen not in clean
+        print(f"{name}: {'flagged' if is_found else 'NOT FLAGGED'} as {case.fault}")
+        found += is_found
+    share = 100 * found / len(cases)
+    return Figure(
+        figure=f"injected faults that are flagged ({len(cases)})",
+        value=share,
+        unit="%",
+        goal="100 %",
+        holds=found == len(cases),
+    )
+
+
+def _as_it_is(sample: Sample) -> Iterator[Sample]:
+    yield sample

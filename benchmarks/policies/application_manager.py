@@ -1,0 +1,88 @@
+"""The Application Manager's slow loop beside a real job: fitted, tuned, tried, kept or taken back.
+
+`weir local` runs the example trips on a real Flink, with the slow loop every two minutes instead of
+every hour and everything else as shipped: the fit in a thread, the tuning in a process of its own
+beside the job, the trial by what is measured. So the figures say that the machinery works and what
+it takes beside a job; what tuning saves is measured by `tune`, on days of traffic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.policies.demo_policies import demo_manifest, run_night
+from benchmarks.rows import RESULTS
+from weir_operator.loop.run_record import Run
+from weir_operator.reporting.tunings_view import describe_standing, describe_weights
+from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
+from weir_operator.wiring.loops import state_directory
+
+ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, trial and its end"
+DURATION = "15 min"
+
+FOLDER = RESULTS / "application-manager"
+NAME = "tuned-beside"
+SECONDS = 640.0
+INTERVAL = "2m"
+SLOT_SECONDS = "10"
+"""A line of the demo's trace lasts so long, so that its night fills the run."""
+SCALE = "0.2"
+"""Of the demo's rates."""
+WORK = {"match": "150", "aggregate": "100"}
+"""Milliseconds of work per record at speed 1, five times the demo's."""
+BOUND = "2500ms"
+"""Five times the demo's."""
+
+
+def run() -> list[Figure]:
+    """Run the job once, and tell what the slow loop did."""
+    done = run_night(NAME, manifest(), FOLDER, seconds=SECONDS)
+    tunings = read_tunings(state_directory(FOLDER / "state", NAME) / TUNINGS)
+    versions = () if tunings is None else tunings.versions
+    for version in versions:
+        Console().print(
+            f"version {version.number}: {describe_weights(version)}; {version.sentence}; "
+            f"{describe_standing(version)}"
+        )
+    return figures(done, versions)
+
+
+def manifest() -> dict[str, Any]:
+    """Return the demo's StreamApp with a fast slow loop, fewer records and more work for each.
+
+    Response times of the demo are tens of milliseconds, of which the scheduling of a busy machine
+    is a good part. Here they are hundreds, so that what is measured is the job.
+    """
+    app = demo_manifest()
+    spec = app["spec"]
+    spec["applicationManager"]["interval"] = INTERVAL
+    spec["objective"]["responseTime"]["bound"] = BOUND
+    arguments = spec["flink"]["job"]["args"]
+    for name, milliseconds in WORK.items():
+        arguments[arguments.index(f"--service.{name}-ms") + 1] = milliseconds
+    arguments += ["--slot-seconds", SLOT_SECONDS, "--scale", SCALE]
+    return app
+
+
+def figures(done: Run, versions: tuple[Version, ...]) -> list[Figure]:
+    """Return what the slow loop did, and whether the job felt it."""
+    judged = [each for each in versions if each.standing is not Standing.ON_TRIAL]
+    tried = sum(each.trial.intervals for each in versions)
+    late = sum(each.trial.late for each in versions)
+    return [
+        at_least(figure="tunings put in force", value=len(versions), unit="", limit=1),
+        at_least(figure="trials brought to an end", value=len(judged), unit="", limit=1),
+        at_most(figure="tunings that failed", value=_count(done, "TuningFailed"), unit="", limit=0),
+        at_most(figure="ticks that failed", value=_count(done, "TickFailed"), unit="", limit=0),
+        Figure(figure="tunings taken back", value=_count(done, "TuningRolledBack"), unit=""),
+        Figure(figure="intervals on trial", value=tried, unit=""),
+        Figure(figure="intervals on trial over the bound", value=late, unit=""),
+    ]
+
+
+def _count(done: Run, reason: str) -> int:
+    """Return how many events of the run have this reason."""
+    return sum(event.message.startswith(f"{reason}:") for event in done.events)

@@ -1,0 +1,247 @@
+"""The pure parts of the benchmark chaos: which faults are drawn, and what a run shows."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from benchmarks.cluster import chaos
+from benchmarks.cluster.chaos import FAULTS, draw_faults
+from benchmarks.cluster.chaos_bomb import metrics_page, rest_answer
+from benchmarks.cluster.chaos_clock import environment, find_obstacle, make_clock
+from benchmarks.cluster.chaos_verdict import (
+    Committed,
+    Outcome,
+    count_own_restarts,
+    figures_of,
+    longest_pauses,
+    read_committed,
+)
+from benchmarks.cluster.chaos_world import find_excess
+from benchmarks.flink.ledger import Arrival, Ledger
+from benchmarks.registry import BenchmarkError
+
+KINDS = ("kill", "cut", "drain")
+GOOD = Ledger(emitted=10, lost=0, doubled=0, sequence_errors=0, replayed=4)
+WHOLE = Committed(records=10, lost=0, doubled=0)
+
+
+def an_outcome(**changes: Any) -> Outcome:
+    before: dict[str, Any] = {
+        "kind": "kill",
+        "injected": 100.0,
+        "ended": 110.0,
+        "recovered": 115.0,
+        "missing": "",
+        "load": 1.0,
+    }
+    return Outcome(**(before | changes))
+
+
+def values(outcomes, orphans=(), jobs_at_once=1, ledger: Ledger | None = GOOD):
+    pauses = {each.kind: 2.0 for each in outcomes}
+    figures = figures_of(2, outcomes, ledger, WHOLE, orphans, pauses, jobs_at_once=jobs_at_once)
+    return {each.figure: each for each in figures}
+
+
+def test_one_seed_draws_one_run():
+    assert draw_faults(KINDS, 8, seed=3) == draw_faults(KINDS, 8, seed=3)
+
+
+def test_another_seed_draws_another_order():
+    assert len({draw_faults(KINDS, 8, seed=seed) for seed in range(20)}) > 10
+
+
+def test_no_kind_comes_twice_more_often_than_another():
+    counts = Counter(each.kind for each in draw_faults(tuple(FAULTS), 30, seed=1))
+
+    assert set(counts) == set(FAULTS)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_two_faults_of_a_kind_choose_differently():
+    first, second = draw_faults(("kill",), 2, seed=1)
+
+    assert first.generator().random() != second.generator().random()
+
+
+def test_a_record_in_two_committed_files_is_doubled_and_one_in_none_is_lost(tmp_path):
+    (tmp_path / "part-0").write_text("0\n1\n3\n")
+    (tmp_path / "part-1").write_text("1\n")
+
+    found = read_committed(tmp_path, emitted=5)
+
+    assert found == Committed(records=4, lost=2, doubled=1)
+
+
+def test_files_know_of_more_records_than_a_ledger_that_went_back_with_the_state(tmp_path):
+    (tmp_path / "part-0").write_text("0\n1\n2\n4\n")
+    (tmp_path / "part-1").write_text("1\n2\n")
+
+    assert read_committed(tmp_path, emitted=3) == Committed(records=6, lost=1, doubled=2)
+
+
+def test_nothing_committed_of_nothing_is_nothing_lost(tmp_path):
+    assert read_committed(tmp_path, emitted=0) == Committed(records=0, lost=0, doubled=0)
+
+
+def test_what_was_not_committed_does_not_count(tmp_path):
+    (tmp_path / "part-0").write_text("0\n")
+    (tmp_path / ".part-1.inprogress").write_text("0\n1\n")
+
+    assert read_committed(tmp_path, emitted=1) == Committed(records=1, lost=0, doubled=0)
+
+
+def test_time_to_recover_is_counted_from_the_end_of_the_fault():
+    found = values([an_outcome(), an_outcome(recovered=119.0)])
+
+    assert found["kill: time to recover, median of 2"].value == 7.0
+    assert found["kill: time to recover, longest of 2"].value == 9.0
+
+
+def test_a_pause_of_output_counts_where_it_touches_the_fault_the_longest_of_a_kind():
+    arrivals = [Arrival(number, time) for number, time in enumerate((90.0, 105.0, 112.0, 150.0))]
+
+    assert longest_pauses([an_outcome()], arrivals) == {"kill": 38.0}
+    assert longest_pauses([an_outcome(recovered=111.0)], arrivals) == {"kill": 15.0}
+
+
+def test_an_app_that_is_not_well_in_time_is_stuck():
+    found = values([an_outcome(), an_outcome(recovered=None)])
+
+    assert found["stuck apps"].value == 1
+    assert found["stuck apps"].holds is False
+
+
+def test_a_run_that_was_cut_short_says_so():
+    assert values([an_outcome(), an_outcome()])["faults"].holds is True
+    assert values([an_outcome()])["faults"].holds is False
+
+
+def test_a_pod_that_is_found_twice_is_one_orphan():
+    assert values([an_outcome()], orphans=["a", "a"])["orphaned pods"].value == 1
+
+
+def test_replays_of_the_plain_sink_are_told_without_a_goal():
+    assert values([an_outcome()])["plain sink: records that it saw again"].goal is None
+
+
+def test_a_job_that_did_not_come_back_without_weir_misses_its_goal():
+    kind = "job_manager_killed_without_weir"
+    back, lost = (an_outcome(kind=kind, took_without_weir=seconds) for seconds in (20.0, None))
+    name = "JobManager killed without Weir: job back after, longest"
+
+    assert values([back])[name].holds is True
+    assert values([back, lost])[name].holds is False
+
+
+def test_of_a_job_that_could_not_be_stopped_nobody_knows_what_is_lost():
+    found = values([an_outcome()], ledger=None)
+
+    assert found["transactional sink: records lost"].value is None
+    assert found["transactional sink: records lost"].holds is False
+    assert found["transactional sink: records doubled"].holds is True
+
+
+def test_what_an_input_restarted_or_prevented_misses_the_goal():
+    quiet = values([an_outcome()])
+    loud = values([an_outcome(restarts_by_input=2), an_outcome(prevented="no change")])
+
+    assert quiet["controller restarted by an input"].holds is True
+    assert quiet["changes that an input prevented"].holds is True
+    assert loud["controller restarted by an input"].value == 2
+    assert loud["changes that an input prevented"].value == 1
+
+
+def test_two_jobs_at_once_miss_the_goal():
+    assert values([an_outcome()])["jobs alive at once, most"].holds is True
+    assert values([an_outcome()], jobs_at_once=2)["jobs alive at once, most"].holds is False
+
+
+def test_the_load_of_the_machine_stands_beside_the_figures():
+    found = values([an_outcome(load=4.0), an_outcome(load=8.0)])
+
+    assert found["load average beside it, median"].value == 6.0
+    assert found["load average beside it, highest"].value == 8.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kills", "found"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, {}, 0, id="it went on"),
+        pytest.param({"a": 1}, {"a": 3}, {}, 2, id="it was restarted"),
+        pytest.param({"a": 1}, {"a": 2}, {"a": 1}, 0, id="it was killed"),
+        pytest.param({"a": 1}, {"a": 4}, {"a": 1}, 2, id="it was killed and then restarted"),
+        pytest.param({"a": 5}, {"b": 0}, {}, 0, id="another pod took its place"),
+        pytest.param({"a": 5}, {"b": 2}, {}, 2, id="the other pod was restarted"),
+    ],
+)
+def test_restarts_that_nobody_made_are_counted(before, after, kills, found):
+    assert count_own_restarts(before, after, kills) == found
+
+
+def test_a_fault_lasts_until_all_is_well():
+    assert an_outcome().lasted == 15.0
+    assert an_outcome(recovered=None).lasted == 10.0
+
+
+def test_a_clock_is_stepped_for_one_process_while_it_runs_and_its_other_clocks_are_not(tmp_path):
+    if reason := find_obstacle():
+        pytest.skip(reason)
+    folder = tmp_path / "clock"
+    make_clock(folder)
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from benchmarks.cluster.chaos_faults import step_clock\n"
+        "for offset in (0, -3600, 7200):\n"
+        "    step_clock(Path(sys.argv[1]), offset); print(time.time(), time.monotonic())\n"
+    )
+    before = time.time(), time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)],
+        env={**os.environ, **environment(str(folder))},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+    steps = [[round((a - b) / 600) for a, b in zip(each, before, strict=True)] for each in told]
+
+    assert steps == [[0, 0], [-6, 0], [12, 0]]
+
+
+@pytest.mark.parametrize("make", [rest_answer, lambda: metrics_page("weir.trips")])
+def test_a_bomb_is_small_on_the_wire_and_huge_in_memory(make):
+    packed = make()
+    size = 0
+    with gzip.open(io.BytesIO(packed)) as page:
+        while part := page.read(2**20):
+            size += len(part)
+
+    assert len(packed) < 2 * 2**20
+    assert size > 140 * 2**20
+
+
+def test_unknown_kinds_are_refused_by_name(monkeypatch):
+    monkeypatch.setenv("CHAOS_KINDS", "controller_killed,earthquake")
+
+    with pytest.raises(BenchmarkError, match="earthquake"):
+        chaos.run()
+
+
+def test_pods_beyond_the_deployment_are_excess_the_youngest_first():
+    def pod(name, created):
+        labels = {"weir.dev/operator": "match", "weir.dev/pool": "any"}
+        return {"metadata": {"name": name, "creationTimestamp": created, "labels": labels}}
+
+    status = {"controller": {"deployments": {"match": {"any/500m": 1}}}}
+
+    assert find_excess(status, [pod("new", "2"), pod("old", "1")]) == ["new"]

@@ -1,0 +1,41 @@
+"""The verdict on the CPU that a record takes under Weir."""
+
+import pytest
+
+from benchmarks.flink.cpu_per_record import PINNED, PLAIN, WHOLE, Spent, figures_of, manifest
+from weir_operator.streamapp.loading import parse_manifest
+
+
+def a_run(way, cpu):
+    return Spent(
+        way=way, task_managers=cpu, tasks=cpu, others=0.02, job_manager=0.1, rate=1e5, load=3.0
+    )
+
+
+def a_pair(way, ratio, plain=2.0):
+    return a_run(PLAIN, plain), a_run(way, plain * ratio)
+
+
+def test_the_ratio_is_the_median_of_pairs_and_is_held_to_three_percent():
+    pairs = [a_pair(WHOLE, 0.98), a_pair(WHOLE, 1.02), a_pair(WHOLE, 1.4, plain=4.0)]
+
+    found = figures_of(WHOLE, [*pairs, a_pair(PINNED, 2.0)])
+
+    assert [each.value for each in found[:3]] == pytest.approx([1.02, 0.98, 1.4])
+    assert [each.holds for each in found[:3]] == [True, None, None]
+
+
+def test_what_a_pin_costs_is_told_and_promised_by_nobody():
+    found = figures_of(PINNED, [a_pair(WHOLE, 1.0), a_pair(PINNED, 2.0)])
+
+    assert found[0].value == pytest.approx(2.0)
+    assert all(each.holds is None for each in found)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_the_streamapp_is_valid_and_the_job_learns_whether_it_is_pinned(pinned, tmp_path):
+    app = parse_manifest(manifest("whole", tmp_path / "job.jar", ["--counter", "x"], pinned=pinned))
+
+    assert len(app.spec.operators) == (2 if pinned else 0)
+    assert app.spec.flink.job is not None
+    assert ("--pinned" in app.spec.flink.job.args) is pinned

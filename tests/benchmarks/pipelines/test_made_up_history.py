@@ -1,0 +1,27 @@
+"""The history that the volume of the pipelines is measured with lies as an export leaves it."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+
+from benchmarks.pipelines.pipelines_history import A_DAY, even, skewed, write_history
+from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.store import Store
+
+
+def test_each_application_and_day_has_its_series_and_all_its_samples(tmp_path):
+    store = Store(tmp_path)
+
+    written = write_history(store, even(4, apps=2), days=2)
+
+    assert len(written) == 4
+    for table, rows in ((SERIES, 2), (SAMPLES, 2 * A_DAY)):
+        files = store.paths(table, written)
+        assert [pq.read_metadata(file).num_rows for file in files] == [rows] * 4
+
+
+def test_a_skewed_fleet_has_half_of_its_operators_in_one_application():
+    fleet = skewed(1000)
+
+    assert fleet.series == 1000
+    assert max(fleet.operators) == 500

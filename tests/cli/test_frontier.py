@@ -1,0 +1,84 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from weir_cli.main import app
+
+EXPERIMENT = """\
+operators: [{name: op, serviceRate: 180, scv: 0.5, maxReplicas: 5}]
+nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, {name: t2, speedup: 0.7, price: 0.7}]
+objective: {responseTime: 50ms}
+trace: {kind: taxi, slots: 50}
+policy: {name: queueing}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def weir(*arguments):
+    return CliRunner().invoke(app, ["frontier", *map(str, arguments)])
+
+
+def test_prices_stand_in_a_table_and_a_report(experiment, tmp_path):
+    out = tmp_path / "out"
+
+    result = weir(
+        experiment, "--bounds", "5ms, 50ms", "--violations", "50,5", "--seeds", 1, "--slots", 40,
+        "--out", out,
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["5.0", "ms", "impossible", "impossible"] in rows
+    assert any(row[:2] == ["50", "ms"] and float(row[2]) >= float(row[3]) for row in rows if row)
+    assert "No deployment meets 5.0 ms at all" in result.stdout
+    assert result.stdout.splitlines()[-1] == str(out / "report.html")
+    assert "What an objective costs" in (out / "report.html").read_text()
+
+
+def test_what_if_is_priced_beside_what_is(experiment, tmp_path):
+    result = weir(
+        experiment, "--bounds", "50ms", "--violations", "5", "--seeds", 1, "--price", "t2=3",
+        "--price", "t1=3", "--out", tmp_path, "--json",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    before, after = json.loads(result.stdout)
+    assert after["world"] == "what if: price of t2 times 3, price of t1 times 3"
+    [cheap], [dear] = before["points"], after["points"]
+    # Three times the price for everything leaves what is cheapest as it is.
+    assert dear["price"]["mean"] == pytest.approx(3 * cheap["price"]["mean"])
+    assert dear["replicas"] == cheap["replicas"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--bounds", "50"], "--bounds: expected"),
+        (
+            ["--violations", "often"],
+            "--violations: expected percentages from 0 to 100, got 'often'",
+        ),
+        (
+            ["--price", "t1"],
+            "--price: expected POOL=FACTOR, got 't1'; write, for example, large=1.5",
+        ),
+        (["--pool", "spot=1"], "--pool: expected NAME=SPEEDUP:PRICE, got 'spot=1'"),
+        (["--without", "t3"], "pool: expected one of t1, t2, got 't3'; choose one of them"),
+        (["--traffic", "0"], "traffic: expected a factor above 0, got 0"),
+        (["--policy", "nonsense"], "nonsense"),
+        (["--slots", "20", "--policy", "mdp"], "Policy mdp cannot run this: "),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(experiment, tmp_path, arguments, sentence):
+    result = weir(experiment, *arguments, "--out", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert not (tmp_path / "out").exists()

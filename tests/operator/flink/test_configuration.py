@@ -1,0 +1,264 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from weir_operator.flink.commands import (
+    Installation,
+    MemoryArguments,
+    flink_environment,
+    java_options,
+    job_manager_command,
+    parse_memory_arguments,
+    render_log4j,
+    task_manager_command,
+)
+from weir_operator.flink.configuration import (
+    ClusterAddress,
+    Storage,
+    TaskManagerIdentity,
+    TaskManagerMemory,
+    high_availability,
+    job_manager_configuration,
+    render_yaml,
+    task_manager_configuration,
+)
+from weir_operator.streamapp.pod_template import remedy_for_owned
+
+ADDRESS = ClusterAddress(host="127.0.0.1", rpc_port=6123, rest_port=8081)
+STORAGE = Storage(checkpoints="file:///c", savepoints="file:///s")
+
+
+def job_manager(user=None, place=None):
+    return job_manager_configuration(
+        app="streams.trips",
+        address=ADDRESS,
+        storage=STORAGE,
+        metrics_ports=(9249, 9250),
+        max_parallelism=720,
+        user=user or {},
+        place=place or {},
+    )
+
+
+def task_manager(user=None, memory=None, app="streams.trips", place=None):
+    return task_manager_configuration(
+        identity=TaskManagerIdentity(
+            app=app, id="tm-match-small-3", operator="match", pool="small"
+        ),
+        address=ADDRESS,
+        storage=STORAGE,
+        memory=memory or TaskManagerMemory(),
+        metrics_ports=(9249,),
+        user=user or {},
+        place=place or {},
+    )
+
+
+def test_a_task_manager_is_pinned_to_its_operator_by_an_external_resource():
+    configuration = task_manager()
+
+    assert configuration["taskmanager.resource-id"] == "tm-match-small-3"
+    assert configuration["taskmanager.numberOfTaskSlots"] == "1"
+    assert configuration["external-resources"] == "op-match"
+    assert configuration["external-resource.op-match.amount"] == "1"
+
+
+def test_every_series_of_a_task_manager_says_what_it_is():
+    labels = task_manager()["metrics.reporter.prom.scope.variables.additional"]
+
+    assert labels == "weir_app:streams.trips,weir_operator:match,weir_pool:small"
+
+
+def test_a_label_cannot_break_the_list_of_labels():
+    labels = task_manager(app="a,b:c")["metrics.reporter.prom.scope.variables.additional"]
+
+    assert labels.startswith("weir_app:a_b_c,")
+
+
+def test_the_reporter_gets_every_candidate_port():
+    assert job_manager()["metrics.reporter.prom.port"] == "9249,9250"
+
+
+def test_records_are_neither_held_back_for_long_nor_sent_one_by_one():
+    amount, unit = job_manager()["execution.buffer-timeout.interval"].split()
+
+    assert unit == "ms"
+    assert 1 <= int(amount) <= 10
+
+
+def test_the_users_keys_win_over_recommendations():
+    configuration = job_manager({"execution.checkpointing.interval": "30 s", "x.y": "z"})
+
+    assert configuration["execution.checkpointing.interval"] == "30 s"
+    assert configuration["x.y"] == "z"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "taskmanager.numberOfTaskSlots",
+        "external-resources",
+        "taskmanager.resource-id",
+        "jobmanager.rpc.port",
+        "execution.checkpointing.dir",
+        "metrics.reporter.prom.port",
+        "taskmanager.memory.process.size",
+    ],
+)
+def test_weirs_own_keys_win_over_the_users(key):
+    assert task_manager({key: "mine"})[key] != "mine"
+
+
+def test_what_overrides_the_user_is_refused_by_the_manifest_already():
+    user = dict.fromkeys({**job_manager(), **task_manager()}, "mine")
+
+    overridden = {
+        key
+        for configuration in (job_manager(user), task_manager(user))
+        for key, value in configuration.items()
+        if value != "mine"
+    }
+
+    # What the user says of managed memory is what operators get that ask for none in particular.
+    managed = {"taskmanager.memory.managed.size"}
+    assert {key for key in overridden if remedy_for_owned(key) is None} == managed
+
+
+def test_a_long_collection_of_garbage_is_no_lost_task_manager():
+    announced = high_availability(cluster="a", namespace="b", storage="file:///c")
+
+    # Flink's own 50 s, but where TaskManagers would take as long to find a new JobManager.
+    assert "heartbeat.timeout" not in job_manager(place=announced)
+    assert "heartbeat.timeout" not in task_manager(place=announced)
+    assert job_manager()["heartbeat.timeout"] == task_manager()["heartbeat.timeout"] == "20000"
+
+
+def test_the_place_wins_over_all():
+    assert job_manager(place={"rest.port": "1"})["rest.port"] == "1"
+
+
+def test_a_jobs_own_parallelism_limit_can_be_left_to_it():
+    configuration = job_manager_configuration(
+        app="a",
+        address=ADDRESS,
+        storage=STORAGE,
+        metrics_ports=(1,),
+        max_parallelism=None,
+        user={},
+        place={},
+    )
+
+    assert "pipeline.max-parallelism" not in configuration
+    assert job_manager()["pipeline.max-parallelism"] == "720"
+
+
+def test_memory_is_given_in_mebibytes():
+    configuration = task_manager(memory=TaskManagerMemory(process=1024, managed=256))
+
+    assert configuration["taskmanager.memory.process.size"] == "1024m"
+    assert configuration["taskmanager.memory.managed.size"] == "256m"
+
+
+def test_yaml_keeps_every_value_as_text():
+    tricky = {"a": "0123", "b": "no", "c": "x: y # z", "d": 'say "hi"\\', "e": "1.10"}
+
+    assert yaml.safe_load(render_yaml(tricky)) == tricky
+    assert len(render_yaml(tricky).splitlines()) == len(tricky)
+
+
+OUTPUT = """\
+INFO  [] - Final TaskExecutor Memory configuration:
+BASH_JAVA_UTILS_EXEC_RESULT:-Xmx301989888 -Xms301989888 -XX:MaxMetaspaceSize=117440512
+BASH_JAVA_UTILS_EXEC_RESULT:-D taskmanager.cpu.cores=1.0 -D external-resources="op-a" \
+-D external-resource.op-a.amount=1 -D taskmanager.memory.managed.size=0b
+"""
+
+
+def test_memory_arguments_never_carry_a_pin():
+    arguments = parse_memory_arguments(OUTPUT)
+
+    assert arguments.jvm == ("-Xmx301989888", "-Xms301989888", "-XX:MaxMetaspaceSize=117440512")
+    assert arguments.dynamic == (
+        "-D",
+        "taskmanager.cpu.cores=1.0",
+        "-D",
+        "taskmanager.memory.managed.size=0b",
+    )
+
+
+def test_memory_arguments_need_both_lines():
+    with pytest.raises(ValueError, match="2 lines"):
+        parse_memory_arguments("Exception in thread main")
+
+
+@pytest.fixture
+def installation(tmp_path):
+    (tmp_path / "lib").mkdir()
+    for name in ("b.jar", "a.jar", "readme.txt"):
+        (tmp_path / "lib" / name).touch()
+    return Installation(java=Path("/jdk/bin/java"), flink_home=tmp_path)
+
+
+def test_the_class_path_is_flinks_jars_in_a_fixed_order(installation):
+    lib = installation.flink_home / "lib"
+
+    assert installation.class_path() == f"{lib / 'a.jar'}:{lib / 'b.jar'}"
+
+
+def test_a_task_manager_starts_as_one_small_jvm(installation):
+    command = task_manager_command(
+        installation,
+        configuration_dir=Path("/state/tm/x/conf"),
+        memory=MemoryArguments(jvm=("-Xmx1m",), dynamic=("-D", "a=b")),
+        processors=2,
+        archive_options=("-XX:SharedArchiveFile=/c.jsa",),
+        user_options=("-Dmine=1",),
+    )
+
+    assert command[0] == "/jdk/bin/java"
+    options, arguments = (
+        command[1 : command.index("org.apache.flink.runtime.taskexecutor.TaskManagerRunner")],
+        command[command.index("org.apache.flink.runtime.taskexecutor.TaskManagerRunner") + 1 :],
+    )
+    assert {
+        "-Xmx1m",
+        "-XX:ActiveProcessorCount=2",
+        "-XX:SharedArchiveFile=/c.jsa",
+        "-Dmine=1",
+        "-Dlog4j.configurationFile=/state/tm/x/conf/log4j.properties",
+    } <= set(options)
+    assert arguments == ("--configDir", "/state/tm/x/conf", "-D", "a=b")
+
+
+def test_a_job_manager_has_a_bounded_heap(installation):
+    command = job_manager_command(
+        installation, configuration_dir=Path("/state/jm/conf"), memory=("-Xmx400m",)
+    )
+
+    assert "-Xmx400m" in command
+    assert command[-4:] == ("--configDir", "/state/jm/conf", "--executionMode", "cluster")
+
+
+def test_the_users_options_for_the_jvm_are_honoured_without_flinks_scripts():
+    configuration = {
+        "env.java.opts.all": "-Da=1",
+        "env.java.opts.taskmanager": '-Db="x y" -Dc',
+        "env.java.opts.jobmanager": "-Dd",
+    }
+
+    assert java_options(configuration, "taskmanager") == ("-Da=1", "-Db=x y", "-Dc")
+
+
+def test_reporters_are_found_among_the_plugins(installation):
+    plugins = flink_environment(installation)["FLINK_PLUGINS_DIR"]
+
+    assert plugins == str(installation.flink_home / "plugins")
+
+
+def test_logs_are_bounded():
+    text = render_log4j(Path("/state/flink.log"), megabytes=7, kept=3)
+
+    assert "appender.file.fileName = /state/flink.log" in text
+    assert "policies.size.size = 7MB" in text
+    assert "strategy.max = 3" in text

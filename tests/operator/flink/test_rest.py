@@ -1,0 +1,521 @@
+"""Errors of Flink's REST interface, against a server that answers as Flink 2.3.0 did."""
+
+import asyncio
+import json
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.flink import answers
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.topology import discover
+from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
+from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.runtime.protocol import Runtime
+
+RECORDED = Path(__file__).parent / "recorded"
+JOB = "a" * 32
+TRIGGER = "b" * 32
+
+
+class Answers:
+    """Answers each path with what a test told it; remembers what it was sent."""
+
+    def __init__(self):
+        self.url = ""
+        self.given = {}
+        self.redirects = {}
+        self.headers = {}
+        self.bodies = []
+
+    def give(self, method, path, *, status=200, body=None, name=None):
+        text = (RECORDED / f"{name}.json").read_text() if name else json.dumps(body)
+        self.given[method, path] = (status, text)
+
+    def refuse(self, method, path, *, status, reason):
+        self.give(method, path, status=status, body={"errors": ["Bad.", reason]})
+
+    async def handle(self, request):
+        if request.content_type == "application/json":
+            self.bodies.append(await request.json())
+        if (request.method, request.path) in self.redirects:
+            status, place = self.redirects[request.method, request.path]
+            return web.Response(status=status, headers={"Location": place})
+        status, text = self.given[request.method, request.path]
+        if text == '"silence"':
+            await asyncio.Event().wait()
+        body = text if isinstance(text, bytes) else text.encode()
+        return web.Response(status=status, body=body, headers=self.headers)
+
+
+@pytest_asyncio.fixture
+async def flink():
+    answers = Answers()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answers.handle)
+    async with TestServer(application) as server:
+        answers.url = str(server.make_url("")).rstrip("/")
+        yield answers
+
+
+@pytest_asyncio.fixture
+async def rest(flink):
+    async with FlinkRest(flink.url, timeout=2.0) as client:
+        yield client
+
+
+async def test_a_job_manager_that_says_nothing_is_a_temporary_error(flink):
+    flink.give("GET", "/taskmanagers", body="silence")
+    async with FlinkRest(flink.url, timeout=0.05) as rest:
+        with pytest.raises(TemporaryError, match=r"0\.05 s"):
+            await rest.task_managers()
+
+
+async def test_a_refused_connection_is_a_temporary_error(unused_tcp_port):
+    async with FlinkRest(f"http://127.0.0.1:{unused_tcp_port}") as rest:
+        with pytest.raises(TemporaryError):
+            await rest.jobs()
+
+
+async def test_a_stranger_at_the_port_is_told_from_flink(flink, rest):
+    flink.give("GET", "/jobs/overview", body={"hello": "world"})
+
+    with pytest.raises(PermanentError):
+        await rest.jobs()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff\xfe not UTF-8",
+        b"[" * 100_000,
+        b'["a list for a map"]',
+        b'{"jobs": {"a map": "for a list"}}',
+        b'{"jobs": [{"jid": "a", "state": "s3cret"}]}',
+        b'{"jobs": null}',
+        b"null",
+        b"7",
+        b"",
+        b"<html>s3cret</html>",
+    ],
+)
+async def test_an_answer_that_is_not_flinks_is_an_error_that_quotes_nothing(flink, rest, answer):
+    flink.given["GET", "/jobs/overview"] = (200, answer)
+
+    with pytest.raises(PermanentError) as raised:
+        await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(403, PermanentError), (404, PermanentError), (502, TemporaryError)]
+)
+@pytest.mark.parametrize(
+    "answer", [b"s3cret", b'{"error": "s3cret"}', b'["s3cret"]', b'{"errors": {"s3cret": 1}}']
+)
+async def test_a_refusal_that_is_not_flinks_is_not_quoted(flink, rest, status, error, answer):
+    flink.given["GET", "/jobs/overview"] = (status, answer)
+
+    with pytest.raises(error, match=f"status {status}") as raised:
+        await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+async def test_that_something_else_knows_no_job_does_not_mean_that_it_is_gone(flink, rest):
+    flink.given["GET", f"/jobs/{JOB}"] = (404, b"404 page not found")
+
+    with pytest.raises(PermanentError):
+        await rest.job(JOB)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed_and_nothing_is_sent_twice(flink, rest, status):
+    flink.redirects["POST", "/jars/x.jar/run"] = (status, f"{flink.url}/elsewhere")
+
+    with pytest.raises(PermanentError, match=str(status)):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+    assert len(flink.bodies) == 1
+
+
+async def test_a_connection_that_breaks_off_in_odd_words_is_told_without_them(unused_tcp_port):
+    async def speak(reader, writer):
+        await reader.readline()
+        writer.write(b"s3cret of a protocol\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", unused_tcp_port)
+    async with server, FlinkRest(f"http://127.0.0.1:{unused_tcp_port}") as rest:
+        with pytest.raises(TemporaryError) as raised:
+            await rest.jobs()
+
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limit(flink, status):
+    flink.given["GET", "/jobs/overview"] = (status, gzipped(150))
+    flink.headers = {"Content-Encoding": "gzip"}
+    async with FlinkRest(flink.url, timeout=60.0) as rest:
+        peak = await peak_memory_of(
+            rest.jobs(), TemporaryError, "cannot read .*: it has more than 8 MiB"
+        )
+
+    assert peak < 32 * 2**20
+
+
+async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(answers, "read_jobs", noting_threads(answers.read_jobs, threads))
+    job = {"jid": JOB, "name": "n" * 100, "state": "RUNNING", "start-time": 1, "end-time": -1}
+    text = json.dumps({"jobs": [job] * 20_000})
+    flink.given["GET", "/jobs/overview"] = (200, text.encode())
+    async with FlinkRest(flink.url, timeout=60.0) as rest:
+        found = await rest.jobs()
+
+    assert len(found) == 20_000
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+async def test_a_cause_that_is_wrapped_a_million_times_is_told_at_once(flink, rest):
+    reason = "a.Wrapped: " * 500_000 + "java.io.IOException: full"
+    flink.refuse("GET", "/taskmanagers", status=503, reason=reason)
+
+    began = time.process_time()
+    with pytest.raises(TemporaryError, match="Wrappe"):
+        await rest.task_managers()
+
+    assert time.process_time() - began < 5.0
+
+
+async def test_a_server_error_is_temporary_and_tells_the_cause(flink, rest):
+    flink.refuse("GET", "/taskmanagers", status=503, reason="java.io.IOException: election")
+
+    with pytest.raises(TemporaryError, match=r"\(503\): IOException: election"):
+        await rest.task_managers()
+
+
+async def test_an_unknown_job_is_none_and_its_subtasks_an_error(flink, rest):
+    flink.refuse("GET", f"/jobs/{JOB}", status=404, reason="Job not found")
+    flink.refuse("GET", f"/jobs/{JOB}/vertices/v", status=404, reason="Job not found")
+
+    assert await rest.job(JOB) is None
+    with pytest.raises(NotKnownToFlinkError, match="Job not found"):
+        await rest.subtasks(JOB, "v")
+
+
+async def test_a_program_that_throws_is_refused_with_its_own_words(flink, rest):
+    flink.give("POST", "/jars/x.jar/run", status=400, name="run-refused")
+
+    with pytest.raises(
+        RefusedByFlinkError,
+        match=r"^spec\.flink\.job: .*IllegalStateException: told to fail",
+    ):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+
+async def test_a_program_that_is_not_in_the_jar_is_refused_though_flink_blames_itself(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=500,
+        reason="a.b.ProgramInvocationException: no class\n"
+        "Caused by: java.lang.ClassNotFoundException: example.Nope",
+    )
+
+    with pytest.raises(
+        RefusedByFlinkError,
+        match=r"^spec\.flink\.job\.entryClass: .*'example\.Nope'",
+    ):
+        await rest.run_jar("x.jar", job_id=JOB, entry_class="example.Nope")
+
+
+async def test_a_jar_that_names_no_class_is_refused_by_the_field_that_would(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=400,
+        reason="a.b.ProgramInvocationException: Neither a 'Main-Class', nor a 'program-class' entry"
+        " was found in the jar file.",
+    )
+
+    with pytest.raises(RefusedByFlinkError, match="entryClass: "):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+
+async def test_a_submission_that_ran_into_flinks_own_time_limit_is_temporary(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=400,
+        reason="a.b.RestHandlerException: x\nCaused by: java.util.concurrent.TimeoutException: ask",
+    )
+
+    with pytest.raises(TemporaryError, match="TimeoutException: ask"):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+
+async def test_submitting_twice_under_one_id_changes_nothing(flink, rest):
+    flink.give("POST", "/jars/x.jar/run", status=400, name="run-duplicate")
+
+    await rest.run_jar("x.jar", job_id=JOB)
+
+    assert flink.bodies[-1]["jobId"] == JOB
+
+
+async def test_a_submission_never_drops_state_and_never_owns_what_it_starts_from(flink, rest):
+    flink.give("POST", "/jars/x.jar/run", body={"jobid": JOB})
+
+    await rest.run_jar(
+        "x.jar",
+        job_id=JOB,
+        entry_class="a.Main",
+        arguments=["--x", "1 2"],
+        parallelism=3,
+        savepoint_path="file:/s",
+    )
+
+    assert flink.bodies == [
+        {
+            "jobId": JOB,
+            "programArgsList": ["--x", "1 2"],
+            "allowNonRestoredState": False,
+            "entryClass": "a.Main",
+            "parallelism": 3,
+            "savepointPath": "file:/s",
+            "claimMode": "NO_CLAIM",
+        }
+    ]
+
+
+async def test_a_stop_carries_the_callers_trigger_and_keeps_the_stream_open(flink, rest):
+    flink.give("POST", f"/jobs/{JOB}/stop", status=202, body={"request-id": TRIGGER})
+
+    await rest.stop_with_savepoint(JOB, trigger_id=TRIGGER)
+
+    assert flink.bodies == [{"triggerId": TRIGGER, "drain": False, "formatType": "NATIVE"}]
+
+
+async def test_an_unknown_trigger_is_none(flink, rest):
+    flink.refuse("GET", f"/jobs/{JOB}/savepoints/{TRIGGER}", status=404, reason="no operation")
+
+    assert await rest.savepoint_status(JOB, TRIGGER) is None
+
+
+async def test_cancelling_a_job_that_has_ended_or_is_unknown_leaves_it_alone(flink, rest):
+    flink.refuse(
+        "PATCH",
+        f"/jobs/{JOB}",
+        status=409,
+        reason="a.RestHandlerException: Job cancellation failed because the job has already"
+        " reached another terminal state (FINISHED).",
+    )
+    flink.refuse("PATCH", "/jobs/unknown", status=404, reason="Job not found")
+
+    await rest.cancel(JOB)
+    await rest.cancel("unknown")
+
+
+async def test_a_cancellation_that_is_refused_for_another_reason_is_an_error(flink, rest):
+    flink.refuse("PATCH", f"/jobs/{JOB}", status=400, reason="java.lang.Error: no")
+
+    with pytest.raises(RefusedByFlinkError, match="Error: no"):
+        await rest.cancel(JOB)
+
+
+async def test_a_savepoint_that_is_already_gone_counts_as_disposed(flink, rest):
+    flink.give("POST", "/savepoint-disposal", body={"request-id": "t"})
+    flink.give(
+        "GET", "/savepoint-disposal/t", body=failed_disposal("java.io.FileNotFoundException: x")
+    )
+
+    await rest.dispose_savepoint("file:/s")
+
+    assert flink.bodies == [{"savepoint-path": "file:/s"}]
+
+
+async def test_a_savepoint_that_cannot_be_deleted_says_why(flink, rest):
+    flink.give("POST", "/savepoint-disposal", body={"request-id": "t"})
+    flink.give("GET", "/savepoint-disposal/t", body=failed_disposal("java.io.IOException: rights"))
+
+    with pytest.raises(PermanentError, match="IOException: rights"):
+        await rest.dispose_savepoint("file:/s")
+
+
+def failed_disposal(trace):
+    return {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": {"stack-trace": trace}}}
+
+
+async def test_deleting_a_jar_that_is_gone_changes_nothing(flink, rest):
+    flink.give("GET", "/jars", body={"files": [{"id": "other.jar"}]})
+
+    await rest.delete_jar("gone.jar")
+
+    assert await rest.jars() == ("other.jar",)
+
+
+async def test_a_jar_that_cannot_be_read_is_named(rest, tmp_path):
+    with pytest.raises(PermanentError, match=r"nope\.jar"):
+        await rest.upload_jar(str(tmp_path / "nope.jar"))
+
+
+def a_task_manager(name, managed):
+    [answer, *_] = json.loads((RECORDED / "taskmanagers.json").read_text())["taskmanagers"]
+    return {**answer, "id": name, "totalResource": answer["totalResource"] | {
+        "managedMemory": managed
+    }}  # fmt: skip
+
+
+@pytest.fixture
+def submit(flink):
+    """Submit a job of two operators; return what Flink was sent as its configuration."""
+    flink.give("POST", "/jars/x.jar/run", body={"jobid": JOB})
+
+    async def replicas():
+        names = {"a-1": "a", "a-2": "a", "b-1": "b"}
+        return [SimpleNamespace(id=name, operator=operator) for name, operator in names.items()]
+
+    async def provide_jar():
+        return "x.jar"
+
+    async def submit(configuration):
+        runtime = SimpleNamespace(rest_url=flink.url, replicas=replicas, provide_jar=provide_jar)
+        jobs = FlinkJobs(cast(Runtime, runtime))
+        try:
+            await jobs.submit(
+                JOB, arguments=(), parallelism=None, entry_class=None, restore_path=None,
+                configuration=configuration,
+            )  # fmt: skip
+        finally:
+            await jobs.close()
+        return flink.bodies[-1].get("flinkConfiguration")
+
+    return submit
+
+
+async def test_slots_are_asked_for_the_managed_memory_that_all_task_managers_offer(flink, submit):
+    offered = [("a-1", 128), ("a-2", 200), ("b-1", 64), ("stranger", 1)]
+    flink.give("GET", "/taskmanagers", body={"taskmanagers": [a_task_manager(*o) for o in offered]})
+
+    sent = await submit({"weir.parallelism.a": "2", "weir.parallelism.b": "1"})
+
+    assert sent == {
+        "weir.parallelism.a": "2",
+        "weir.parallelism.b": "1",
+        "weir.managed-memory.a": "128m",
+        "weir.managed-memory.b": "64m",
+    }
+
+
+async def test_a_job_is_not_submitted_while_nobody_offers_memory_to_one_of_its_operators(
+    flink, submit
+):
+    flink.give("GET", "/taskmanagers", body={"taskmanagers": [a_task_manager("a-1", 128)]})
+
+    with pytest.raises(TemporaryError, match=r"\bb\b"):
+        await submit({"weir.parallelism.a": "1", "weir.parallelism.b": "1"})
+    assert flink.bodies == []
+
+
+async def test_a_job_that_is_one_operator_takes_slots_as_they_are(flink, submit):
+    assert await submit({}) is None
+
+
+async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):
+    states = {"RUNNING": "1", "RESTARTING": "2", "CANCELLING": "3", "FINISHED": "4", "FAILED": "5"}
+    [job] = json.loads((RECORDED / "jobs.json").read_text())["jobs"]
+    listed = [{**job, "state": state, "jid": digit * 32} for state, digit in states.items()]
+    flink.give("GET", "/jobs/overview", body={"jobs": listed})
+    jobs = FlinkJobs(cast(Runtime, SimpleNamespace(rest_url=flink.url)))
+
+    live = await jobs.live()
+    await jobs.close()
+
+    assert live == ("1" * 32, "2" * 32, "3" * 32)
+
+
+async def test_nothing_is_changed_that_the_guard_forbids(flink):
+    flink.give("GET", "/jobs/overview", body={"jobs": []})
+
+    async def refuse():
+        raise LeaseLostError("lost")
+
+    async with FlinkRest(flink.url, guard=refuse) as rest:
+        assert await rest.jobs() == ()
+        for change in (
+            rest.stop_with_savepoint(JOB, trigger_id=TRIGGER),
+            rest.cancel(JOB),
+            rest.run_jar("x.jar", job_id=JOB),
+            rest.dispose_savepoint("file:/savepoint"),
+        ):
+            with pytest.raises(LeaseLostError):
+                await change
+
+    assert flink.bodies == []
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.net.ConnectException: Connection refused",
+        "org.apache.flink.runtime.rpc.exceptions.RpcConnectionException: Could not connect",
+        "java.nio.channels.ClosedChannelException",
+    ],
+)
+async def test_a_part_of_a_starting_jobmanager_that_is_not_there_yet_is_temporary(
+    flink, rest, status, cause
+):
+    reason = (
+        f"org.apache.flink.util.FlinkException: failed\n\tat a.B.c(B.java:1)\nCaused by: {cause}"
+    )
+    flink.refuse("POST", "/jars/x.jar/run", status=status, reason=reason)
+
+    with pytest.raises(TemporaryError, match=JOB):
+        await rest.run_jar("x.jar", job_id=JOB)
+
+
+async def test_sentences_for_people_name_no_addresses(flink, rest, unused_tcp_port):
+    flink.refuse("PATCH", f"/jobs/{JOB}", status=503, reason="java.io.IOException: no")
+    flink.refuse("POST", f"/jobs/{JOB}/stop", status=400, reason="java.io.IOException: no")
+    flink.give("GET", "/jobs/overview", body={"hello": "world"})
+    errors = []
+    async with FlinkRest(f"http://127.0.0.1:{unused_tcp_port}") as nobody:
+        for call in (
+            rest.cancel(JOB),
+            rest.stop_with_savepoint(JOB, trigger_id=TRIGGER),
+            rest.jobs(),
+            nobody.task_managers(),
+        ):
+            with pytest.raises(WeirError) as raised:
+                await call
+            errors.append(str(raised.value))
+
+    assert f"{JOB} (503): IOException: no" in errors[0]
+    assert JOB in errors[1]
+    assert "(400)" in errors[1]
+    assert "GET /jobs/overview" in errors[2]
+    assert "GET /taskmanagers: Connection refused" in errors[3]
+    assert not [each for each in errors if "http" in each or "127.0.0.1" in each]
+
+
+async def test_a_jobmanager_that_has_not_read_the_graph_yet_is_asked_again(flink, rest):
+    job = json.loads((RECORDED / "job.json").read_text())
+    flink.give("GET", f"/jobs/{JOB}", body={**job, "vertices": [], "state": "INITIALIZING"})
+
+    with pytest.raises(TemporaryError):
+        await discover(rest, JOB, {})

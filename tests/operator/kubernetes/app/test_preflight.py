@@ -1,0 +1,140 @@
+"""What only the controller could refuse is refused before a job is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir_operator.errors import InvalidStreamAppError
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.preflight import find_refusals, read_app
+from weir_operator.streamapp.testing import a_manifest, a_stream_app
+from weir_policies import registry
+
+
+def refusals_of(**spec):
+    return find_refusals(a_stream_app(**{"flink": {"image": "trips:1"}, **spec}))
+
+
+def a_policy(name="planner", **settings):
+    return {"operatorManager": {"policy": {"name": name, "settings": settings}}}
+
+
+REFUSED = [
+    ("a policy that nobody knows", a_policy("planer"),
+     "spec.operatorManager.policy.name: expected a policy of Weir, got 'planer';",
+     "did you mean 'planner'?"),
+    ("a policy like no other", a_policy("oracle"),
+     "spec.operatorManager.policy.name: expected a policy of Weir, got 'oracle';",
+     "choose one of "),
+    ("a setting that is misspelt", a_policy(catchup=60.0),
+     "spec.operatorManager.policy.settings.catchup: expected a parameter of planner out of ",
+     "did you mean 'catch_up'?"),
+    ("a setting in words", a_policy(catch_up="long"),
+     "spec.operatorManager.policy.settings.catch_up: expected a number for catch_up of planner, got"
+     " 'long';",
+     "see what planner takes in docs/policies.md"),
+    ("memory in which no TaskManager runs", {"nodePools": [{"name": "small", "memory": "10Mi"}]},
+     'spec.nodePools["small"].memory: expected at least ', "raise it"),
+    ("more managed memory than there is",
+     {"nodePools": [{"name": "small", "memory": "1Gi"}],
+      "operators": [{"name": "match", "managedMemory": "4Gi"}]},
+     'spec.nodePools["small"].memory: expected at least ', "or reduce managed memory"),
+    ("memory in which no JobManager runs",
+     {"flink": {"image": "trips:1", "jobManager": {"memory": "64Mi"}}},
+     "spec.flink.jobManager.memory: expected at least ", "raise it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "begin", "end"),
+    [each[1:] for each in REFUSED],
+    ids=[each[0] for each in REFUSED],
+)
+def test_a_refusal_is_a_sentence_with_field_value_and_remedy(spec, begin, end):
+    [sentence] = refusals_of(**spec)
+
+    assert sentence.startswith(begin)
+    assert end in sentence.rpartition("; ")[2]
+
+
+def test_every_mistaken_setting_is_named():
+    found = refusals_of(**a_policy(catchup=60.0, corrects="x"))
+
+    assert [each.split(":")[0] for each in found] == [
+        "spec.operatorManager.policy.settings.catchup",
+        "spec.operatorManager.policy.settings.corrects",
+    ]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_policy_passes_with_its_own_defaults(name):
+    assert refusals_of(**a_policy(name)) == ()
+
+
+MANY = [{"name": name, "maxReplicas": 20} for name in ("parse", "match", "count")]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "remedy"),
+    [
+        (
+            "mdp",
+            {"levels": 30, "max_rate": 500},
+            "give centralised = 0, fewer operators, a smaller",
+        ),
+        ("mdp", {"levels": 2, "node_type": 9}, "the type that it adds, counted from 0"),
+        ("mdp-rl", {"levels": 2}, "give the records/s that the levels are to cover"),
+    ],
+)
+def test_operators_that_a_policy_cannot_plan_for_together_are_refused(name, settings, remedy):
+    operators = MANY if "max_rate" in settings else [each | {"maxReplicas": 3} for each in MANY]
+    settings = {"centralised": 1} | settings
+
+    [sentence] = refusals_of(**a_policy(name, **settings), operators=operators)
+
+    begin = f"spec.operatorManager.policy.settings: expected settings with which {name} can decide "
+    assert sentence.startswith(begin + 'for all operators together, got {"centralised": 1')
+    assert remedy in sentence
+
+
+def test_fixed_operators_are_no_part_of_a_joint_plan():
+    [pool] = a_stream_app().spec.node_pools[:1]
+    one = {f"{pool.name}/{pool.sizes[0]}": 1}
+    fixed = [{"name": each["name"], "fixed": one} for each in MANY[:2]]
+    policy = a_policy("mdp", centralised=1, levels=30, max_rate=500)
+
+    assert refusals_of(**policy, operators=[*fixed, MANY[2]]) == ()
+
+
+def test_memory_is_judged_where_the_job_runs_on_one_machine_too():
+    [sentence] = find_refusals(a_stream_app(nodePools=[{"name": "small", "memory": "64Mi"}]))
+
+    assert sentence.startswith('spec.nodePools["small"].memory:')
+
+
+def test_of_pods_that_somebody_else_makes_nothing_is_said():
+    advised = {"mode": "Advise", "flink": {"ref": {"kind": "FlinkDeployment", "name": "trips"}}}
+
+    assert refusals_of(**advised, nodePools=[{"name": "small", "memory": "64Mi"}]) == ()
+
+
+def a_resource(**spec):
+    manifest = a_manifest(**spec)
+    manifest["metadata"] |= {"namespace": "streams", "uid": "u1"}
+    return Resource.of(manifest)
+
+
+def test_an_object_is_read_where_it_can_be_run():
+    assert read_app(a_resource()).metadata.name == "trips"
+
+
+def test_an_object_over_which_weir_fails_is_refused_by_kind_and_place(monkeypatch):
+    def fail(app):
+        raise ZeroDivisionError("the secret 271828")
+
+    monkeypatch.setattr("weir_operator.wiring.assembly.loop_settings", fail)
+
+    with pytest.raises(InvalidStreamAppError, match="ZeroDivisionError") as refusal:
+        read_app(a_resource())
+
+    assert "271828" not in str(refusal.value)

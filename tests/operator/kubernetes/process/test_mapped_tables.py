@@ -1,0 +1,140 @@
+"""Tables of policies in mapped files."""
+
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weir_operator.errors import PermanentError
+from weir_operator.kubernetes.process import mapped_tables
+from weir_operator.kubernetes.process.mapped_tables import (
+    MappedAllocation,
+    MappedTables,
+    MemoryAllocation,
+)
+
+
+def test_what_is_written_stands_there_after_a_rest(tmp_path):
+    allocation = MappedTables(tmp_path).allocate([10_000, 300])
+    allocation.arrays[0][:] = 7
+    allocation.arrays[1][299] = 9
+
+    allocation.rest()
+
+    assert allocation.arrays[0].tolist() == [7] * 10_000
+    assert allocation.arrays[1][299] == 9
+
+
+def resident(folder):
+    """Return the KiB of the folder's files that this process has mapped and in memory."""
+    found, counted = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            counted = str(folder) in line
+        elif counted and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
+    room = MappedTables(tmp_path)
+    one, other = room.allocate([20_000]), room.allocate([20_000])
+    for allocation in (one, other):
+        allocation.arrays[0][:] = 7
+        allocation.rest()
+
+    read = one.arrays[0][-1]
+    held = resident(tmp_path)
+    one.rest()
+
+    assert read == 7
+    assert held > 0
+    assert resident(tmp_path) == 0
+
+
+def test_tables_of_two_policies_do_not_touch(tmp_path):
+    room = MappedTables(tmp_path)
+    one, other = room.allocate([5000]), room.allocate([5000])
+
+    one.arrays[0][:] = 255
+
+    assert not other.arrays[0].any()
+
+
+def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
+    room = MappedTables(tmp_path)
+    left = room.allocate([5000])
+    left.arrays[0][:] = 255
+    address = left.arrays[0].ctypes.data
+
+    left.leave()
+    taken = room.allocate([5000])
+
+    assert taken.arrays[0].ctypes.data == address
+    assert not taken.arrays[0].any()
+
+
+def test_tables_larger_than_a_file_get_one_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_tables, "CHUNK", 4096)
+
+    allocation = MappedTables(tmp_path).allocate([10_000, 10_000])
+    allocation.arrays[1][:] = 1
+
+    assert not allocation.arrays[0].any()
+    assert np.all(allocation.arrays[1] == 1)
+
+
+def test_files_of_tables_have_no_name(tmp_path):
+    room = MappedTables(tmp_path)
+
+    room.allocate([5000])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_are_in_memory_where_the_disk_is_nearly_full(tmp_path, monkeypatch):
+    room = MappedTables(tmp_path)
+    disk = SimpleNamespace(f_bavail=mapped_tables.RESERVE // 4096 - 1, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda folder: disk)
+
+    allocation = room.allocate([5000, 300])
+    allocation.arrays[0][:] = 7
+
+    assert isinstance(allocation, MemoryAllocation)
+    assert [array.size for array in allocation.arrays] == [5000, 300]
+    assert not allocation.arrays[1].any()
+
+
+def test_tables_are_in_memory_where_the_disk_has_no_blocks_for_them(tmp_path, monkeypatch):
+    room = MappedTables(tmp_path)
+
+    def refuse(file, begin, length):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        assert isinstance(room.allocate([5000]), MemoryAllocation)
+
+    assert isinstance(room.allocate([5000]), MappedAllocation)
+
+
+def test_what_was_handed_out_has_its_blocks_on_the_disk(tmp_path):
+    room = MappedTables(tmp_path)
+    before = os.statvfs(tmp_path).f_bavail
+
+    room.allocate([64 * 2**20]).rest()
+
+    disk = os.statvfs(tmp_path)
+    assert (before - disk.f_bavail) * disk.f_frsize > 48 * 2**20  # others use the disk, too
+
+
+def test_a_folder_that_is_not_there_is_told_of(tmp_path):
+    shutil.rmtree(tmp_path)
+
+    with pytest.raises(PermanentError, match=re.escape(str(tmp_path))):
+        MappedTables(tmp_path).allocate([5000])

@@ -1,0 +1,137 @@
+"""What the loops keep: decisions that can be taken again, and what the managers have learned."""
+
+import errno
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weir_operator.loop.app_state import LearnedStore
+from weir_operator.wiring import assembly
+from weir_policies import registry
+
+CHAIN = ("gen", "match", "count", "out")
+
+
+async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decision(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(4)
+    stage.put_under(70, busy=0.9, latency=0.4)
+    [tick] = await stage.ticks(1)
+
+    for record in stage.records.decisions():
+        fresh = registry.build(record.policy, rng=np.random.default_rng(99))
+        fresh.load_state_dict(stage.managers[record.operator].state_dict()["policy"])
+
+        decision = fresh.decide(record.observation)
+
+        assert repr(decision) == repr(record.decision)
+    assert {record.operator for record in stage.records.decisions()} == set(tick.proposals)
+
+
+async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    stage.memory.save(stage.clock.now())
+    known = {name: manager.state_dict() for name, manager in stage.managers.items()}
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+
+    assert {name: manager.state_dict() for name, manager in fresh.items()} == known
+    assert fresh["match"].model.service_mean == pytest.approx(0.02)
+
+
+async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(stage_of):
+    stage = await stage_of().started()
+    path = stage.folder / "learned.json"
+    await stage.ticks(1)
+    first = path.stat().st_ino
+
+    await stage.ticks(8)
+    soon = path.stat().st_ino
+    stage.clock.time += 50
+    await stage.ticks(1)
+
+    assert soon == first
+    assert path.stat().st_ino != first
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
+async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_anew(stage_of, text):
+    stage = await stage_of().started()
+    await stage.ticks(3)
+    (stage.folder / "learned.json").write_text(text)
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+    stage.learned.save(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)
+    assert (stage.folder / "learned.unreadable").read_text() == text
+
+
+async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_anew(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    stage.memory.save(stage.clock.now())
+    path = stage.folder / "learned.json"
+    kept = json.loads(path.read_text())
+    kept["operators"]["match"]["policy"]["version"] = 99
+    path.write_text(json.dumps(kept))
+    fresh = assembly.operator_managers(stage.app)
+
+    stage.learned.restore(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)
+    assert not math.isnan(fresh["count"].model.service_mean)
+    assert json.loads((stage.folder / "learned.unreadable").read_text()) == kept
+
+
+async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    path = stage.folder / "learned.json"
+    again = LearnedStore(path, policy="queueing", settings={}, reset_nonce=1)
+
+    assert again.load() == {}
+    assert set(stage.learned.load()) == set(CHAIN)
+
+
+@pytest.mark.parametrize(("nonce", "left"), [(0, True), (1, False)])
+async def test_a_reset_while_nothing_ran_forgets_what_was_measured_too(stage_of, nonce, left):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    stage.learned.begin_anew(nonce)
+
+    stage.memory.restore()
+
+    assert (stage.records.intervals() != ()) is left
+
+
+async def test_other_settings_begin_anew_because_tables_hold_those_they_were_learned_under(
+    stage_of,
+):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    path = stage.folder / "learned.json"
+    again = LearnedStore(path, policy="queueing", settings={"cap": 0.5}, reset_nonce=0)
+
+    assert again.load() == {}
+
+
+async def test_a_file_that_can_neither_be_read_nor_put_aside_stops_nobody(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    await stage.ticks(3)
+    (stage.folder / "learned.json").write_text("not json")
+    fresh = assembly.operator_managers(stage.app)
+
+    def refuse(self, target):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    stage.learned.restore(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)

@@ -1,0 +1,303 @@
+"""The loops of one StreamApp over a miniature Flink: see, hold, act, take back."""
+
+import math
+
+import pytest
+
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics import names
+from weir_operator.metrics.source import Window
+from weir_operator.metrics.testing import Load, changed, is_of
+from weir_operator.wiring import assembly
+from weir_policies.kernels.policy import KernelPolicy
+
+CHAIN = ("gen", "match", "count", "out")
+ONE = {"small/1": 1}
+
+
+def without_samples(window: Window) -> Window:
+    return Window(start=window.start, end=window.end, series=())
+
+
+def with_nan_busy_time(window: Window) -> Window:
+    return changed(
+        window,
+        lambda series: type(series)(
+            name=series.name,
+            labels=series.labels,
+            times=series.times,
+            values=(*series.values[:-1], math.nan),
+        ),
+        where=is_of("match", names.BUSY_MS),
+    )
+
+
+def with_records_from_nothing(window: Window) -> Window:
+    return changed(
+        window,
+        lambda series: type(series)(
+            name=series.name,
+            labels=series.labels,
+            times=series.times,
+            values=(0.0,) * len(series.times),
+        ),
+        where=is_of("match", names.RECORDS_IN),
+    )
+
+
+@pytest.mark.parametrize("poison", [without_samples, with_nan_busy_time, with_records_from_nothing])
+async def test_an_unhealthy_measurement_holds_every_operator_and_teaches_nothing(stage_of, poison):
+    stage = await stage_of().started()
+    await stage.ticks(2)
+    before = {name: manager.state_dict() for name, manager in stage.managers.items()}
+    stage.put_under(90, busy=1.0)
+    stage.poison = poison
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.sight.problems
+    assert tick.held != ""
+    assert tick.proposals == {}
+    assert {name: manager.state_dict() for name, manager in stage.managers.items()} == before
+    assert stage.ends("Rescale") == []
+
+
+async def test_the_first_good_interval_after_a_bad_one_decides_again(stage_of):
+    stage = await stage_of().started()
+    stage.poison = without_samples
+    await stage.ticks(1)
+    stage.poison = None
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.held == ""
+    assert set(tick.proposals) == {"match", "count"}
+
+
+async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+
+    granting = await stage.tick()
+    meanwhile = await stage.tick()
+    await stage.done()
+
+    assert any(verdict.startswith("Granted") for verdict in granting.verdicts.values())
+    assert meanwhile.held != ""
+    assert meanwhile.sight.output.mean == pytest.approx(2.0)
+    assert len(stage.ends("Rescale")) == 1
+
+
+async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):
+    lessons = []
+    monkeypatch.setattr(KernelPolicy, "learn", lambda _, transition: lessons.append(transition))
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+    granting = await stage.tick()
+    await stage.tick()
+    await stage.done()
+    stage.put_under(90, busy=0.5, latency=0.1)
+
+    await stage.ticks(3)
+
+    granted = {name for name, said in granting.verdicts.items() if said.startswith("Granted")}
+    learned = [each for each in lessons if each.cost.reconfiguration > 0]
+    assert {each.observation.model.name for each in learned} == granted
+    assert {each.cost.violation for each in learned} == {1.0}  # records came late meanwhile
+
+
+async def test_rescales_of_several_operators_take_one_restart(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.restarts
+    [change] = stage.ends("Rescale")
+    changed_operators = {name for name in CHAIN if change.source[name] != change.target[name]}
+    assert changed_operators == {"match", "count"}
+    assert stage.store.load().deployments == change.target
+    assert len(stage.world.running()) == 1
+
+
+async def test_a_resize_needs_no_restart(stage_of):
+    stage = await stage_of(
+        operators=[
+            {"name": "gen", "fixed": ONE},
+            {"name": "match", "maxReplicas": 1, "initial": {"large/1": 1}, "pools": ["large"]},
+            {"name": "count", "fixed": ONE},
+            {"name": "out", "fixed": ONE},
+        ]
+    ).started()
+    [job] = stage.world.running()
+    stage.put_under(75, busy=0.95, latency=2.0)
+
+    [tick] = await stage.ticks(1)
+
+    assert not tick.restarts
+    assert stage.world.running() == [job]
+    assert stage.store.load().deployments["match"] == {"large/2": 1}
+    assert len(stage.ends("Resize")) == 1
+    assert stage.ends("Rescale") == []
+
+
+async def test_advise_decides_and_records_and_touches_nothing(stage_of):
+    stage = await stage_of(mode="Advise").started()
+    [job] = stage.world.running()
+    before = stage.store.load()
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.proposals["match"].decision.target != tick.proposals["match"].observation.deployment
+    assert all("spec.mode" in verdict for verdict in tick.verdicts.values())
+    assert not tick.restarts
+    assert [record.operator for record in stage.records.decisions()] == ["match", "count"]
+    assert stage.store.load() == before
+    assert stage.world.running() == [job]
+
+
+async def test_a_change_that_did_worse_is_taken_back_and_remembered_as_failed(stage_of):
+    never_save = {"name": "queueing", "settings": {"scale_in_window": 100}}
+    stage = await stage_of(operatorManager={"interval": "5s", "policy": never_save}).started()
+    stage.put_under(90, busy=1.0, latency=0.9)
+    await stage.ticks(1)
+    [change] = stage.ends("Rescale")
+    stage.put_under(
+        90,
+        latency=3.0,
+        # Slow, but not for want of replicas.
+        match=Load(rate=90, busy=0.1, service_mean=0.0125, age=0.01),  # on the faster pool
+        count=Load(rate=90, busy=0.1, service_mean=0.00625, age=0.06),
+    )
+
+    await stage.ticks(7)
+
+    back = stage.ends("Rescale")[1]
+    assert back.target == change.source
+    assert back.restore_path != change.restore_path  # with a savepoint of its own
+    assert stage.store.load().failed[0].deployment == change.target
+    assert "ChangeDidWorse" in stage.reasons
+
+
+async def test_an_objective_out_of_reach_is_told_with_the_least_possible_bound(stage_of):
+    stage = await stage_of(objective={"responseTime": "5ms"}).started()
+
+    taken = await stage.ticks(5)  # what a record takes is learned first
+
+    assert "5 ms" in taken[-1].infeasible
+    assert stage.reasons.count("ObjectiveInfeasible") == 1
+
+
+async def test_a_job_that_is_overloaded_is_scaled_though_its_objective_is_out_of_reach(stage_of):
+    stage = await stage_of(objective={"responseTime": "5ms"}).started()
+    stage.put_under(90, busy=1.0)
+
+    taken = await stage.ticks(10)
+
+    assert any(tick.infeasible and tick.proposals and not tick.held for tick in taken)
+    assert stage.ends("Rescale") != []
+
+
+async def test_an_objective_that_only_a_wrong_belief_put_out_of_reach_comes_back(stage_of):
+    stage = await stage_of(objective={"responseTime": "100ms"}).started()
+    stage.put_under(20, match=Load(rate=20, service_mean=0.9, age=0.01))
+    infeasible = (await stage.ticks(3))[-1]
+    stage.put_under(20)
+
+    taken = await stage.ticks(200)
+
+    assert infeasible.infeasible.startswith("spec.objective.responseTime")
+    assert taken[-1].infeasible == ""
+
+
+async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(stage_of):
+    stage = await stage_of().started()
+    plain = [names.SERVICE_N, names.AGE_N, names.PENDING_RECORDS, names.LATENCY_N]
+    stage.poison = lambda window: changed(
+        window, lambda series: None, where=lambda series: series.name in plain
+    )
+    stage.put_under(90, busy=1.0)
+
+    [tick] = await stage.ticks(1)
+    await stage.ticks(3)
+
+    assert stage.reasons.count("VarianceAssumed") == 1
+    assert math.isnan(tick.proposals["match"].observation.response_time)
+    assert tick.proposals["match"].observation.backlog == 0.0
+    assert stage.store.load().deployments["match"] != ONE
+
+
+async def test_a_decision_that_cannot_be_recorded_is_taken_all_the_same(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    stage.put_under(150, busy=1.0, latency=2.0)
+    monkeypatch.setattr(stage.kept._store, "write", _raising(TemporaryError("The disk is full")))
+
+    await stage.tick()
+    await stage.done()
+
+    assert stage.store.load().deployments != assembly.initial_deployments(stage.app)
+    assert stage.reasons.count("RecordsNotKept") == 1
+
+
+async def test_where_nothing_can_be_recorded_the_job_is_brought_up_all_the_same(
+    stage_of, monkeypatch
+):
+    stage = stage_of()
+    monkeypatch.setattr(stage.kept._store, "write", _raising(TemporaryError("The disk is full")))
+
+    await stage.started()
+
+    assert len(stage.world.running()) == 1
+
+
+async def test_what_was_learned_and_cannot_be_kept_stops_no_decision(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    def write(path, text):
+        raise TemporaryError("The disk is full")
+
+    monkeypatch.setattr("weir_operator.loop.app_state.write_atomically", write)
+    stage.clock.time += 3600  # it is time to keep it
+
+    await stage.ticks(3)
+
+    assert stage.store.load().deployments != assembly.initial_deployments(stage.app)
+    assert stage.reasons.count("LearnedNotSaved") == 1
+
+
+async def test_where_tables_have_no_room_another_policy_decides_until_they_have(stage_of):
+    room = TableStorage()
+    stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "planner"}})
+    await stage.started()
+    for manager in stage.managers.values():
+        manager.keep_tables_in(room)
+    stage.put_under(150, busy=1.0, latency=2.0)
+
+    room.full = True
+    [tick] = await stage.ticks(1)
+    room.full = False
+    [later] = await stage.ticks(1)
+
+    assert "The disk is nearly full" in tick.proposals["match"].decision.reason
+    assert "disk" not in later.proposals["match"].decision.reason if later.proposals else True
+    assert {each.policy for each in stage.records.decisions(until=tick.now)} == {"queueing"}
+
+
+def _raising(error):
+    def write(*args, **kwargs):
+        raise error
+
+    return write
+
+
+class TableStorage:
+    """A place for tables that may be full."""
+
+    full = False
+
+    def allocate(self, sizes):
+        if self.full:
+            raise TemporaryError("The disk is nearly full")
+        return self

@@ -1,0 +1,132 @@
+"""What the Prometheus source does with answers that no healthy server gives."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from weir_operator.errors import TemporaryError
+from weir_operator.metrics.prometheus import PrometheusSource
+
+
+@pytest.fixture
+async def a_server():
+    """Start servers that answer every query by one handler; returns their URL."""
+    runners: list[web.AppRunner] = []
+
+    async def start(handler):
+        application = web.Application()
+        application.router.add_get("/api/v1/query", handler)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        runners.append(runner)
+        host, port = runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def asked(url, **settings):
+    source = PrometheusSource(url, "app", **settings)
+    try:
+        return await source.window(start=100.0, end=160.0)
+    finally:
+        await source.close()
+
+
+async def test_of_a_refusal_only_the_status_and_prometheus_own_word_are_told(a_server):
+    async def refuse(_):
+        error = {"status": "error", "errorType": "execution", "error": "s3cret of somebody"}
+        return web.json_response(error, status=422)
+
+    with pytest.raises(TemporaryError, match="422, execution") as raised:
+        await asked(await a_server(refuse))
+
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["s3cret", {"s3cret": 1}, None])
+async def test_words_of_somebody_else_are_not_told(a_server, kind):
+    async def refuse(_):
+        return web.json_response({"errorType": kind, "error": "s3cret"}, status=403)
+
+    with pytest.raises(TemporaryError, match="403"):
+        await asked(await a_server(refuse))
+
+
+async def test_a_redirect_is_not_followed(a_server):
+    followed = []
+
+    async def elsewhere(request):
+        followed.append(request)
+        return web.json_response({"data": {"result": []}})
+
+    target = await a_server(elsewhere)
+
+    async def redirect(_):
+        raise web.HTTPTemporaryRedirect(f"{target}/api/v1/query")
+
+    with pytest.raises(TemporaryError, match="307"):
+        await asked(await a_server(redirect))
+
+    assert followed == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "\xff", '{"data": {"result": [7]}}'])
+async def test_an_answer_that_cannot_be_parsed_is_an_error(a_server, text):
+    async def answer(_):
+        return web.Response(body=text.encode("latin-1"))
+
+    with pytest.raises(TemporaryError):
+        await asked(await a_server(answer))
+
+
+async def test_a_server_that_does_not_answer_is_left_after_the_time_limit(a_server):
+    released = asyncio.Event()
+
+    async def hang(_):
+        await released.wait()
+        return web.Response()
+
+    url = await a_server(hang)
+
+    with pytest.raises(TemporaryError, match=r"0\.1 s"):
+        await asked(url, timeout=0.1)
+
+    released.set()
+
+
+@pytest.mark.parametrize("text", ["<html>sign in</html>", "{}", '{"data": 1}'])
+async def test_an_answer_that_is_not_prometheus_is_an_error(a_server, text):
+    async def answer(_):
+        return web.Response(text=text)
+
+    url = await a_server(answer)
+
+    with pytest.raises(TemporaryError):
+        await asked(url)
+
+
+async def test_token_headers_and_matchers_reach_the_server(a_server):
+    seen: dict[str, dict[str, str]] = {}
+
+    async def answer(request):
+        seen.update(headers=dict(request.headers), query=dict(request.query))
+        return web.json_response({"data": {"result": []}})
+
+    url = await a_server(answer)
+
+    await asked(
+        url, token="t0ken", headers={"X-Scope-OrgID": "streams"}, matchers={"cluster": 'a"b'}
+    )
+
+    assert seen["headers"]["Authorization"] == "Bearer t0ken"
+    assert seen["headers"]["X-Scope-OrgID"] == "streams"
+    assert 'cluster="a\\"b",weir_app=~"app"' in seen["query"]["query"]
+    assert seen["query"]["query"].endswith("[60001ms]")
+    assert float(seen["query"]["time"]) == 160.0

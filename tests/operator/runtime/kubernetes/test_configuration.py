@@ -1,0 +1,208 @@
+"""The script of a Flink container, run in a folder that stands for the image."""
+
+import os
+import subprocess
+
+import pytest
+
+from weir_operator.runtime.kubernetes.configuration import provide_jar, start_script, use_archive
+
+OPTIONS = ("-Xmx64m", "-Dsaid=a b")
+ENTRYPOINT = """\
+#!/bin/bash
+# As that of Flink's images: an allocator, plugins, a configuration, then what it was given.
+export PRELOADED=allocator
+for plugin in $ENABLE_BUILT_IN_PLUGINS; do
+  mkdir -p "$FLINK_HOME/plugins/${plugin%.jar}" || exit 1
+  ln -fs "$FLINK_HOME/opt/$plugin" "$FLINK_HOME/plugins/${plugin%.jar}" || exit 1
+done
+"$FLINK_HOME/bin/config-parser-utils.sh" "$FLINK_HOME/conf" -Djobmanager.rpc.address=x || exit 1
+exec "$@"
+"""
+JAVA = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$ROOT/arguments"
+env > "$ROOT/environment"
+echo $$ > "$ROOT/pid"
+"""
+
+
+class Image:
+    """A folder in the place of a container's root, and what its JVM was started with."""
+
+    def __init__(self, root):
+        self.root = root
+        for name in ("lib/flink-dist.jar", "lib/log4j.jar", "opt/flink-s3.jar"):
+            self.put(f"opt/flink/{name}")
+        self.put("opt/flink/plugins/metrics-prometheus/reporter.jar")
+        self.put("opt/flink/bin/config-parser-utils.sh", "#!/bin/sh\nexit 7\n", executable=True)
+        self.put("opt/flink/conf/config.yaml")
+        self.put("bin/java", JAVA, executable=True)
+
+    def put(self, name, text="x", *, executable=False):
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        if executable:
+            file.chmod(0o755)
+
+    def with_entrypoint(self):
+        self.put("docker-entrypoint.sh", ENTRYPOINT, executable=True)
+        return self
+
+    def files(self):
+        return sorted((self.root / "opt").rglob("*"))
+
+    def start(self, before, **environment):
+        script = start_script(
+            options=OPTIONS, main="Main --configDir /conf", config_dir="/conf", before=before
+        )
+        for place in ("/opt/flink", "/docker-entrypoint.sh", "/tmp/weir", "/dev/termination-log"):
+            script = script.replace(place, f"{self.root}{place}")
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        (self.root / "dev").mkdir(exist_ok=True)
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            env=os.environ | {"PATH": path, "ROOT": str(self.root), **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _, said = process.communicate(timeout=60)
+        self.pid, self.failed, self.said = process.pid, process.returncode != 0, said
+        return self
+
+    def arguments(self):
+        text = (self.root / "arguments").read_text()
+        return text.replace(str(self.root), "").splitlines()
+
+    def environment(self):
+        lines = (self.root / "environment").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+@pytest.fixture
+def image(tmp_path):
+    return Image(tmp_path)
+
+
+def test_the_script_becomes_the_jvm(image):
+    image.start("")
+
+    assert int((image.root / "pid").read_text()) == image.pid
+    assert image.arguments() == [
+        *OPTIONS,
+        "-Dlog4j.configurationFile=/conf/log4j.properties",
+        "-cp",
+        "/opt/flink/lib/flink-dist.jar:/opt/flink/lib/log4j.jar",
+        *("Main", "--configDir", "/conf"),
+    ]
+
+
+def test_the_images_own_entrypoint_runs_before_the_jvm_and_nothing_stays_between(image):
+    image.with_entrypoint().start("", ENABLE_BUILT_IN_PLUGINS="flink-s3.jar")
+
+    assert image.environment()["PRELOADED"] == "allocator"
+    assert int((image.root / "pid").read_text()) == image.pid
+    assert image.arguments()[0] == OPTIONS[0]
+
+
+def test_plugins_that_the_entrypoint_enables_are_found_beside_those_of_the_image(image):
+    before = image.with_entrypoint().files()
+
+    image.start("", ENABLE_BUILT_IN_PLUGINS="flink-s3.jar")
+
+    assert image.files() == before  # the image's own file system is read-only
+    folder = image.environment()["FLINK_PLUGINS_DIR"]
+    found = {
+        name: sorted(os.listdir(os.path.join(folder, name))) for name in sorted(os.listdir(folder))
+    }
+    assert found == {"flink-s3": ["flink-s3.jar"], "metrics-prometheus": ["reporter.jar"]}
+    assert os.path.exists(os.path.join(folder, "flink-s3/flink-s3.jar"))
+
+
+def test_a_container_that_starts_again_finds_its_folder_as_it_left_it(image):
+    image.with_entrypoint().start("", ENABLE_BUILT_IN_PLUGINS="flink-s3.jar")
+    image.start("", ENABLE_BUILT_IN_PLUGINS="flink-s3.jar")
+
+    assert not image.failed, image.said
+
+
+def test_a_task_manager_starts_from_the_images_archive_of_classes(image):
+    image.put("opt/flink/weir/tm.jsa")
+    script = start_script(
+        options=(), main="Main", config_dir="/conf", before=use_archive(), more_options="$archive"
+    )
+
+    assert "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa" in script
+    assert "exec $through java  $archive" in script
+
+
+def test_the_jar_is_linked_and_all_other_jars_of_usrlib_are_on_the_class_path(image):
+    for name in ("job.jar", "lib/a library.jar", "lib/deep/er.jar", "notes.txt"):
+        image.put(f"opt/flink/usrlib/{name}")
+
+    image.start(provide_jar(None))
+
+    link = image.root / "tmp/weir/flink-web-upload/weir_job.jar"
+    assert link.resolve() == image.root / "opt/flink/usrlib/job.jar"
+    assert image.arguments()[-2:] == [
+        "-D",
+        "pipeline.classpaths=file:/opt/flink/usrlib/lib/a%20library.jar"
+        ";file:/opt/flink/usrlib/lib/deep/er.jar",
+    ]
+
+
+def test_a_thin_jar_that_is_named_has_its_libraries_beside_it(image):
+    for name in ("job.jar", "kafka.jar"):
+        image.put(f"opt/flink/usrlib/{name}")
+
+    image.start(provide_jar("/opt/flink/usrlib/job.jar", class_path="file:/mine/its.jar"))
+
+    assert image.arguments()[-1] == (
+        "pipeline.classpaths=file:/mine/its.jar;file:/opt/flink/usrlib/kafka.jar"
+    )
+
+
+@pytest.mark.parametrize("class_path", ["", "file:/mine/its.jar"])
+def test_a_jar_that_stands_alone_has_the_class_path_that_the_user_gave(image, class_path):
+    image.put("opt/flink/usrlib/job.jar")
+
+    image.start(provide_jar(None, class_path=class_path))
+
+    given = ["-D", f"pipeline.classpaths={class_path}"] if class_path else []
+    assert image.arguments()[-3 - len(given) :] == ["Main", "--configDir", "/conf", *given]
+
+
+@pytest.mark.parametrize("jars", [[], ["a.jar", "b.jar"]], ids=["none", "two"])
+def test_without_a_name_there_must_be_one_jar(image, jars):
+    for name in jars:
+        image.put(f"opt/flink/usrlib/{name}")
+
+    image.start(provide_jar(None))
+
+    assert image.failed
+    assert "spec.flink.job.jar: " in image.said
+
+
+@pytest.mark.parametrize(
+    ("jar", "there", "sentence"),
+    [
+        ("/opt/flink/usrlib/job.jar", [],
+         "spec.flink.job.jar: expected /opt/flink/usrlib/job.jar in the image, got nothing that can"
+         " be read; correct its path, or put it there"),
+        (None, [],
+         "spec.flink.job.jar: expected one jar in /opt/flink/usrlib of the image, got nothing that"
+         " can be read; name the one to run"),
+        (None, ["a.jar", "b.jar"],
+         "spec.flink.job.jar: expected one jar in /opt/flink/usrlib of the image, got"
+         " /opt/flink/usrlib/a.jar /opt/flink/usrlib/b.jar; name the one to run"),
+    ],
+)  # fmt: skip
+def test_a_jar_that_is_not_there_is_told_by_what_is_there_in_its_place(image, jar, there, sentence):
+    for name in there:
+        image.put(f"opt/flink/usrlib/{name}")
+
+    image.start(provide_jar(jar))
+
+    assert image.failed
+    assert image.said.replace(str(image.root), "").strip() == sentence

@@ -1,0 +1,377 @@
+"""The objects of a StreamApp's Flink cluster, as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from weir_operator.errors import PermanentError
+from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes.configuration import (
+    config_map,
+    job_manager_files,
+    task_manager_files,
+)
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, merge
+from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
+from weir_operator.streamapp.loading import parse_manifest
+
+
+def manifest(**flink):
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": "trips", "namespace": "streams"},
+        "spec": {
+            "flink": {"image": "example/trips:1", "storage": {"claim": "state"}, **flink},
+            "objective": {"responseTime": "200ms"},
+            "nodePools": [
+                {
+                    "name": "small",
+                    "nodeSelector": {"weir.dev/pool": "small"},
+                    "tolerations": [{"key": "dedicated", "value": "streams"}],
+                    "sizes": ["250m", "500m"],
+                    "memory": "1Gi",
+                    "price": 0.04,
+                },
+                {"name": "large", "sizes": ["1", "2"], "memory": "2Gi", "price": 0.05},
+            ],
+            "operators": [
+                {"name": "match", "maxReplicas": 4, "managedMemory": "128Mi"},
+                {"name": "sink", "maxReplicas": 1},
+            ],
+        },
+    }
+
+
+def pods_of(**flink):
+    return FlinkPods.of(
+        parse_manifest(manifest(**flink)), uid="uid-1", controller_namespace="weir-system"
+    )
+
+
+def replica_set(pods, pool="small", size="250m"):
+    return manifests.task_managers(
+        pods, "match", pool, size=size, replicas=2, config_map="match-config"
+    )
+
+
+def main_container(workload):
+    return workload["spec"]["template"]["spec"]["containers"][0]
+
+
+def every_object(pods):
+    return [
+        *manifests.accounts(pods),
+        manifests.service(pods),
+        manifests.network_policy(pods),
+        manifests.disruption_budget(pods),
+        manifests.job_manager(pods, "jm-config"),
+        replica_set(pods),
+        config_map(pods, "any", {}, {"a": "b"}),
+    ]
+
+
+def test_every_object_goes_with_the_streamapp():
+    for thing in every_object(pods_of()):
+        (owner,) = thing["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("StreamApp", "trips", "uid-1")
+        assert thing["metadata"]["namespace"] == "streams"
+
+
+@pytest.mark.parametrize(
+    "workload", [manifests.job_manager(pods_of(), "x"), replica_set(pods_of())]
+)
+def test_pods_are_what_restricted_pod_security_asks_for(workload):
+    spec = workload["spec"]["template"]["spec"]
+
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+
+
+def test_a_replicas_size_is_its_request_and_its_limit():
+    resources = main_container(replica_set(pods_of(), size="500m"))["resources"]
+
+    assert resources["requests"] == resources["limits"] == {"cpu": "500m", "memory": "1024Mi"}
+
+
+def test_a_resize_of_cpu_restarts_nothing():
+    policies = main_container(replica_set(pods_of()))["resizePolicy"]
+
+    assert {"resourceName": "cpu", "restartPolicy": "NotRequired"} in policies
+
+
+def test_pods_run_on_the_nodes_of_their_pool():
+    spec = replica_set(pods_of())["spec"]["template"]["spec"]
+
+    assert spec["nodeSelector"] == {"weir.dev/pool": "small"}
+    assert {"key": "dedicated", "operator": "Equal", "value": "streams"} in spec["tolerations"]
+
+
+def test_replicas_of_an_operator_avoid_each_others_nodes():
+    (spread,) = replica_set(pods_of())["spec"]["template"]["spec"]["topologySpreadConstraints"]
+
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"]["matchLabels"]["weir.dev/operator"] == "match"
+
+
+NOT_N2 = {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}
+ZONE = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
+
+
+def node_terms(pods, avoid):
+    workload = manifests.task_managers(
+        pods, "match", "small", size="250m", replicas=2, config_map="c", avoid=avoid
+    )
+    spec = workload["spec"]["template"]["spec"]
+    return spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+
+def test_a_replica_that_must_avoid_a_node_is_kept_off_it_by_its_name():
+    assert node_terms(pods_of(), ("n2",)) == {"nodeSelectorTerms": [{"matchFields": [NOT_N2]}]}
+    assert "affinity" not in replica_set(pods_of())["spec"]["template"]["spec"]
+
+
+def test_a_node_is_avoided_beside_whatever_the_users_affinity_allows():
+    either = {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}, {"matchFields": [NOT_N2]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": either}
+    pods = pods_of(podTemplate={"spec": {"affinity": {"nodeAffinity": required}}})
+
+    first, second = node_terms(pods, ("n3",))["nodeSelectorTerms"]
+
+    n3 = NOT_N2 | {"values": ["n3"]}
+    assert first == {"matchExpressions": [ZONE], "matchFields": [n3]}
+    assert second == {"matchFields": [NOT_N2, n3]}
+
+
+def test_the_template_finds_its_own_pods():
+    for workload in (manifests.job_manager(pods_of(), "x"), replica_set(pods_of())):
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_users_template_is_merged_but_what_weir_owns_stands():
+    template = {
+        "metadata": {"labels": {"team": "rides", "weir.dev/app": "other"}},
+        "spec": {
+            "serviceAccountName": "rides",
+            "volumes": [{"name": "secrets", "secret": {"secretName": "s3"}}],
+            "containers": [
+                {"name": "sidecar", "image": "example/sidecar:1"},
+                {
+                    "name": CONTAINER,
+                    "image": "example/ignored:1",
+                    "env": [{"name": "TOKEN", "value": "x"}],
+                    "volumeMounts": [{"name": "secrets", "mountPath": "/secrets"}],
+                    "resources": {"limits": {"cpu": "8", "ephemeral-storage": "1Gi"}},
+                },
+            ],
+        },
+    }
+    pods = pods_of(podTemplate=template)
+
+    workload = replica_set(pods)
+
+    spec, labels = workload["spec"]["template"]["spec"], workload["spec"]["template"]["metadata"]
+    container = main_container(workload)
+    assert labels["labels"]["team"] == "rides"
+    assert labels["labels"]["weir.dev/app"] == "trips"
+    assert spec["serviceAccountName"] == "rides"
+    bindings = [each for each in manifests.accounts(pods) if each["kind"] == "RoleBinding"]
+    assert [each["subjects"][0]["name"] for each in bindings] == ["rides", "rides"]
+    assert "automountServiceAccountToken" not in spec
+    assert [each["name"] for each in spec["containers"]] == [CONTAINER, "sidecar"]
+    assert {"secrets", "weir-config"} <= {each["name"] for each in spec["volumes"]}
+    assert container["image"] == "example/trips:1"
+    assert {"name": "TOKEN", "value": "x"} in container["env"]
+    assert "/secrets" in {each["mountPath"] for each in container["volumeMounts"]}
+    assert container["resources"]["limits"] == {
+        "cpu": "250m",
+        "memory": "1024Mi",
+        "ephemeral-storage": "1Gi",
+    }
+
+
+def test_named_things_are_merged_by_their_name_and_others_joined():
+    below = {"env": [{"name": "A", "value": "1"}], "tolerations": [{"key": "a"}], "command": ["x"]}
+    above = {"env": [{"name": "A", "value": "2"}], "tolerations": [{"key": "b"}], "command": ["y"]}
+
+    assert merge(below, above) == {
+        "env": [{"name": "A", "value": "2"}],
+        "tolerations": [{"key": "a"}, {"key": "b"}],
+        "command": ["y"],
+    }
+
+
+def test_only_weir_and_flinks_own_pods_reach_the_rest_interface():
+    rules = manifests.network_policy(pods_of())["spec"]["ingress"]
+
+    (rest,) = [rule for rule in rules if {"port": 8081} in rule["ports"]]
+    own, controller = rest["from"]
+    assert own == {"podSelector": {"matchLabels": {"weir.dev/app": "trips"}}}
+    assert controller["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": "weir-system"
+    }
+    assert controller["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "weir"}
+
+
+def test_nobody_is_granted_what_the_controller_does_not_hold():
+    held = {
+        (group, resource, verb)
+        for rule in manifests.CONTROLLER_RULES
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    granted = [
+        rule
+        for each in manifests.accounts(pods_of())
+        if each["kind"] == "Role"
+        for rule in each["rules"]
+    ]
+    assert len(granted) == 2
+    for rule in granted:
+        for resource in rule["resources"]:
+            assert {("", resource, verb) for verb in rule["verbs"]} <= held
+
+
+def account_of(workload):
+    spec = workload["spec"]["template"]["spec"]
+    return spec["serviceAccountName"], spec["automountServiceAccountToken"]
+
+
+def test_a_taskmanager_may_only_read_who_leads():
+    pods = pods_of()
+
+    roles = {each["metadata"]["name"]: each for each in manifests.accounts(pods) if "rules" in each}
+    account, has_token = account_of(replica_set(pods))
+
+    assert (account, has_token) == ("trips-flink-taskmanager", True)
+    (rule,) = roles[account]["rules"]
+    assert rule["resourceNames"] == ["weir-trips-uid-1-cluster-config-map"]
+    assert not {*rule["verbs"]} & {"create", "update", "patch", "delete"}
+    assert account_of(manifests.job_manager(pods, "x")) == ("trips-flink", True)
+
+
+def test_where_nobody_is_elected_no_pod_has_a_token_or_a_right():
+    pods = pods_of(storage=None)
+
+    roles = [each for each in manifests.accounts(pods) if each["kind"] == "Role"]
+
+    assert [role["rules"] for role in roles] == [[], []]
+    for workload in (replica_set(pods), manifests.job_manager(pods, "x")):
+        assert account_of(workload)[1] is False
+
+
+def test_a_jobmanager_with_storage_recovers_its_job_by_itself():
+    files = job_manager_files(pods_of())
+
+    config = yaml.safe_load(files["config.yaml"])
+    assert config["high-availability.type"] == "kubernetes"
+    assert config["high-availability.storageDir"] == "file:///flink-data/streams.trips/recovery"
+    assert config["kubernetes.cluster-id"] == "weir-trips-uid-1"
+    assert "jobmanager.rpc.address=$POD_IP" in files["start.sh"]
+
+
+def test_a_jobmanager_without_storage_does_not_pretend_to():
+    pods = pods_of(storage=None)
+
+    config = yaml.safe_load(job_manager_files(pods)["config.yaml"])
+
+    assert "high-availability.type" not in config
+    assert config["jobmanager.rpc.address"] == "trips-jobmanager.streams"
+
+
+def test_a_storage_uri_is_used_as_it_is():
+    pods = pods_of(storage={"uri": "s3://bucket/trips/"})
+
+    config = yaml.safe_load(task_manager_files(pods, "match", "large")["config.yaml"])
+
+    assert config["execution.checkpointing.dir"] == "s3://bucket/trips/checkpoints"
+    volumes = replica_set(pods)["spec"]["template"]["spec"]["volumes"]
+    assert "weir-state" not in {each["name"] for each in volumes}
+
+
+def test_the_jvm_is_the_containers_process_and_knows_its_processors():
+    files = task_manager_files(pods_of(), "match", "small")
+
+    script = files["start.sh"]
+    assert "\nexec $through java " in script
+    assert "-XX:ActiveProcessorCount=1" in script
+    assert "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa" in script
+    assert '-D "taskmanager.resource-id=$POD_NAME"' in script
+
+
+def test_a_taskmanager_is_pinned_to_its_operator_and_has_its_pools_memory():
+    config = yaml.safe_load(task_manager_files(pods_of(), "match", "large")["config.yaml"])
+
+    assert config["external-resources"] == "op-match"
+    assert config["taskmanager.memory.process.size"] == "2048m"
+    assert config["taskmanager.memory.managed.size"] == str(128 * 2**20) + "b"
+    assert "taskmanager.resource-id" not in config
+
+
+def test_the_jar_is_quoted_where_it_is_named():
+    files = job_manager_files(pods_of(job={"jar": "/opt/my jobs/a'b.jar"}))
+
+    assert """set -- '/opt/my jobs/a'"'"'b.jar'""" in files["start.sh"]
+
+
+def test_equal_content_is_the_same_config_map_and_other_content_another():
+    pods = pods_of()
+
+    names = [
+        config_map(pods, "files", {}, data)["metadata"]["name"]
+        for data in ({"a": "1"}, {"a": "1"}, {"a": "2"})
+    ]
+
+    assert names[0] == names[1] != names[2]
+
+
+def test_names_that_could_be_mistaken_for_each_other_differ():
+    pods = pods_of()
+
+    assert pods.workload("a-b", "c") != pods.workload("a", "b-c")
+
+
+def test_a_long_name_is_cut_and_stays_its_own():
+    name, other = "a" * 80, "a" * 79 + "b"
+
+    assert len(fitting(name)) == 63
+    assert fitting(name) != fitting(other)
+    assert fitting("short") == "short"
+
+
+def test_a_size_is_told_as_the_pool_writes_it():
+    pods = pods_of()
+
+    assert pods.size_of("large", "1000m") == "1"
+    assert pods.size_of("small", "0.5") == "500m"
+    assert pods.size_of("small", "3") == "3"
+
+
+def test_an_upgrade_shows_in_the_labels_of_new_pods_only():
+    pods = replace(pods_of(), revision="r2")
+
+    workload = replica_set(pods)
+
+    assert workload["spec"]["template"]["metadata"]["labels"]["weir.dev/revision"] == "r2"
+    assert "weir.dev/revision" not in workload["spec"]["selector"]["matchLabels"]
+
+
+def test_a_job_without_an_image_is_refused_with_the_remedy():
+    with pytest.raises(PermanentError, match=r"spec\.flink\.image: "):
+        pods_of(image=None, job={"jar": "trips.jar"})
+
+
+def test_an_unknown_pool_is_named():
+    with pytest.raises(PermanentError, match="'huge'"):
+        replica_set(pods_of(), pool="huge")

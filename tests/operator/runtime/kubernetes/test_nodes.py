@@ -1,0 +1,205 @@
+"""Nodes that are about to go are seen once for all StreamApps, and whose replicas are on them."""
+
+import pytest
+
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.runtime.kubernetes.nodes import NodeNotices, explain_misfit
+from weir_operator.runtime.places import Place
+
+
+def a_pod(namespace, app, node, phase="Running"):
+    return {
+        "metadata": {"name": "p", "namespace": namespace, "labels": {"weir.dev/app": app}},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase},
+    }
+
+
+class Cluster:
+    """An API server that lists nodes, or refuses to, and the pods of a node."""
+
+    def __init__(self, *, forbidden=False):
+        self.forbidden, self.asked = forbidden, []
+        self.cordoned = {"n1"}
+        self.pods = [
+            a_pod("north", "trips", "n1"),
+            a_pod("north", "trips", "n1"),
+            a_pod("south", "rides", "n1"),
+            a_pod("south", "calm", "n2"),
+            a_pod("south", "over", "n1", phase="Failed"),
+        ]
+
+    async def get(self, path):
+        raise AssertionError(f"nobody asks for {path}")
+
+    async def list(self, path, labels="", fields=""):
+        self.asked.append(path)
+        if path == "/api/v1/nodes":
+            if self.forbidden:
+                raise RefusedByKubernetesError("nodes is forbidden", 403)
+            return [
+                {"metadata": {"name": name}, "spec": {"unschedulable": name in self.cordoned}}
+                for name in ("n1", "n2")
+            ]
+        namespace = path.removeprefix("/api/v1/").removesuffix("pods").strip("/").split("/")[-1]
+        node = fields.removeprefix("spec.nodeName=")
+        return [
+            pod
+            for pod in self.pods
+            if pod["spec"]["nodeName"] == node
+            and (not namespace or pod["metadata"]["namespace"] == namespace)
+            and ("weir.dev/app" in pod["metadata"]["labels"] or "weir.dev/app" not in labels)
+        ]
+
+
+@pytest.fixture
+def always_anew(monkeypatch):
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.0)
+
+
+async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
+    cluster = Cluster()
+    notices = NodeNotices(cluster)
+
+    first, second = await notices.going(), await notices.going()
+
+    assert first == second == {"n1": "Node n1 is cordoned"}
+    assert cluster.asked == ["/api/v1/nodes"]
+
+
+@pytest.mark.usefixtures("always_anew")
+async def test_a_controller_that_may_not_see_nodes_goes_on_without():
+    cluster = Cluster(forbidden=True)
+    notices = NodeNotices(cluster)
+
+    found = [await notices.going() for _ in range(3)]
+
+    assert found == [{}, {}, {}]
+    assert await notices.threatened() == set()
+    assert cluster.asked == ["/api/v1/nodes"]
+
+
+async def test_the_apps_with_a_living_replica_on_a_node_that_goes_are_threatened():
+    notices = NodeNotices(Cluster())
+
+    threatened = await notices.threatened()
+
+    assert threatened == {Key("north", "trips"), Key("south", "rides")}
+
+
+async def test_a_pod_that_names_no_app_is_nobodys_replica_and_hides_no_other():
+    cluster = Cluster()
+    stray = a_pod("elsewhere", "trips", "n1")
+    del stray["metadata"]["labels"]["weir.dev/app"]
+    cluster.pods.insert(0, stray)
+
+    threatened = await NodeNotices(cluster).threatened()
+
+    assert threatened == {Key("north", "trips"), Key("south", "rides")}
+
+
+async def test_only_namespaces_that_are_looked_after_are_asked_about():
+    cluster = Cluster()
+
+    threatened = await NodeNotices(cluster, ["south"]).threatened()
+
+    assert threatened == {Key("south", "rides")}
+    assert cluster.asked == ["/api/v1/nodes", "/api/v1/namespaces/south/pods"]
+
+
+async def test_pods_are_listed_no_more_often_than_nodes():
+    cluster = Cluster()
+    notices = NodeNotices(cluster)
+
+    first, second = await notices.threatened(), await notices.threatened()
+
+    assert first == second
+    assert len(cluster.asked) == 2
+
+
+@pytest.mark.usefixtures("always_anew")
+async def test_a_node_that_stays_after_all_threatens_nobody():
+    cluster = Cluster()
+    notices = NodeNotices(cluster)
+    before = await notices.threatened()
+
+    cluster.cordoned.clear()
+
+    assert before
+    assert await notices.threatened() == set()
+
+
+def a_node(labels, *, taints=(), **spec):
+    return {"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints, **spec}}
+
+
+def a_place(**asked):
+    return Place(**{"memory": 1024, "node_selector": {"disk": "fast"}, **asked})
+
+
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "place", "misfit"),
+    [
+        ([], a_place(), ""),
+        ([a_node({"disk": "fast", "zone": "1"})], a_place(), ""),
+        ([a_node({"disk": "slow"})], a_place(), "No node has the labels disk=fast"),
+        ([a_node({})], a_place(node_selector={}), ""),
+        ([a_node({"disk": "fast"}, unschedulable=True)], a_place(), "cordoned"),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(),
+            "a taint that the pool does not tolerate",
+        ),
+        ([a_node({"disk": "fast"}, taints=[TAINT]), a_node({"disk": "fast"})], a_place(), ""),
+        (
+            [a_node({"disk": "fast"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}])],
+            a_place(),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoSchedule"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "operator": "Exists"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"operator": "Exists"},)),
+            "",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "b"},)),
+            "a taint that the pool does not tolerate",
+        ),
+        (
+            [a_node({"disk": "fast"}, taints=[TAINT])],
+            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoExecute"},)),
+            "a taint that the pool does not tolerate",
+        ),
+    ],
+)
+def test_whether_some_node_takes_a_pod(nodes, place, misfit):
+    found = explain_misfit(nodes, place)
+
+    assert misfit in found
+    assert bool(found) == bool(misfit)
+
+
+async def test_a_revision_is_held_against_the_nodes_there_are():
+    notices = NodeNotices(Cluster())
+
+    assert "disk=fast" in await notices.find_misfit(a_place())
+    assert await notices.find_misfit(a_place(node_selector={})) == ""
+
+
+async def test_where_nodes_may_not_be_seen_nothing_is_held_against_a_revision():
+    assert await NodeNotices(Cluster(forbidden=True)).find_misfit(a_place()) == ""

@@ -1,0 +1,174 @@
+"""What a pod's status is taken to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.operator.runtime.kubernetes.test_manifests import pods_of
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
+from weir_operator.runtime.kubernetes.pod_states import (
+    cpu_of,
+    is_alive,
+    node_is_going,
+    replica,
+    waiting_for,
+)
+
+FULL = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+def pod(*, status=None, cpu="250m", **metadata):
+    return {
+        "metadata": {
+            "name": "trips-match-small-1",
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "labels": {
+                "weir.dev/operator": "match",
+                "weir.dev/pool": "small",
+                "weir.dev/revision": "r1",
+            },
+            **metadata,
+        },
+        "spec": {"containers": [{"name": CONTAINER, "resources": {"limits": {"cpu": cpu}}}]},
+        "status": status or {},
+    }
+
+
+def container(**status):
+    return {"containerStatuses": [{"name": CONTAINER, **status}]}
+
+
+def condition(kind, status="True", **more):
+    return {"conditions": [{"type": kind, "status": status, **more}]}
+
+
+def test_a_running_pod_is_a_replica_with_its_reporters_address():
+    found = replica(pod(status={"podIP": "10.1.2.3"}), pods_of(), terminating="")
+
+    assert (found.id, found.node_type) == ("trips-match-small-1", "small/250m")
+    assert found.metrics_url == "http://10.1.2.3:9249/metrics"
+    assert found.started == 1767323045.0
+    assert found.node == ""
+    assert (found.pending, found.terminating, found.revision) == ("", "", "r1")
+
+
+def test_a_replica_tells_which_node_it_runs_on():
+    bound = pod()
+    bound["spec"]["nodeName"] = "n2"
+
+    assert replica(bound, pods_of(), terminating="").node == "n2"
+
+
+def test_an_address_of_ipv6_stands_in_brackets():
+    found = replica(pod(status={"podIP": "fd00::1"}), pods_of(), terminating="")
+
+    assert found.metrics_url == "http://[fd00::1]:9249/metrics"
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_that_is_to_run_is_alive(phase):
+    assert is_alive(pod(status={"phase": phase}))
+
+
+def test_a_pod_that_ended_or_was_told_to_is_not():
+    assert not is_alive(pod(status={"phase": "Failed"}))
+    assert not is_alive(pod(deletionTimestamp="2026-01-02T03:04:06Z"))
+
+
+def test_a_pod_that_no_node_takes_says_why():
+    status = condition("PodScheduled", "False", reason="Unschedulable", message=FULL)
+
+    assert waiting_for(pod(status=status)) == f"Unschedulable: {FULL}"
+
+
+def test_a_container_that_is_just_being_made_waits_for_nothing():
+    assert (
+        waiting_for(pod(status=container(state={"waiting": {"reason": "ContainerCreating"}}))) == ""
+    )
+
+
+def test_an_image_that_cannot_be_had_is_told():
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+
+    assert waiting_for(pod(status=container(state={"waiting": waiting}))) == (
+        "ImagePullBackOff: Back-off pulling image"
+    )
+
+
+def test_a_container_that_ends_again_and_again_gives_its_last_words():
+    status = container(
+        state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        lastState={"terminated": {"message": "starting\nNo such jar\n"}},
+    )
+
+    assert waiting_for(pod(status=status)) == "CrashLoopBackOff: No such jar"
+
+
+def test_while_a_resize_is_under_way_the_pod_has_what_its_node_gave():
+    status = container(resources={"limits": {"cpu": "250m"}})
+
+    assert cpu_of(pod(cpu="500m", status=status)) == "250m"
+
+
+def test_a_pod_that_is_being_evicted_is_about_to_go():
+    status = condition("DisruptionTarget", reason="EvictionByEvictionAPI", message="evicting")
+
+    assert replica(pod(status=status), pods_of(), terminating="").terminating == (
+        "EvictionByEvictionAPI: evicting"
+    )
+
+
+def node(**spec):
+    return {"metadata": {"name": "n1"}, "spec": spec}
+
+
+def test_a_cordoned_node_is_going():
+    assert node_is_going(node(unschedulable=True)) == "Node n1 is cordoned"
+
+
+def test_a_spot_notice_is_going():
+    taint = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
+
+    assert "spot-itn" in node_is_going(node(taints=[taint]))
+
+
+def test_a_node_with_other_taints_stays():
+    assert node_is_going(node(taints=[{"key": "dedicated", "effect": "NoSchedule"}])) == ""
+
+
+def test_of_a_java_program_that_ended_the_innermost_cause_is_said():
+    last_words = (
+        "ERROR ClusterEntrypoint - Could not start cluster entrypoint.\n"
+        "Caused by: java.util.concurrent.CompletionException: it failed\n"
+        "\tat java.base/Thread.run\n"
+        "Caused by: java.io.FileNotFoundException: /flink-data is not writable\n"
+        "\t... 8 more\n"
+        "WARN CoordinatedShutdown - Could not addJvmShutdownHook\n"
+    )
+    status = container(
+        state={"waiting": {"reason": "CrashLoopBackOff"}},
+        lastState={"terminated": {"message": last_words}},
+    )
+
+    assert waiting_for(pod(status=status)) == (
+        "CrashLoopBackOff: java.io.FileNotFoundException: /flink-data is not writable"
+    )
+
+
+def test_a_replica_tells_which_process_it_is_and_how_the_one_before_it_ended():
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    first = pod(uid="u1", status=container(containerID="containerd://1"))
+    second = pod(uid="u1", status=container(containerID="containerd://2", lastState=ended))
+
+    before, now, unknown = [
+        replica(each, pods_of(), terminating="") for each in (first, second, pod(uid="u1"))
+    ]
+
+    assert before.process != now.process
+    assert (before.ended, now.ended) == ("", "OOMKilled, exit code 137")
+    assert (unknown.process, unknown.ended) == ("", "")
+
+
+@pytest.mark.parametrize("cpu", ["abc", "0", "500u", "1e1"])
+def test_a_pod_of_a_size_that_weir_never_gives_can_be_listed(cpu):
+    assert replica(pod(cpu=cpu), pods_of(), terminating="").size == cpu

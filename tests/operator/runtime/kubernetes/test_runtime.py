@@ -1,0 +1,163 @@
+"""While nothing changes, a StreamApp's Flink is not asked for again at the API server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.operator.runtime.kubernetes.test_job_manager import DEPLOYMENT, Flink, Services
+from tests.operator.runtime.kubernetes.test_manifests import pods_of
+from weir_operator.runtime.kubernetes import job_manager, runtime
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
+
+
+class Asked(Services):
+    """Counts what it is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    async def get(self, path):
+        self.asked.append(path)
+        return await super().get(path)
+
+    async def list(self, path, labels="", fields=""):
+        self.asked.append(path)
+        return await super().list(path, labels, fields)
+
+
+class Marks:
+    """Says what a test says."""
+
+    def __init__(self):
+        self.now = (1, 0)
+
+    def mark(self, key):
+        return self.now
+
+
+class Nodes:
+    """Knows of nodes that go."""
+
+    def __init__(self):
+        self.reasons = {}
+
+    async def going(self):
+        return dict(self.reasons)
+
+
+@pytest.fixture
+def cluster():
+    return Asked()
+
+
+@pytest.fixture
+def marks():
+    return Marks()
+
+
+@pytest.fixture
+def nodes():
+    return Nodes()
+
+
+@pytest.fixture
+def flink(cluster, marks, nodes, monkeypatch):
+    monkeypatch.setattr(job_manager, "FlinkRest", Flink)
+    monkeypatch.setattr(runtime, "FRESH_FOR", 0.0)
+    return KubernetesRuntime(cluster, replace(pods_of(), revision="r1"), nodes, marks)
+
+
+@pytest.fixture
+async def started(flink, cluster):
+    await flink.ensure_job_manager()
+    await flink.start([ReplicaSpec(operator="match", pool="small", size="1")])
+    await flink.ensure_job_manager()
+    await flink.replicas()
+    cluster.asked.clear()
+    return flink
+
+
+async def test_while_the_mark_is_the_same_nobody_is_asked(started, cluster):
+    for _ in range(3):
+        assert not await started.ensure_job_manager()
+        assert len(await started.replicas()) == 1
+
+    assert cluster.asked == []
+
+
+async def test_what_others_change_is_seen_with_the_next_mark(started, cluster, marks):
+    [pod] = [path for path in cluster.objects if "/pods/" in path]
+    cluster.objects[pod]["status"]["phase"] = "Failed"
+    marks.now = (1, 1)
+
+    assert await started.replicas() == ()
+
+
+async def test_own_changes_are_seen_at_once(started, marks):
+    [new] = await started.start([ReplicaSpec(operator="match", pool="small", size="1")])
+
+    assert new in {each.id for each in await started.replicas()}
+
+
+async def test_a_node_that_goes_is_seen_without_a_change_of_pods(started, cluster, nodes):
+    [pod] = [path for path in cluster.objects if "/pods/" in path]
+    cluster.objects[pod]["spec"]["nodeName"] = "n1"
+    nodes.reasons = {"n1": "cordoned"}
+
+    [seen] = await started.replicas()
+
+    assert seen.terminating == "cordoned"
+
+
+async def test_a_deployment_that_was_deleted_is_made_again(started, cluster, marks):
+    del cluster.objects[DEPLOYMENT]
+    marks.now = (1, 1)
+
+    await started.ensure_job_manager()
+
+    assert DEPLOYMENT in cluster.objects
+
+
+async def test_config_maps_that_were_deleted_are_made_again_as_they_were(started, cluster, marks):
+    there = {path: body for path, body in cluster.objects.items() if "/configmaps/" in path}
+    for path in there:
+        del cluster.objects[path]
+    marks.now = (1, 1)
+
+    await started.ensure_job_manager()
+
+    assert len(there) == 2  # the JobManager's and the TaskManagers'
+    for path, body in there.items():
+        assert cluster.objects[path]["data"] == body["data"]
+
+
+async def test_a_config_map_that_would_be_another_now_is_not_made_in_the_place_of_a_lost_one(
+    started, cluster, marks
+):
+    for path in [path for path in cluster.objects if "/configmaps/" in path]:
+        del cluster.objects[path]
+    for body in cluster.objects.values():
+        if body["kind"] in ("Deployment", "ReplicaSet"):
+            for volume in body["spec"]["template"]["spec"]["volumes"]:
+                if "configMap" in volume:
+                    volume["configMap"]["name"] = "of-before"
+    marks.now = (1, 1)
+
+    await started.ensure_job_manager()
+
+    assert not [path for path in cluster.objects if "/configmaps/" in path]
+
+
+async def test_without_a_watch_everything_is_asked_for_at_every_look(started, cluster, marks):
+    marks.now = None
+
+    for _ in range(2):
+        await started.ensure_job_manager()
+        await started.replicas()
+
+    assert cluster.asked.count(DEPLOYMENT) == 2
+    assert cluster.asked.count("/api/v1/namespaces/streams/pods") >= 2

@@ -1,0 +1,52 @@
+"""What earlier versions wrote of tunings is read as it was meant."""
+
+import json
+
+from weir_operator.tuning.store import TuningState, TuningStore, Version, read_tunings
+from weir_operator.tuning.testing import an_answer
+from weir_policies.policy import CostWeights, Tuning
+
+FOUND = {
+    "weights": {"violations": 0.7, "resources": 0.2, "reconfigurations": 0.1},
+    "budgets": {"op": 0.02},
+}
+"""Weights and budgets as version 1 of the file has them."""
+
+
+def a_state():
+    answer = an_answer({"op": 0.02})
+    assert answer.forecast is not None
+    version = Version.of(
+        answer,
+        forecast=answer.forecast,
+        number=1,
+        since=1.0,
+        former=0,
+        budgets={"op": 0.01},
+        most_rate=9.0,
+    )
+    return TuningState(key={"app": "trips"}, current=1, versions=(version,))
+
+
+def test_weights_and_budgets_of_a_file_are_in_force_after_a_restart(tmp_path):
+    path = tmp_path / "tuning.json"
+    written = json.loads(a_state().model_dump_json())
+    written["versions"][0]["point"] = written["not_taken"] = FOUND
+    path.write_text(json.dumps(written))
+
+    state = read_tunings(path)
+
+    weights = CostWeights(violation=0.7, resources=0.2, reconfiguration=0.1)
+    assert state is not None
+    assert state.tuned == Tuning(weights=weights, budgets={"op": 0.01})
+    assert state.not_taken == Tuning(weights=weights, budgets={"op": 0.02})
+
+
+def test_what_is_saved_names_weights_as_experiment_files_do(tmp_path):
+    path = tmp_path / "tuning.json"
+
+    TuningStore(path, key={"app": "trips"}).save(a_state())
+
+    point = json.loads(path.read_text())["versions"][0]["point"]
+    assert point["weights"].keys() == FOUND["weights"].keys()
+    assert read_tunings(path) == a_state()

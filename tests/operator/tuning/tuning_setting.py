@@ -1,0 +1,161 @@
+"""A slow loop over what was recorded of a job, for tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.directives import Directives
+from weir_operator.loop.events import Notices
+from weir_operator.loop.gather import JobMeasurement
+from weir_operator.loop.managers import SeparateManagers
+from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.tuning.fitting import Fitter
+from weir_operator.tuning.loop import TuningLoop, TuningSettings
+from weir_operator.tuning.requests import Terms
+from weir_operator.tuning.store import TuningStore, read_tunings
+from weir_operator.tuning.testing import FakeTuner, an_answer
+from weir_policies import registry
+from weir_policies.model.dataflow import Dataflow, Edge
+from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+
+FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
+TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))
+RUNS = {"match": {"small/1": 2}, "count": {"small/1": 1}}
+BUDGETS = {"match": 0.3, "count": 0.15}
+HOLD = Terms(policy="hold")
+
+
+def plans(slots, *, factor=1.0):
+    rates = [25 + 20 * math.sin(slot / 9) for slot in range(slots)]
+    return [
+        {name: Plan(deployment=RUNS[name], rate=rate, factor=factor) for name in RUNS}
+        for rate in rates
+    ]
+
+
+HOURS = run_job(TRUTHS, plans(150), rng=np.random.default_rng(3)).intervals
+
+
+class Setting:
+    """A slow loop over what was recorded of a job, with a tuner that a test tells what to say."""
+
+    def __init__(
+        self,
+        folder,
+        *answers,
+        intervals=HOURS,
+        truths=TRUTHS,
+        flow=FLOW,
+        bound=0.5,
+        terms=HOLD,
+        tuner=None,
+        fallback_policy=False,
+        phase=0.0,
+        similar=(),
+        past=None,
+    ):
+        self.folder = folder
+        self.flow = flow
+        self.bound = bound
+        self.terms = terms
+        self.phase = phase
+        self.similar = similar
+        self.past = past
+        self.clock = FakeClock()
+        self.events = []
+        self.directives = Directives()
+        self.records = RecordStore(folder / "records.sqlite")
+        for sample in intervals:
+            self.records.note_interval(sample)
+        own = {
+            model.name: OperatorManager(
+                model=model,
+                given=["small/1"],
+                policy=registry.build("hold", rng=np.random.default_rng(1)),
+                fixed=None,
+                fallback_policy=registry.build("hold", rng=np.random.default_rng(2))
+                if fallback_policy
+                else None,
+            )
+            for model in a_structure(*truths).operators
+        }
+        self.managers = SeparateManagers(own)
+        self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
+        self.open()
+
+    def open(self, *, key="trips", reset_nonce=0):
+        """Begin a loop as a controller does that has just been started."""
+        self.sharing = BudgetSharing(bound=self.bound, statistic="mean", sink_bounds={})
+        self.loop = TuningLoop(
+            settings=TuningSettings(
+                interval=3600.0,
+                tick=60.0,
+                terms=self.terms,
+                prices={"small/1": 1.0},
+                phase=self.phase,
+            ),
+            tuner=self.tuner,
+            managers=self.managers,
+            sharing=self.sharing,
+            fitter=Fitter(self.folder / "records.sqlite", self.managers, slot=60.0, past=self.past),
+            folder=self.folder,
+            store=TuningStore(
+                self.folder / "tuning.json", key={"app": key, "resetNonce": reset_nonce}
+            ),
+            directives=lambda: self.directives,
+            clock=self.clock,
+            notices=Notices(self.events.append, self.clock),
+            find_similar=lambda: self.similar,
+        )
+        self.loop.restore()
+        self.note(late=False)
+
+    def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
+        for _ in range(times):
+            tick = Tick(
+                now=self.clock.now(),
+                sight=cast(JobMeasurement, None),  # nothing of it is looked at
+                violated=late,
+                deployments=deployments,
+                budgets=self.sharing.share(self.flow, self.managers).budgets,
+                proposals={},
+                verdicts={},
+                held="",
+                dataflow=self.flow,
+                restarts=restarts,
+            )
+            self.loop.note(tick, sample)
+
+    @property
+    def state(self):
+        """What is on disk."""
+        state = read_tunings(self.folder / "tuning.json")
+        assert state is not None
+        return state
+
+    def version(self, number):
+        """Return a version as it is on disk."""
+        version = self.state.version(number)
+        assert version is not None
+        return version
+
+    @property
+    def reasons(self):
+        return [event.reason for event in self.events]
+
+
+def with_other_times(sample):
+    """Return an interval whose response times nothing explains."""
+    operators = {
+        name: replace(each, response_time=3 * each.response_time)
+        for name, each in sample.operators.items()
+    }
+    return replace(sample, operators=operators)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_policies.model.deployments import (
+    find_pareto_optimal,
+    within_reach,
+)
+from weir_policies.model.node_types import Deployment, NodeType
+
+
+def types(pools, limits=None):
+    limits = limits or [None] * len(pools)
+    return tuple(
+        NodeType(name=f"{pool}/{place}", pool=pool, speedup=1.0, price=1.0, pool_limit=limit)
+        for place, (pool, limit) in enumerate(zip(pools, limits, strict=True))
+    )
+
+
+def deployments(k_max, node_types=3):
+    on = st.lists(st.integers(0, node_types - 1), min_size=1, max_size=k_max)
+    return on.map(lambda on: Deployment(tuple(on.count(place) for place in range(node_types))))
+
+
+@given(deployment=deployments(k_max=10))
+def test_no_target_within_reach_leaves_the_bounds(deployment):
+    targets = within_reach(deployment, k_max=10)
+
+    assert all(1 <= target.size <= 10 for target in targets)
+    assert all(
+        sum(abs(a - b) for a, b in zip(target, deployment, strict=True)) <= 1 for target in targets
+    )
+    assert targets[0] == deployment
+
+
+def test_within_reach_stands_in_the_order_stay_remove_add():
+    reached = within_reach(Deployment((1, 0, 2)), k_max=10)
+
+    assert [target.counts for target in reached] == [
+        (1, 0, 2),
+        (0, 0, 2),
+        (1, 0, 1),
+        (2, 0, 2),
+        (1, 1, 2),
+        (1, 0, 3),
+    ]
+
+
+def test_a_full_pool_cannot_be_added_to():
+    reached = within_reach(Deployment((2, 1)), k_max=10, node_types=types("ab", [2, None]))
+
+    assert Deployment((3, 1)) not in reached
+    assert Deployment((2, 2)) in reached
+
+
+def test_the_pareto_optimal_are_neither_dearer_nor_slower_than_another():
+    cost = np.array([1.0, 1.0, 2.0, 3.0, 2.0, np.nan, 0.5])
+    time = np.array([5.0, 6.0, 4.0, 4.0, 4.0, 1.0, np.inf])
+
+    optimal = find_pareto_optimal(cost, time)
+
+    assert optimal.tolist() == [True, False, True, False, True, False, False]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30),
+)
+def test_the_pareto_optimal_are_those_that_no_other_beats(points):
+    cost, time = np.array(points, dtype=float).T
+    unbeaten = [
+        not any(
+            c <= cost[place] and t <= time[place] and (c < cost[place] or t < time[place])
+            for c, t in zip(cost, time, strict=True)
+        )
+        for place in range(len(points))
+    ]
+
+    optimal = find_pareto_optimal(cost, time)
+
+    assert optimal.tolist() == unbeaten

@@ -1,0 +1,72 @@
+"""Which rule the planner follows, and what that costs where the plan is worth little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weir_policies.operator_manager.planner.state import EXPERTS, LONG_RULE, PLAN, SHORT_RULE
+from weir_simulator.experiment import Operator
+from weir_simulator.run import simulate
+from weir_simulator.testing import an_experiment
+
+
+@pytest.fixture
+def cost(tmp_path):
+    """Return a function that tells what a policy costs on a trace."""
+
+    def run(rates, policy):
+        path = tmp_path / "rates.txt"
+        np.savetxt(path, rates)
+        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
+        experiment = an_experiment(operators=operators, trace={"file": path})
+        return simulate(experiment, seed=1, policy=policy).average_cost
+
+    return run
+
+
+def spikes(seed, slots=10_000):
+    rng = np.random.default_rng(seed)
+    rates = np.full(slots, 150.0)
+    for begin in rng.integers(0, slots - 60, slots // 400):
+        rates[begin : begin + rng.integers(3, 40)] = rng.uniform(300, 600)
+    return rates * rng.lognormal(0, 0.03, slots)
+
+
+def waves(slots):
+    minutes = np.arange(slots)
+    noise = np.random.default_rng(2).lognormal(0, 0.03, slots)
+    return 300 * (1 + 0.6 * np.sin(2 * np.pi * minutes / 1440)) * noise
+
+
+def test_each_rule_has_its_own_place_among_the_experts():
+    assert sorted([SHORT_RULE, LONG_RULE, PLAN]) == list(range(EXPERTS))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_spikes_at_random_cost_at_most_2_percent_more_than_with_queueing(cost, seed):
+    rates = spikes(seed)
+
+    assert cost(rates, "planner") <= 1.02 * cost(rates, "queueing")
+
+
+@pytest.mark.parametrize("slots", [60, 180, 720])
+def test_the_first_hours_cost_at_most_2_percent_more_than_with_queueing(cost, slots):
+    rates = waves(slots)
+
+    assert cost(rates, "planner") <= 1.02 * cost(rates, "queueing")
+
+
+def test_a_rhythm_that_was_learned_is_planned_for(cost):
+    rates = waves(14 * 1440)
+
+    assert cost(rates, "planner") < 0.97 * cost(rates, "queueing")
+
+
+def test_a_plan_that_a_new_regime_makes_fail_is_left_again(cost):
+    rhythm, noise = waves(10 * 1440), spikes(4, slots=10 * 1440)
+    before, whole = cost(rhythm, "planner"), cost(np.concatenate([rhythm, noise]), "planner")
+
+    since_then = 2 * whole - before  # both parts are equally long
+
+    assert since_then <= 1.1 * cost(noise, "queueing")

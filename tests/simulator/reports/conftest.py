@@ -1,0 +1,3 @@
+"""A browser that shows the pages."""
+
+from tests.chromium import chromium, page  # noqa: F401
