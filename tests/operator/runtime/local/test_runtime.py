@@ -154,6 +154,10 @@ async def completed(rest, job_id):
 LONG_COLLECTION = 10.0
 """Seconds for which a JVM does nothing else; ten heartbeats are missed."""
 
+CHECKPOINT_LIMIT = 180.0
+"""Seconds in which a checkpoint completes, even where the pause cost the one before it: Flink gives
+that one up after its time-out of two minutes."""
+
 
 async def test_a_task_manager_that_collects_garbage_for_long_keeps_its_task(runtime, rest):
     replica = next(each for each in await runtime.replicas() if each.operator == "work")
@@ -168,15 +172,20 @@ async def test_a_task_manager_that_collects_garbage_for_long_keeps_its_task(runt
     finally:
         process.resume()
     before = await completed(rest, FIRST)
-    await until(lambda: completed_after(rest, FIRST, before))
+    after = await wait_until(
+        lambda: completed_after(rest, FIRST, before),
+        clock=SystemClock(),
+        timeout=CHECKPOINT_LIMIT,
+    )
 
+    assert after, f"job {await rest.job(FIRST)}, exception {await rest.root_exception(FIRST)}"
     assert await rest.root_exception(FIRST) is None
     assert await registered(rest, {replica.id: "work"}) == {replica.id}
 
 
 async def completed_after(rest, job_id, before):
     newest = await completed(rest, job_id)
-    return newest != before and newest
+    return newest if newest and newest != before else None
 
 
 async def test_reporters_answer_where_the_runtime_says_with_weirs_labels(runtime):
