@@ -219,7 +219,7 @@ async def test_a_label_alone_does_not_make_an_object_weirs(job_manager, pods, cl
     foreign = a_service(pods, **meta)
     cluster.objects[SERVICE] = foreign
 
-    with pytest.raises(PermanentError, match="Service trips-jobmanager exists.*did not create it"):
+    with pytest.raises(PermanentError, match="did not create it"):
         await job_manager.ensure(pods)
 
     assert cluster.objects == {SERVICE: foreign}
