@@ -297,6 +297,37 @@ async def test_an_object_of_somebody_else_is_refused_and_left_as_it_is(
             assert (await kube.get(objects.path_of(each))).status == 404, each["kind"]
 
 
+async def test_a_label_alone_does_not_make_an_object_weirs(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    own = next(each for each in wanted if each["kind"] == "NetworkPolicy")
+    meta = {"name": own["metadata"]["name"], "labels": own["metadata"]["labels"]}
+    path = objects.path_of(own)
+    made = await kube.create(
+        path.rpartition("/")[0],
+        {**own, "metadata": meta, "spec": {"podSelector": {}}},
+    )
+    assert made.status == 201, made.message
+
+    with pytest.raises(PermanentError, match="did not create it"):
+        await objects.apply(*wanted)
+
+    assert (await kube.get(path)).body == made.body
+
+
+async def test_an_object_of_weirs_that_lost_its_owner_is_taken_back(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, wanted = AppObjects(guest, pods), objects_of(pods)
+    await objects.apply(*wanted)
+    path = objects.path_of(wanted[0])
+    await kube.merge(path, {"metadata": {"ownerReferences": None}})
+
+    await objects.apply(*wanted)
+
+    (owner,) = (await kube.get(path)).body["metadata"]["ownerReferences"]
+    assert owner["uid"] == pods.owner.uid
+
+
 async def test_what_an_earlier_streamapp_of_the_name_left_is_waited_for(kube, guest, pods_of):
     pods = await pods_of()
     objects, wanted = AppObjects(guest, pods), objects_of(pods)

@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, Job, Subtask
@@ -217,18 +218,26 @@ def other_max_parallelism(app: StreamApp, job: ExternalJob) -> str:
 
 
 def name_vertices(job: Job) -> tuple[str, ...]:
-    """Return a name for every vertex that can be an operator's, in their order, each once."""
-    seen: Counter[str] = Counter()
+    """Return a name for every vertex that can be an operator's, in their order, each once.
+
+    Of vertices with one name, the first has it, and the others a number that no name ends in.
+    """
+    plain = [_plain_name(vertex.name) for vertex in job.vertices]
+    used: set[str] = set()
     names = []
-    for vertex in job.vertices:
-        plain = re.sub("[^a-z0-9]+", "-", vertex.name.lower()).strip("-") or "vertex"
-        name = plain[:LONGEST_NAME].strip("-")
-        seen[name] += 1
-        if seen[name] > 1:
-            ending = f"-{seen[name]}"
-            name = name[: LONGEST_NAME - len(ending)].strip("-") + ending
+    for name in plain:
+        endings = (f"-{number}" for number in count(2))
+        free = (name[: LONGEST_NAME - len(each)].strip("-") + each for each in endings)
+        if name in used:
+            name = next(each for each in free if each not in used.union(plain))
+        used.add(name)
         names.append(name)
     return tuple(names)
+
+
+def _plain_name(vertex: str) -> str:
+    plain = re.sub("[^a-z0-9]+", "-", vertex.lower()).strip("-") or "vertex"
+    return plain[:LONGEST_NAME].strip("-")
 
 
 def replica_id(operator: str, subtask: str) -> str:

@@ -4,11 +4,13 @@ What a StreamApp's events are: their reasons, and which of them warn.
 
 A reason is part of the interface: alerts and people's own tools select by it.
 
-Facts that last are told when they begin and when they end, not at every tick.
+Facts that last are told when they begin and when they end, not at every tick. Two causes of one
+reason are two facts; one whose figures alone move is one.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +125,11 @@ class Event:
         return "Warning" if self.reason in WARNINGS else "Normal"
 
 
+CAUSES = 20
+"""Causes of one lasting reason that are remembered as told; the oldest is forgotten first."""
+_FIGURE = re.compile(r"(?<![\w-])\d[\d.,:]*")
+"""A number by itself: not that of a name, such as `node-2`."""
+
 _BEGIN = {
     Cause.PAUSE: "ScalingPaused",
     Cause.WINDOW: "WindowOpened",
@@ -142,19 +149,27 @@ class Notices:
         self._on_event = on_event
         self._clock = clock
         self._guards: dict[tuple[Cause, str], str] = {}
-        self._lasting: set[str] = set()
+        self._lasting: dict[str, dict[str, None]] = {}  # the causes told, by reason, in order
 
     def report(self, reason: str, message: str) -> None:
         """Tell a fact."""
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
     def report_while(self, reason: str, message: str) -> None:
-        """Tell a lasting fact once; an empty message ends it. Figures in it may move."""
+        """Tell a lasting fact once for each cause; an empty message ends it.
+
+        A message with other figures is of the same cause.
+        """
         if not message:
-            self._lasting.discard(reason)
-        elif reason not in self._lasting:
-            self._lasting.add(reason)
-            self.report(reason, message)
+            self._lasting.pop(reason, None)
+            return
+        told, cause = self._lasting.setdefault(reason, {}), _FIGURE.sub("#", message)
+        if cause in told:
+            return
+        told[cause] = None
+        if len(told) > CAUSES:
+            del told[next(iter(told))]
+        self.report(reason, message)
 
     def note_guards(self, guards: Sequence[Guard]) -> None:
         """Tell which guards are new, which are over, and which now say something else."""

@@ -119,6 +119,23 @@ def test_names_are_those_of_the_vertices_each_once_and_short_enough():
     assert all(len(name) <= 63 and name.strip("-") == name for name in found)
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Map", "Map", "Map 2"], ("map", "map-3", "map-2")),
+        (["Map", "Map 2", "Map", "Map"], ("map", "map-2", "map-3", "map-4")),
+        (["x" * 70, "x" * 70, "x" * 61 + "-2"], ("x" * 63, "x" * 61 + "-3", "x" * 61 + "-2")),
+        (["a.b", "a-b", "a b"], ("a-b", "a-b-2", "a-b-3")),
+    ],
+)
+def test_two_vertices_never_have_one_name(names, expected):
+    job = a_job()
+    [first, *_] = job.vertices
+    vertices = tuple(replace(first, name=name) for name in names)
+
+    assert name_vertices(replace(job, vertices=vertices)) == expected
+
+
 def test_the_app_has_the_jobs_operators_and_room_for_what_runs_today():
     app = an_app()
 

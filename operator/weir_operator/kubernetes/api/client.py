@@ -146,6 +146,8 @@ async def exchange(
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+FIELD_MANAGER = "weir"
+"""Who has applied an object, as the API server notes it with the object."""
 
 ATTEMPTS = 4
 """How often one request is sent at most."""
@@ -325,7 +327,7 @@ class KubernetesApi:
         return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 
     async def apply(
-        self, path: str, body: Body, manager: str = "weir", *, dry_run: bool = False
+        self, path: str, body: Body, manager: str = FIELD_MANAGER, *, dry_run: bool = False
     ) -> Body:
         """Make or change the object at `path` so that the fields of `body` hold.
 

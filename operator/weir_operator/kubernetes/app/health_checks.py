@@ -12,6 +12,7 @@ are lost. Who has a replica there is looked at at once, and then as often as if 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 
@@ -35,16 +36,23 @@ class HealthCheckScheduler:
 
     def __init__(self) -> None:
         self._wakers: dict[Key, asyncio.Event] = {}
+        self._joined: Counter[Key] = Counter()
         self._threatened: Set[Key] = frozenset()
 
     @contextmanager
     def joined(self, key: Key) -> Iterator[None]:
-        """Count one StreamApp more while the block runs."""
-        self._wakers[key] = asyncio.Event()
+        """Count one StreamApp more while the block runs.
+
+        One that is deleted and created again joins before the loops of the former have ended.
+        """
+        self._wakers.setdefault(key, asyncio.Event())
+        self._joined[key] += 1
         try:
             yield
         finally:
-            del self._wakers[key]
+            self._joined[key] -= 1
+            if not self._joined[key]:
+                del self._joined[key], self._wakers[key]
 
     def look_every(self, key: Key, least: float) -> float:
         """Return seconds between two looks at one job.

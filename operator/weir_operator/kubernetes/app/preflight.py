@@ -17,6 +17,7 @@ import structlog
 
 from weir_operator.errors import InvalidStreamAppError, PermanentError, describe_unexpected
 from weir_operator.flink.memory import split_job_manager
+from weir_operator.flink.options import find_refused_values
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.loop.directives import directives_of
 from weir_operator.runtime.kubernetes import manifests
@@ -68,11 +69,19 @@ def find_refusals(app: StreamApp) -> tuple[str, ...]:
         found += [sentence(mistake) for mistake in _mistakes_of_operators(app)]
         found += _sentences_of(lambda: _make_loops(app))
     if flink.ref is None:
-        short = _refusals_of_memory(app)
-        found += short
-        if flink.image is not None and not short:
+        wrong = [sentence(mistake) for mistake in _mistakes_of_config(app)]
+        wrong = wrong or _refusals_of_memory(app)
+        found += wrong
+        if flink.image is not None and not wrong:
             found += _sentences_of(lambda: _make_pods(app))
     return tuple(dict.fromkeys(found))
+
+
+def _mistakes_of_config(app: StreamApp) -> Iterator[Mistake]:
+    """Refuse values of Flink's keys with which no job is submitted or no process starts."""
+    for each in find_refused_values(app.spec.flink.config or {}):
+        path = ("spec", "flink", "config", each.key)
+        yield Mistake(path, each.value, each.expected, each.remedy)
 
 
 def _refusals_of_memory(app: StreamApp) -> list[str]:

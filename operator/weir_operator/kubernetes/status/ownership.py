@@ -11,12 +11,20 @@ gives a StreamApp to one installation whatever its home was.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
+
+import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.leader import StandingLease
 from weir_operator.kubernetes.api.objects import ObjectApi
+from weir_operator.streamapp.section import DNS_LABEL
+
+log = structlog.get_logger()
+
+_LEASE = re.compile(rf"{DNS_LABEL}/{DNS_LABEL}(\.{DNS_LABEL})*")
 
 ANNOTATION = "weir.dev/controller"
 """`namespace/name` of the Lease of the installation that is to look after the StreamApp."""
@@ -55,7 +63,7 @@ class Ownership:
         """Return if this installation may look after the StreamApp.
 
         Args:
-            kept: The home in its status, if any.
+            kept: The home in its status, if any; what cannot be one is nobody's.
             annotations: The StreamApp's.
 
         Raises:
@@ -68,7 +76,14 @@ class Ownership:
                 f"The annotation {ANNOTATION} gives the StreamApp to {given}; {self._own} "
                 "does not manage it"
             )
-        if annotations.get(ANNOTATION) or not isinstance(kept, str) or kept == self._own:
+        if annotations.get(ANNOTATION) or kept is None or kept == self._own:
+            return
+        if not isinstance(kept, str) or _LEASE.fullmatch(kept) is None:
+            # Somebody has damaged the status: no Lease has such a name, so nobody renews it.
+            log.warning(
+                "status.controller.home: expected the namespace/name of a Lease; taken over",
+                got=str(kept)[:100],
+            )
             return
         try:
             over = await self._is_over(kept)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.kubernetes.api.client import Body, KubernetesApi, NotFoundError
+from weir_operator.kubernetes.api.client import FIELD_MANAGER, Body, KubernetesApi, NotFoundError
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
 from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY, FlinkPods
@@ -78,6 +78,9 @@ class AppObjects:
     def check_owner(self, kind: str, found: Body) -> None:
         """Refuse to change an object that this StreamApp does not own.
 
+        Its label alone says nothing, because anybody may set it: the owner's reference counts, and
+        where nobody is named as the owner, who has applied the object.
+
         Args:
             kind: What it is.
             found: As the API server has it.
@@ -87,17 +90,23 @@ class AppObjects:
             PermanentError: It is not Weir's.
         """
         meta, owner = found["metadata"], self._owner
-        if (meta.get("labels") or {}).get(APP) != self._key.name:
-            raise PermanentError(
-                f"{kind} {meta['name']} exists in {self._namespace}, but Weir did not "
-                "create it; rename or delete it, or rename the StreamApp"
-            )
-        owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
-        if owners and owner.uid not in owners:
+        owners = meta.get("ownerReferences") or ()
+        has_label = (meta.get("labels") or {}).get(APP) == self._key.name
+        if has_label and owner.uid in {each["uid"] for each in owners}:
+            return
+        if has_label and not owners and _was_applied_by_weir(meta):
+            return  # `kubectl delete --cascade=orphan` takes the references off
+        if has_label and (owner.kind, owner.name) in {
+            (each["kind"], each["name"]) for each in owners
+        }:
             raise TemporaryError(
                 f"{kind} {meta['name']} still belongs to an earlier {owner.kind}"
                 f" {self._key.name}, which is being deleted"
             )
+        raise PermanentError(
+            f"{kind} {meta['name']} exists in {self._namespace}, but Weir did not "
+            "create it; rename or delete it, or rename the StreamApp"
+        )
 
     async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
         """Return an object, `None` where there is none."""
@@ -178,6 +187,14 @@ class AppObjects:
                 names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
                 raise TemporaryError(f"Pods still exist after {timeout:g} s: {names}")
             await asyncio.sleep(_POLL)
+
+
+def _was_applied_by_weir(meta: Body) -> bool:
+    """Return whether Weir, and not only somebody else, has set fields of an object."""
+    return any(
+        each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
+        for each in meta.get("managedFields") or ()
+    )
 
 
 def _config_maps(pod: Body) -> set[str]:

@@ -35,8 +35,20 @@ _ANY_CONFIG = "config"
 
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
+REFUSED_FOR = 300.0
+"""Seconds for which the API server's refusal of pods stands: what it depends on beside the pods,
+such as a policy of the cluster, is seldom mended."""
 FRESH_FOR = 0.25
 """Seconds for which a list of pods serves: the engine asks twenty times a second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Refusal:
+    """What the API server had against pods."""
+
+    asked: tuple[Revision, frozenset[str]]
+    reason: str
+    time: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +90,7 @@ class KubernetesRuntime:
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
+        self._refusal: _Refusal | None = None
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -132,16 +145,23 @@ class KubernetesRuntime:
             self._pods, self._used = self._given.made_of(revision), revision
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return why the cluster takes no pods of `revision` now, with a remedy; else empty."""
-        refused = await self._find_refusal(self._given.made_of(revision), pools)
-        if refused:
-            return refused
+        """Return why the cluster takes no pods of `revision` now, with a remedy; else empty.
+
+        An upgrade that waits asks again and again. So the API server, which is sent whole objects,
+        is asked last, and what it refused is believed for a while.
+        """
         places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
         for who, place in {"the JobManager": revision.job_manager, **places}.items():
             if place is not None and (misfit := await self._nodes.find_misfit(place)):
                 remedy = "add one, or correct the pool in spec.nodePools"
                 return f"{misfit}, which {who} requires; {remedy}"
-        return ""
+        now, known = asyncio.get_running_loop().time(), self._refusal
+        asked = revision, frozenset(pools)
+        if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
+            return known.reason
+        reason = await self._find_refusal(self._given.made_of(revision), pools)
+        self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
+        return reason
 
     async def _find_refusal(self, pods: FlinkPods, pools: Collection[str]) -> str:
         """Return what the API server has against pods, which it is asked without making them."""

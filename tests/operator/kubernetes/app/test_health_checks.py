@@ -91,3 +91,24 @@ async def test_who_stays_in_danger_is_not_looked_at_without_a_pause(thousand):
     assert not resting.done()
     resting.cancel()
     await asyncio.wait({resting})
+
+
+async def test_one_that_is_created_again_is_looked_at_while_the_former_leaves(health_checks):
+    with contextlib.ExitStack() as later:
+        with health_checks.joined(ONE):
+            later.enter_context(health_checks.joined(ONE))
+
+        health_checks.warn({ONE})
+        await asyncio.wait_for(health_checks.rest(ONE, 5.0), 1.0)
+
+
+async def test_a_namesake_in_another_namespace_is_another_one(health_checks):
+    namesake = Key("other", ONE.name)
+    with health_checks.joined(ONE), health_checks.joined(namesake):
+        health_checks.warn({namesake})
+        resting = asyncio.create_task(health_checks.rest(ONE, 5.0))
+        await health_checks.rest(namesake, 5.0)
+
+        assert not resting.done()
+        resting.cancel()
+        await asyncio.wait({resting})

@@ -19,6 +19,10 @@ def a_policy(name="planner", **settings):
     return {"operatorManager": {"policy": {"name": name, "settings": settings}}}
 
 
+def a_config(config):
+    return {"flink": {"image": "trips:1", "config": config}}
+
+
 REFUSED = [
     ("a policy that nobody knows", a_policy("planer"),
      "spec.operatorManager.policy.name: expected a policy of Weir, got 'planer';",
@@ -39,6 +43,16 @@ REFUSED = [
      {"nodePools": [{"name": "small", "memory": "1Gi"}],
       "operators": [{"name": "match", "managedMemory": "4Gi"}]},
      'spec.nodePools["small"].memory: expected at least ', "or reduce managed memory"),
+    ("a duration that Flink does not read",
+     a_config({"execution.checkpointing.interval": "3 parsecs"}),
+     'spec.flink.config["execution.checkpointing.interval"]: expected a duration as Flink reads it,'
+     " got '3 parsecs';", "such as 3 s, 500 ms or 2 min"),
+    ("a size in Kubernetes' spelling", a_config({"taskmanager.memory.segment-size": "64Ki"}),
+     'spec.flink.config["taskmanager.memory.segment-size"]: expected a size as Flink reads it,'
+     " got '64Ki';", "such as 64m or 64 mb"),
+    ("two garbage collectors", a_config({"env.java.opts.all": "-XX:+UseSerialGC -XX:+UseG1GC"}),
+     'spec.flink.config["env.java.opts.all"]: expected one garbage collector,'
+     " got '-XX:+UseSerialGC -XX:+UseG1GC';", "keep one of them"),
     ("memory in which no JobManager runs",
      {"flink": {"image": "trips:1", "jobManager": {"memory": "64Mi"}}},
      "spec.flink.jobManager.memory: expected at least ", "raise it"),

@@ -77,6 +77,29 @@ async def test_the_home_outlives_what_the_controller_writes(api):
     assert home(api) == FIRST
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "weir-a",
+        "weir-a/",
+        "weir-a/../../../../nodes",
+        "weir-a/a?watch=true",
+        "A/b",
+        "weir-a/b\n",
+        5,
+        [],
+    ],
+)
+async def test_a_home_that_is_no_lease_is_nobodys_and_goes_into_no_path(api, damaged):
+    body = api.objects[PATH]
+    api.put(PATH, {**body, "status": {"controller": {"home": damaged}}})
+
+    await door_of(api, SECOND).open()
+
+    assert home(api) == SECOND
+    assert {path for _, path in api.calls} == {PATH, f"{PATH}/status"}
+
+
 @pytest.mark.parametrize("how", ["given back", "deleted"])
 async def test_an_installation_that_is_gone_is_followed_at_once(api, how):
     await managed_by_first(api)

@@ -192,6 +192,49 @@ async def test_a_service_of_somebody_else_is_left_as_it_is_and_nothing_is_made_b
     assert cluster.objects == {SERVICE: foreign}
 
 
+def a_service(pods, **meta):
+    labels = pods.labels("jobmanager")
+    return {
+        "kind": "Service",
+        "metadata": {"name": "trips-jobmanager", "labels": labels, **meta},
+        "spec": {"selector": {"app": "other"}},
+    }
+
+
+FOREIGN = {
+    "nobody's": {},
+    "a person's": {"managedFields": [{"manager": "kubectl", "operation": "Apply"}]},
+    "somebody's, whose status Weir has written": {
+        "managedFields": [{"manager": "weir", "operation": "Update"}]
+    },
+    "another kind's": {"ownerReferences": [{"kind": "Job", "name": "trips", "uid": "uid-9"}]},
+    "another StreamApp's": {
+        "ownerReferences": [{"kind": "StreamApp", "name": "other", "uid": "uid-9"}]
+    },
+}
+
+
+@pytest.mark.parametrize("meta", FOREIGN.values(), ids=FOREIGN)
+async def test_a_label_alone_does_not_make_an_object_weirs(job_manager, pods, cluster, meta):
+    foreign = a_service(pods, **meta)
+    cluster.objects[SERVICE] = foreign
+
+    with pytest.raises(PermanentError, match="did not create it"):
+        await job_manager.ensure(pods)
+
+    assert cluster.objects == {SERVICE: foreign}
+
+
+async def test_an_object_of_weirs_that_lost_its_owner_is_taken_back(job_manager, pods, cluster):
+    applied = [{"manager": "weir", "operation": "Apply"}]
+    cluster.objects[SERVICE] = a_service(pods, managedFields=applied)
+
+    await job_manager.ensure(pods)
+
+    (owner,) = cluster.objects[SERVICE]["metadata"]["ownerReferences"]
+    assert owner["uid"] == pods.owner.uid
+
+
 async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(
     job_manager, pods, cluster, monkeypatch
 ):

@@ -8,9 +8,12 @@ import pytest
 
 from tests.operator.runtime.kubernetes.test_job_manager import DEPLOYMENT, Flink, Services
 from tests.operator.runtime.kubernetes.test_manifests import pods_of
+from weir_operator.errors import PermanentError
 from weir_operator.runtime.kubernetes import job_manager, runtime
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import ReplicaSpec
+from weir_operator.runtime.revision import Revision
 
 
 class Asked(Services):
@@ -19,6 +22,15 @@ class Asked(Services):
     def __init__(self):
         super().__init__()
         self.asked = []
+        self.judged = []
+        self.refusal = ""
+
+    async def apply(self, path, body, manager="weir", *, dry_run=False):
+        if not dry_run:
+            return await super().apply(path, body, manager)
+        self.judged.append(path)
+        if self.refusal:
+            raise PermanentError(self.refusal)
 
     async def get(self, path):
         self.asked.append(path)
@@ -44,6 +56,10 @@ class Nodes:
 
     def __init__(self):
         self.reasons = {}
+        self.misfit = ""
+
+    async def find_misfit(self, place):
+        return self.misfit
 
     async def going(self):
         return dict(self.reasons)
@@ -161,3 +177,41 @@ async def test_without_a_watch_everything_is_asked_for_at_every_look(started, cl
 
     assert cluster.asked.count(DEPLOYMENT) == 2
     assert cluster.asked.count("/api/v1/namespaces/streams/pods") >= 2
+
+
+def a_revision(image="trips:1.5"):
+    place = Place(memory=1024)
+    return Revision(processes={"image": image}, job_manager=place, places={"small": place})
+
+
+async def test_pods_that_the_api_server_refused_are_not_judged_at_each_try(flink, cluster):
+    cluster.refusal = "a policy of the cluster refuses them"
+
+    refusals = [await flink.find_misfit(a_revision(), {"small"}) for _ in range(3)]
+
+    assert len(cluster.judged) == 1
+    assert set(refusals) == {"a policy of the cluster refuses them; correct the StreamApp"}
+
+
+async def test_another_revision_is_judged_at_once(flink, cluster):
+    cluster.refusal = "refused"
+    await flink.find_misfit(a_revision(), {"small"})
+    cluster.refusal = ""
+
+    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
+
+
+async def test_a_refusal_is_asked_for_again_after_a_while(flink, cluster, monkeypatch):
+    monkeypatch.setattr(runtime, "REFUSED_FOR", 0.0)
+    cluster.refusal = "refused"
+    await flink.find_misfit(a_revision(), {"small"})
+    cluster.refusal = ""
+
+    assert await flink.find_misfit(a_revision(), {"small"}) == ""
+
+
+async def test_pods_that_no_node_fits_are_not_judged(flink, cluster, nodes):
+    nodes.misfit = "No node has the label disk=fast"
+
+    assert "disk=fast" in await flink.find_misfit(a_revision(), {"small"})
+    assert cluster.judged == []

@@ -1,0 +1,261 @@
+"""What Flink refuses of its configuration, found before a job is stopped for it. Pure.
+
+Flink reads most keys when a job is submitted or a process starts, which in an upgrade is after the
+job was stopped. So the keys of Flink that hold a duration or a size are read here as Flink reads
+them, and options of the JVM are looked at for what no JVM starts with. Keys that are not listed
+pass: they may be of another Flink, or of a connector.
+
+Source: `TimeUtils.parseDuration` and `MemorySize.parse` of Flink 2.3.0; a test holds the keys and
+the spellings against them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+DURATIONS = frozenset(
+    {
+        "cluster.registration.error-delay",
+        "cluster.registration.initial-timeout",
+        "cluster.registration.max-timeout",
+        "cluster.registration.refused-registration-delay",
+        "cluster.services.shutdown-timeout",
+        "execution.batch.job-recovery.previous-worker.recovery.timeout",
+        "execution.batch.job-recovery.snapshot.min-pause",
+        "execution.batch.speculative.block-slow-node-duration",
+        "execution.buffer-timeout",
+        "execution.buffer-timeout.interval",
+        "execution.checkpointing.aligned-checkpoint-timeout",
+        "execution.checkpointing.interval",
+        "execution.checkpointing.interval-during-backlog",
+        "execution.checkpointing.min-pause",
+        "execution.checkpointing.timeout",
+        "heartbeat.interval",
+        "heartbeat.timeout",
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+        "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+        "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
+        "jobmanager.adaptive-scheduler.scaling-interval.max",
+        "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
+        "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
+        "metrics.fetcher.update-interval",
+        "metrics.latency.interval",
+        "metrics.system-resource-probing-interval",
+        "pekko.ask.timeout",
+        "pekko.lookup.timeout",
+        "pekko.startup-timeout",
+        "pekko.tcp.timeout",
+        "pipeline.auto-watermark-interval",
+        "resourcemanager.job.timeout",
+        "resourcemanager.previous-worker.recovery.timeout",
+        "resourcemanager.start-worker.retry-interval",
+        "resourcemanager.taskmanager-registration.timeout",
+        "resourcemanager.taskmanager-timeout",
+        "rest.await-leader-timeout",
+        "rest.cache.checkpoint-statistics.timeout",
+        "rest.cache.execution-graph.timeout",
+        "rest.connection-timeout",
+        "rest.flamegraph.cleanup-interval",
+        "rest.flamegraph.delay-between-samples",
+        "rest.flamegraph.refresh-interval",
+        "rest.idleness-timeout",
+        "rest.profiling.duration-max",
+        "rest.retry.delay",
+        "restart-strategy.exponential-delay.initial-backoff",
+        "restart-strategy.exponential-delay.max-backoff",
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        "restart-strategy.failure-rate.delay",
+        "restart-strategy.failure-rate.failure-rate-interval",
+        "restart-strategy.fixed-delay.delay",
+        "slot.idle.timeout",
+        "slot.request.max-interval",
+        "slot.request.timeout",
+        "slotmanager.declare-needed-resource.delay",
+        "slotmanager.requirement-check.delay",
+        "slow-task-detector.check-interval",
+        "slow-task-detector.execution-time.baseline-lower-bound",
+        "state.backend.forst.compaction.filter.periodic-compaction-time",
+        "state.backend.rocksdb.compaction.filter.periodic-compaction-time",
+        "state.backend.rocksdb.manual-compaction.min-interval",
+        "state.changelog.dstl.dfs.batch.persist-delay",
+        "state.changelog.dstl.dfs.download.local-cache.idle-timeout-ms",
+        "state.changelog.dstl.dfs.upload.next-attempt-delay",
+        "state.changelog.dstl.dfs.upload.timeout",
+        "state.changelog.periodic-materialize.interval",
+        "task.cancellation.interval",
+        "task.cancellation.timeout",
+        "task.cancellation.timers.timeout",
+        "taskmanager.debug.memory.log-interval",
+        "taskmanager.network.memory.buffer-debloat.period",
+        "taskmanager.network.memory.buffer-debloat.target",
+        "taskmanager.network.memory.buffers-request-timeout",
+        "taskmanager.network.partition-request-timeout",
+        "taskmanager.runtime.fs-timeout",
+        "taskmanager.slot.timeout",
+        "web.refresh-interval",
+        "web.timeout",
+    }
+)
+"""Keys that hold a duration."""
+
+SIZES = frozenset(
+    {
+        "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
+        "execution.checkpointing.data-inline-threshold",
+        "execution.checkpointing.file-merging.max-file-size",
+        "execution.sort-keyed-partition.memory",
+        "execution.sort-partition.memory",
+        "execution.sorted-inputs.memory",
+        "jobmanager.memory.jvm-metaspace.size",
+        "jobmanager.memory.jvm-overhead.max",
+        "jobmanager.memory.jvm-overhead.min",
+        "slotmanager.max-total-resource.memory",
+        "slotmanager.min-total-resource.memory",
+        "state.backend.forst.block.blocksize",
+        "state.backend.forst.block.cache-size",
+        "state.backend.forst.block.metadata-blocksize",
+        "state.backend.forst.cache.reserve-size",
+        "state.backend.forst.cache.size-based-limit",
+        "state.backend.forst.compaction.level.max-size-level-base",
+        "state.backend.forst.compaction.level.target-file-size-base",
+        "state.backend.forst.log.max-file-size",
+        "state.backend.forst.memory.fixed-per-slot",
+        "state.backend.forst.memory.fixed-per-tm",
+        "state.backend.forst.write-batch-size",
+        "state.backend.forst.writebuffer.size",
+        "state.backend.rocksdb.block.blocksize",
+        "state.backend.rocksdb.block.cache-size",
+        "state.backend.rocksdb.block.metadata-blocksize",
+        "state.backend.rocksdb.compaction.level.max-size-level-base",
+        "state.backend.rocksdb.compaction.level.target-file-size-base",
+        "state.backend.rocksdb.log.max-file-size",
+        "state.backend.rocksdb.manual-compaction.max-file-size-to-compact",
+        "state.backend.rocksdb.manual-compaction.max-output-file-size",
+        "state.backend.rocksdb.memory.fixed-per-slot",
+        "state.backend.rocksdb.memory.fixed-per-tm",
+        "state.backend.rocksdb.write-batch-size",
+        "state.backend.rocksdb.writebuffer.size",
+        "state.changelog.dstl.dfs.batch.persist-size-threshold",
+        "state.changelog.dstl.dfs.preemptive-persist-threshold",
+        "state.changelog.dstl.dfs.upload.buffer-size",
+        "state.changelog.dstl.dfs.upload.max-in-flight",
+        "taskmanager.memory.framework.heap.size",
+        "taskmanager.memory.framework.off-heap.batch-shuffle.size",
+        "taskmanager.memory.jvm-metaspace.size",
+        "taskmanager.memory.jvm-overhead.max",
+        "taskmanager.memory.jvm-overhead.min",
+        "taskmanager.memory.managed.size",
+        "taskmanager.memory.min-segment-size",
+        "taskmanager.memory.network.max",
+        "taskmanager.memory.network.min",
+        "taskmanager.memory.segment-size",
+        "taskmanager.memory.starting-segment-size",
+        "taskmanager.system-out.log.cache-upper-size",
+    }
+)
+"""Keys that hold a size of memory or of a file."""
+
+_UNITS_OF_TIME = {
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+}
+"""Seconds, or 1 for what is shorter: only what no number of 64 bits holds is refused for its
+length."""
+_UNITS_OF_SIZE = {
+    **dict.fromkeys(("", "b", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 2**10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 2**20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 2**30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 2**40),
+}
+_QUANTITY = re.compile(r"([0-9]+)\s*(.*)", re.DOTALL)
+_ISO = re.compile(r"p[-+0-9.dthms]+", re.IGNORECASE)
+"""A duration such as `PT3S`, which Flink leaves to Java."""
+_MOST = 2**63 - 1
+
+_ROLES = ("jobmanager", "taskmanager")
+_OPTIONS_OF_ALL = "env.java.opts.all"
+_COLLECTOR = re.compile(r"-XX:([+-])(Use(?:Epsilon|G1|Parallel|Serial|Shenandoah|Z)GC)")
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedValue:
+    """A value that Flink, or its JVM, refuses."""
+
+    key: str
+    value: str
+    """As it may be shown."""
+    expected: str
+    remedy: str
+
+
+def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
+    """Yield what Flink refuses of the user's keys, in their order."""
+    for key, value in config.items():
+        if key in DURATIONS and not is_duration(value):
+            yield RefusedValue(
+                key, value, "a duration as Flink reads it",
+                "write a whole number and its unit, such as 3 s, 500 ms or 2 min",
+            )  # fmt: skip
+        elif key in SIZES and not is_size(value):
+            yield RefusedValue(
+                key, value, "a size as Flink reads it",
+                "write a whole number and its unit, such as 64m or 64 mb",
+            )  # fmt: skip
+    yield from _find_collectors(config)
+
+
+def is_duration(text: str) -> bool:
+    """Return whether Flink reads `text` as a duration."""
+    return _is_quantity(text, _UNITS_OF_TIME) or _ISO.fullmatch(text.strip()) is not None
+
+
+def is_size(text: str) -> bool:
+    """Return whether Flink reads `text` as a size."""
+    return _is_quantity(text, _UNITS_OF_SIZE)
+
+
+def _is_quantity(text: str, units: Mapping[str, int]) -> bool:
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or (unit := found[2].strip().lower()) not in units:
+        return False
+    return len(found[1]) < 100 and int(found[1]) * units[unit] <= _MOST
+
+
+def _find_collectors(config: Mapping[str, str]) -> Iterator[RefusedValue]:
+    """Yield the options with which a JVM would have several garbage collectors."""
+    shared = _collectors(config.get(_OPTIONS_OF_ALL, ""))
+    if len(_chosen(shared)) > 1:
+        yield _several(_OPTIONS_OF_ALL, _chosen(shared), "one garbage collector")
+        return
+    for role in _ROLES:
+        key = f"env.java.opts.{role}"
+        own = _collectors(config.get(key, ""))
+        chosen = _chosen(shared | own)
+        if len(chosen) > 1:
+            beside = f", {_OPTIONS_OF_ALL} included" if _chosen(shared) else ""
+            yield _several(key, chosen, f"one garbage collector{beside}")
+
+
+def _collectors(options: str) -> dict[str, bool]:
+    """Return which collectors are switched on or off; the last word on one counts."""
+    found = (_COLLECTOR.fullmatch(word) for word in shlex.split(options))
+    return {each[2]: each[1] == "+" for each in found if each is not None}
+
+
+def _chosen(collectors: Mapping[str, bool]) -> list[str]:
+    return [f"-XX:+{name}" for name, is_on in collectors.items() if is_on]
+
+
+def _several(key: str, chosen: list[str], expected: str) -> RefusedValue:
+    return RefusedValue(
+        key, " ".join(chosen), expected, "keep one of them, because no JVM starts with several"
+    )

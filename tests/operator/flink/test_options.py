@@ -1,0 +1,120 @@
+"""What Flink refuses of its configuration, held against Flink itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weir_operator.flink.configuration import RECOMMENDED
+from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.options import (
+    DURATIONS,
+    SIZES,
+    find_refused_values,
+    is_duration,
+    is_size,
+)
+
+READ_DURATIONS = [
+    "3 s", "3s", "3", "0", " 4 Min ", "PT3S", "pt3s", "P1D", "10 µs", "5 millis", "2 DAYS", "7 sec",
+    "1 nanos", "10 micros", "2 hours", "9223372036854775807 s",
+]  # fmt: skip
+REFUSED_DURATIONS = [
+    "", " ", "ms", "-3 s", "+3 s", "3.5 s", "1 h 2 m", "3 parsecs", "5 msec", "3_000", "1e3",
+    "2 us", "2 w", "\uff13 s", "9223372036854775807 min", "9999999999999999999 s",
+]  # fmt: skip
+READ_SIZES = ["64m", "64 mb", "64 MB", "64", " 5 G ", "64 mebibytes", "2 tb", "64 bytes"]
+REFUSED_SIZES = [
+    "", "m", "-1m", "1.5g", "64Mi", "64 gi", "64 mib", "64 megabytes", "2 pb", "64 byte",
+    "9223372036854775807 k", "99999999999999999999",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", READ_DURATIONS)
+def test_a_duration_of_flinks_is_read(text):
+    assert is_duration(text)
+
+
+@pytest.mark.parametrize("text", REFUSED_DURATIONS)
+def test_what_is_no_duration_of_flinks_is_refused(text):
+    assert not is_duration(text)
+
+
+@pytest.mark.parametrize("text", READ_SIZES)
+def test_a_size_of_flinks_is_read(text):
+    assert is_size(text)
+
+
+@pytest.mark.parametrize("text", REFUSED_SIZES)
+def test_what_is_no_size_of_flinks_is_refused(text):
+    assert not is_size(text)
+
+
+def test_what_weir_recommends_is_read():
+    assert list(find_refused_values(RECOMMENDED)) == []
+    assert len(DURATIONS & RECOMMENDED.keys()) > 8
+
+
+def test_keys_that_are_not_known_pass():
+    assert list(find_refused_values({"my.connector.timeout": "soon"})) == []
+
+
+COLLECTORS = [
+    ({"env.java.opts.all": "-XX:+UseG1GC"}, []),
+    ({"env.java.opts.all": "-XX:+UseG1GC -XX:+UseG1GC"}, []),
+    ({"env.java.opts.all": "-XX:+UseG1GC -XX:-UseG1GC -XX:+UseZGC"}, []),
+    ({"env.java.opts.jobmanager": "-XX:+UseSerialGC", "env.java.opts.taskmanager": "-XX:+UseG1GC"},
+     []),
+    ({"env.java.opts.all": "-XX:+UseSerialGC", "env.java.opts.jobmanager": "-XX:-UseSerialGC"
+      " -XX:+UseZGC"}, []),
+    ({"env.java.opts.all": "-XX:+UseSerialGC -Dx='a b' -XX:+UseShenandoahGC"},
+     ["env.java.opts.all"]),
+    ({"env.java.opts.taskmanager": "-XX:+UseParallelGC -XX:+UseZGC"},
+     ["env.java.opts.taskmanager"]),
+    ({"env.java.opts.all": "-XX:+UseSerialGC", "env.java.opts.taskmanager": "-XX:+UseG1GC"},
+     ["env.java.opts.taskmanager"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "refused"), COLLECTORS)
+def test_a_jvm_has_one_garbage_collector(config, refused):
+    assert [each.key for each in find_refused_values(config)] == refused
+
+
+@pytest.fixture(scope="module")
+def read_by_flink():
+    """Ask Flink for the types of its keys, and whether it reads texts as these types."""
+    program = Path(__file__).parent / "ReadOptions.java"
+    texts = [f"Duration {each}" for each in (*READ_DURATIONS, *REFUSED_DURATIONS)]
+    texts += [f"MemorySize {each}" for each in (*READ_SIZES, *REFUSED_SIZES)]
+    libraries = os.pathsep.join(str(jar) for jar in sorted((flink_home() / "lib").glob("*.jar")))
+    return subprocess.run(
+        [find_java(), "-Dfile.encoding=UTF-8", "-cp", libraries, program],
+        input="\n".join(texts), capture_output=True, text=True, check=True, encoding="utf-8",
+    ).stdout.splitlines()  # fmt: skip
+
+
+@pytest.mark.flink
+@pytest.mark.parametrize(("keys", "kind"), [(DURATIONS, "Duration"), (SIZES, "MemorySize")])
+def test_keys_have_the_type_that_they_have_in_flink(read_by_flink, keys, kind):
+    theirs = {each.split(" ")[2] for each in read_by_flink if each.startswith(f"key {kind} ")}
+
+    assert keys - theirs == set()
+
+
+@pytest.mark.flink
+def test_flink_reads_and_refuses_the_same(read_by_flink):
+    read = {each for each in read_by_flink if each.startswith("read ")}
+    refused = {each for each in read_by_flink if each.startswith("refused ")}
+
+    assert read == {
+        *(f"read Duration {each}" for each in READ_DURATIONS),
+        *(f"read MemorySize {each}" for each in READ_SIZES),
+    }
+    assert refused == {
+        *(f"refused Duration {each}" for each in REFUSED_DURATIONS),
+        *(f"refused MemorySize {each}" for each in REFUSED_SIZES),
+    }

@@ -1,0 +1,55 @@
+"""What kopf makes of Weir's settings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from kopf._cogs.clients import watching
+from kopf._cogs.structs.references import Resource
+from kopf._core.reactor import queueing
+
+from weir_operator.kubernetes.api.objects import GROUP, PLURAL, VERSION
+from weir_operator.kubernetes.process.handlers import operator_settings
+
+DELETIONS = 500
+
+
+def an_event(name):
+    meta = {"namespace": "streams", "name": name, "uid": name, "resourceVersion": "1"}
+    return {"type": "MODIFIED", "object": {"metadata": meta}}
+
+
+async def test_deletions_that_wait_keep_no_other_streamapp_from_being_handled(monkeypatch):
+    handled = asyncio.Event()
+
+    async def watch(**_):
+        for number in range(DELETIONS):
+            yield an_event(f"deleted-{number}")
+        yield an_event("another")
+        await asyncio.Event().wait()
+
+    async def process(*, raw_event, **_):
+        if raw_event["object"]["metadata"]["name"] == "another":
+            handled.set()
+            return
+        await asyncio.Event().wait()  # a savepoint that does not come
+
+    monkeypatch.setattr(watching, "infinite_watch", watch)
+    settings = operator_settings(instance="weir-0")
+    settings.queueing.exit_timeout = 0.0
+
+    watcher = asyncio.create_task(
+        queueing.watcher(
+            namespace=None,
+            settings=settings,
+            resource=Resource(GROUP, VERSION, PLURAL),
+            processor=process,
+        )
+    )
+    try:
+        await asyncio.wait_for(handled.wait(), 5.0)
+    finally:
+        watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
