@@ -249,7 +249,7 @@ def build(
     if is_joint(name, parameters):
         raise ParameterError(
             f"Expected a policy that decides for one operator, got {name}, which decides for all "
-            "of an application at once: build it by build_joint"
+            "operators of an application: build it with build_joint"
         )
     return cast(OperatorPolicy, _find(name).build(rng, {} if parameters is None else parameters))
 
@@ -272,7 +272,7 @@ def build_joint(
     if not is_joint(name, parameters):
         raise ParameterError(
             f"Expected a policy that decides for all operators of an application, got {name}, "
-            "which decides for one: build it by build"
+            "which decides for one: build it with build"
         )
     return cast(ApplicationPolicy, _find(name).build(rng, {} if parameters is None else parameters))
 

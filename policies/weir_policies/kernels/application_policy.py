@@ -211,8 +211,8 @@ class KernelApplicationPolicy:
             return None
         name, field = missing
         reason = (
-            f"Holds: the {field.replace('_', ' ')} of {name} is not known, and all operators are "
-            "decided for together"
+            f"Holds: the {field.replace('_', ' ')} of {name} is not known, and the policy decides "
+            "for all operators together"
         )
         held = {}
         for each, observation in observations.items():

@@ -126,7 +126,7 @@ def new_plan(
     if node_type >= fewest:
         raise ParameterError(
             f"Expected node_type of {policy} below {fewest}, the number of node types, got "
-            f"{node_type}; give the place of the type that it adds, counted from 0"
+            f"{node_type}; give the index of the type that it adds, from 0"
         )
     levels = int(parameters.levels)
     limits = [int(most) for most in view.model["max_replicas"]]

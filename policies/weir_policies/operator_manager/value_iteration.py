@@ -192,11 +192,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = ValueIterationPlan(memory[0])
     if not own.planned:
         reason = (
-            f"it has no training trace, and of {own.next_solve} intervals that it needs saw "
-            f"{own.learned}"
+            f"there is no training trace, and only {own.learned} of the {own.next_solve} intervals "
+            "that a plan needs have been measured"
         )
         return explain_rule(observation, target, reason)
     level = level_of(observation.rate, own.quantum, int(own.levels))
     scores = score_actions(view, own, level)
-    reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
+    reason = f"the plan expects the lowest cost of {len(scores)} actions, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)

@@ -256,9 +256,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     time, _ = predict_one(0, view, np.array(target.counts, dtype=np.int64), factor * peak)
     if time <= observation.budget:
         reason = (
-            f"the cheapest that keeps the budget of {say_time(observation.budget)} at "
-            f"{say_rate(factor * peak)}, {factor:g} times the largest rate of late"
+            f"the cheapest that meets the budget of {say_time(observation.budget)} at "
+            f"{say_rate(factor * peak)}, {factor:g} times the highest recent rate"
         )
     else:
-        reason = f"nothing covers {say_rate(factor * peak)}, and this comes nearest"
+        reason = (
+            f"no deployment meets the budget at {say_rate(factor * peak)}, and this comes closest"
+        )
     return explain_rule(observation, target, reason)

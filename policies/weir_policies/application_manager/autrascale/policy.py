@@ -267,7 +267,7 @@ class Plan:
 
 def begin(measured: Measurement) -> Plan:
     """Begin with what runs."""
-    return Plan(target=measured.parallelism, reason="Stays: nothing is known yet")
+    return Plan(target=measured.parallelism, reason="there is no measurement yet")
 
 
 def advance(
@@ -302,7 +302,7 @@ def advance(
                 plan, throughput=search, target=search.target, reason=_say_short(measured)
             )
         if search.limited:
-            reason = "Stays at what got most through: more replicas bring no more throughput"
+            reason = "more replicas would not raise the throughput"
             return _settle(plan, search.target, measured.rate, reason)
         plan = replace(plan, phase=Phase.STEADY, throughput=None)
     if plan.phase is Phase.LATENCY and plan.latency is not None:
@@ -350,8 +350,8 @@ def _judge(
     if too_old and not late:
         return _boost(plan, measured, most, now, settings, profile, rng)
     reason = (
-        f"Stays: latency {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, benefit score "
-        f"{score:.3f}"
+        f"the latency is {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, the benefit "
+        f"score {score:.3f}"
     )
     return replace(plan, target=measured.parallelism, phase=Phase.STEADY, reason=reason)
 
@@ -396,15 +396,16 @@ def _search_on(
     search = latency.advance(search, measured, settings, rng)
     if not search.over:
         reason = (
-            f"Tries what its model expects most of, after {len(search.runs)} runs at this rate: "
-            f"latency {measured.latency * 1000:.3g} ms of {search.bound * 1000:.3g} ms"
+            f"after {len(search.runs)} runs at this rate, the model expects most of this "
+            f"parallelism; the latency is {measured.latency * 1000:.3g} ms of "
+            f"{search.bound * 1000:.3g} ms"
         )
         return replace(
             plan, phase=Phase.LATENCY, latency=search, target=search.target, reason=reason
         )
     plan = replace(plan, models=remember(plan.models, search.summarise()))
-    ending = "keeps latency and rate" if search.met else "is the best that was found"
-    reason = f"Stays after {len(search.runs)} runs at this rate: the parallelism {ending}"
+    ending = "carries the rate within the bound" if search.met else "is the best one found"
+    reason = f"after {len(search.runs)} runs at this rate, this parallelism {ending}"
     return _settle(plan, search.target, measured.rate, reason)
 
 
@@ -445,18 +446,18 @@ def _boost(
     while not search.over:  # ends: `event_latency` is capped by `settings.runs`
         found = profile.throughput(search.target)
         search = event_latency.advance(search, found, settings, rng)
-    aim = f"works {measured.lag:,.0f} waiting records off at {wanted:,.0f} records/s"
+    aim = f"work off {measured.lag:,.0f} waiting records at {wanted:,.0f} records/s"
     if search.target == measured.parallelism:
-        reason = f"Stays: nothing {aim}" if search.late else f"Stays: the parallelism {aim}"
+        reason = f"no parallelism can {aim}" if search.late else f"this parallelism can {aim}"
         return replace(plan, target=search.target, reason=reason)
-    late = ", later than allowed: nothing is faster" if search.late else ""
+    late = ", although even the fastest parallelism is too slow for that" if search.late else ""
     return replace(
         plan,
         phase=Phase.BOOST,
         target=search.target,
         back=measured.parallelism,
         until=now + allowed,
-        reason=f"Goes up for at most {allowed:.0f} s, which {aim}{late}",
+        reason=f"a boost of at most {allowed:.0f} s, to {aim}{late}",
     )
 
 
@@ -467,21 +468,21 @@ def _watch_boost(
     ended = plan.until is None or now >= plan.until
     if plan.back is None or not (in_time or ended):
         return plan
-    why = "the backlog is worked off" if in_time else "the time allowed is over"
+    why = "the backlog is worked off" if in_time else "its time is over"
     return replace(
         plan,
         phase=Phase.STEADY,
         target=plan.back,
         back=None,
         until=None,
-        reason=f"Goes back to what it had before the boost: {why}",
+        reason=f"the boost has ended, because {why}",
     )
 
 
 def _say_short(measured: Measurement) -> str:
     return (
-        f"Goes to what the true rates ask for: {measured.throughput:,.0f} of {measured.rate:,.0f} "
-        "records/s get through"
+        f"the job processes {measured.throughput:,.0f} of {measured.rate:,.0f} records/s, and by "
+        "the true rates this parallelism carries more"
     )
 
 
@@ -630,7 +631,7 @@ class AutrascalePolicy:
             return hold(seen, unknown)
         progress = self._progress
         if progress is None or name not in progress.names:
-            return stay(seen, "Stays: no interval of all operators was measured yet")
+            return stay(seen, "Stays: no interval has measurements of all operators yet")
         place = progress.names.index(name)
         is_known = seen.time > progress.found_at
         aim = progress.plan.target if is_known else progress.before
@@ -642,13 +643,13 @@ class AutrascalePolicy:
             deployment=target,
             score=0.0,
             expectation=_expect(seen, target),
-            verdict=f"Chosen as a part of {aim}",
+            verdict=f"Chosen: part of the parallelism {aim}",
         )
         present = Candidate(
             deployment=seen.deployment,
             score=1.0,
             expectation=expect_nothing(seen),
-            verdict=f"Rejected: the application was sent to {aim}",
+            verdict=f"Rejected: the application goes to the parallelism {aim}",
         )
         moved = abs(target.size - seen.deployment.size) / max(target.size, seen.deployment.size)
         return Decision(
@@ -677,7 +678,7 @@ def _leave_room(seen: Observation, taken: Mapping[str, int]) -> Observation:
 def _say_why_it_stays(plan: Plan, seen: Observation, is_known: bool) -> str:
     if not is_known or plan.phase is not Phase.STEADY:
         return f"Stays with {seen.deployment.size} while the application is measured: {plan.reason}"
-    return plan.reason if plan.reason.startswith("Stays") else f"Stays: {plan.reason}"
+    return f"Stays: {plan.reason}"
 
 
 def _expect(seen: Observation, target: Deployment) -> Expectation:

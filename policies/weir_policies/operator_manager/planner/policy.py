@@ -429,7 +429,7 @@ def _charge(o: int, view: View, own: PlannerMemory, expert: int) -> None:
 
 @compiled
 def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
-    """Leave the expert that is followed, if another's book is cheaper by enough."""
+    """Follow another expert if its cost is lower by more than a restart and a margin."""
     followed = own.followed
     best = followed
     for expert in range(EXPERTS):
@@ -457,7 +457,7 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     price = price_per_hour(target, observation.model.node_types)
     peak, delay = forecast_peak(view, own)
     ahead = delay * observation.interval
-    reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}, and {named}"
+    reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}; {named}"
     point = find_point(0, view, own, view.target[0])
     if point >= 0:
         carried = float(own.point_capacity[point])
@@ -468,9 +468,9 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     restart = price_of_restart(0, view, own)
     if target != here:
         saved = scores[here] - scores[target]
-        reason += f"; to stay would be expected to cost {saved:.3g} more (a restart: {restart:.3g})"
+        reason += f"; staying is expected to cost {saved:.3g} more (a restart costs {restart:.3g})"
     else:
-        reason += f"; no other is worth a restart ({restart:.3g})"
+        reason += f"; no other deployment is worth a restart, which costs {restart:.3g}"
     return explain_scores(observation, target, reason + _say_mistrust(own), scores)
 
 
@@ -478,23 +478,23 @@ def _say_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
     if own.followed == LONG_RULE:
         need = need_of_long(0, view, own)
-        rule = f"the largest rate of late with some room, {say_rate(need)}, must be carried"
+        rule = f"the highest recent rate plus a margin, {say_rate(need)}, must be carried"
     else:
         need = need_of_brief(0, view, own)
-        rule = f"the present rate with some room, {say_rate(need)}, must be carried"
+        rule = f"the current rate plus a margin, {say_rate(need)}, must be carried"
     if own.plans == 0:
-        return f"there is no plan yet, and {rule}"
+        return f"there is no plan yet, so {rule}"
     books = own.expert_cost
     followed = books[own.followed]
     return (
-        f"{rule}; on the rates of the last days this rule would have cost {followed:.3g}, and to "
-        f"follow the plan {books[PLAN]:.3g}"
+        f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
+        f"{books[PLAN]:.3g}"
     )
 
 
 def _say_mistrust(own: PlannerMemory) -> str:
     if own.mistrusted:
-        return "; response times leave the prediction, so a busy share of 70 % is the limit"
+        return "; response times differ from the prediction, so replicas may be at most 70 % busy"
     return ""
 
 
