@@ -1,1 +1,1 @@
-"""Tunings for the Application Manager, outside the event loop: the protocol and its implementations."""
+"""Tunings for the Application Manager, outside the event loop."""
