@@ -4,9 +4,9 @@ Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, s
 service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
 error and between the true speedups of the next slower and the next faster type. Prices are exact.
 
-All operators have the experiment's node types, so that all deployments have one shape. A type that an
-operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the slowest
-that it may run on: policies then decide as live ones, which do not know such a type.
+All operators have the experiment's node types, so that all deployments have one shape. A type that
+an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
+slowest that it may run on: policies then decide as live ones, which do not know such a type.
 """
 
 from __future__ import annotations

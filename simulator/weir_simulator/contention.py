@@ -9,8 +9,8 @@ latency that falls with spare capacity and grows with the number of channels bet
              + 0.35 ms sum_i sqrt(p_i p_{i+1}) + 0.25 ms sum_i p_i
     dR/dt  = lambda - v
 
-The factor 500 is a batch of records that a replica processes together. We built the model so that it
-gives the published parallelism of WordCount; the paper's authors measured nothing of it.
+The factor 500 is a batch of records that a replica processes together. We built the model so that
+it gives the published parallelism of WordCount; the paper's authors measured nothing of it.
 
 Source: Gunther, "Guerrilla Capacity Planning", 2007, for the law; Zhang et al., IEEE TPDS 2024, for
 what it should look like: its Figs. 4 and 5, its WordCount and its Yahoo benchmark.

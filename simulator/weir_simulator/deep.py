@@ -1,9 +1,9 @@
 """The batched loop: one deep policy scales one operator in many runs at once.
 
-The simulated world is that of `world` in its steady state. Of what goes beyond the papers, it supports
-only changes of prices, speeds and rates; the order within a slot is the same. Runs may differ in
-everything but their shape: node types, `maxReplicas`, rate levels, length of the trace. All runs
-process a slot together, because the network's functions work on all in one call.
+The simulated world is that of `world` in its steady state. Of what goes beyond the papers, it
+supports only changes of prices, speeds and rates; the order within a slot is the same. Runs may
+differ in everything but their shape: node types, `maxReplicas`, rate levels, length of the trace.
+All runs process a slot together, because the network's functions work on all in one call.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
 """

@@ -9,8 +9,8 @@ An `Experiment` is always valid in itself, except for its trace, which is anothe
 `experiment_files` reads both and reports mistakes, `arrivals` returns the rates, `beliefs` the
 operators as they are and as the policy knows them.
 
-Rules between the fields of an experiment are one function each. A rule's parameters name the sections
-that it reads, so that it can be checked even if other sections have mistakes.
+Rules between the fields of an experiment are one function each. A rule's parameters name the
+sections that it reads, so that it can be checked even if other sections have mistakes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Pure. The fit that is used was made from all hours; the one that is judged was not.
 
-A bad fit is a value, with a sentence that says why. `to_experiment` refuses it, because a tuning in a
-simulator that does not describe the job would be worse than no tuning.
+A bad fit is a value, with a sentence that says why. `to_experiment` refuses it, because a tuning in
+a simulator that does not describe the job would be worse than no tuning.
 """
 
 from __future__ import annotations

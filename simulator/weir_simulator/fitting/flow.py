@@ -9,11 +9,11 @@ them gives out, as in the live measurement of arrivals.
 Of the records that an operator takes in, it passes on more in one interval and fewer in another:
 there are few, buffers and windows emit some of them later, and their kind changes over the day.
 Counting alone makes the variance of a sum as large as its mean, however many intervals are summed.
-The ratio of the two, the dispersion, measures what exceeds that: it is the largest of stretches of any
-length, so that a share which is higher for hours every day is noise and no drift.
+The ratio of the two, the dispersion, measures what exceeds that: it is the largest of stretches of
+any length, so that a share which is higher for hours every day is noise and no drift.
 
-Differences are relative to the expectation, not logarithms: an operator with windows emits nothing in
-most intervals, and its mean must be what was fitted.
+Differences are relative to the expectation, not logarithms: an operator with windows emits nothing
+in most intervals, and its mean must be what was fitted.
 
 Source: McCullagh, Nelder, "Generalized Linear Models" (1989), section 4.5 (dispersion of counts).
 """

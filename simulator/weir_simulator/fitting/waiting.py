@@ -8,15 +8,16 @@ linearly for outliers. The arrival SCV starts at its assumed value and leaves it
 intervals require (a prior of one standard deviation, `PRIOR`): if an operator was never busy, its
 waits show nothing.
 
-The result includes everything that the model does not describe, whatever its cause, such as a service
-time whose variance is not measured.
+The result includes everything that the model does not describe, whatever its cause, such as a
+service time whose variance is not measured.
 
 Source of the loss: Huber, Ann. Math. Statist. 35 (1964), in the smooth form of SciPy's `soft_l1`.
 
-The remaining time from source to sink is spent at none of the scaled operators, but at fixed operators,
-sources and elsewhere. It is the total minus the measured time in the operators. If only the total was
-measured, as in the history of metrics, it is the total minus the predicted time in the operators, and
-then includes network time and irregular arrivals, because nothing separates them.
+The remaining time from source to sink is spent at none of the scaled operators, but at fixed
+operators, sources and elsewhere. It is the total minus the measured time in the operators. If only
+the total was measured, as in the history of metrics, it is the total minus the predicted time in
+the operators, and then includes network time and irregular arrivals, because nothing separates
+them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Compares what a search found with the current settings, on seeds that the search did not use.
 
-Two points are compared part by part of the trace and seed by seed: both have the same traffic there,
-so their difference varies much less than either of them. It varies for two reasons:
+Two points are compared part by part of the trace and seed by seed: both have the same traffic
+there, so their difference varies much less than either of them. It varies for two reasons:
 
 - *Traffic*: the trace is one of many possible ones. Neighbouring parts are correlated, so they are
   joined to stretches, each long enough to be nearly independent of the next.
-- *Chance*: with each seed, a learning policy ends in another state and keeps it for the whole trace.
-  So only the number of seeds shows how large this effect is, not the number of stretches.
+- *Chance*: with each seed, a learning policy ends in another state and keeps it for the whole
+  trace. So only the number of seeds shows how large this effect is, not the number of stretches.
 
 The variances of both means are added up, as for two crossed random effects (Searle, Casella,
 McCulloch, Variance Components, 1992), and the degrees of freedom are Satterthwaite's (Biometrics
@@ -16,8 +16,8 @@ Whether a point meets a limit is judged with the same method, on its own share i
 difference. Lower cost and each limit must all hold with the required confidence; several conditions
 need no higher confidence (Berger's intersection-union test, Technometrics 24, 1982).
 
-A search's best is the luckiest of many, hence the fresh seeds and the choice among a few of its best.
-That choice is again one among lucky ones, hence Bonferroni's correction.
+A search's best is the luckiest of many, hence the fresh seeds and the choice among a few of its
+best. That choice is again one among lucky ones, hence Bonferroni's correction.
 """
 
 from __future__ import annotations
