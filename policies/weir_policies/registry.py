@@ -1,10 +1,10 @@
 """Policies by name: Weir's own, and those of other installed packages.
 
-To add one to Weir: one file under `operator_manager/`, one line in `POLICIES`. One that decides for
-a whole application may also be under `application_manager/`. A package of its own declares
+To add one to Weir, add a file under `operator_manager/` and a line in `POLICIES`. A policy that
+decides for a whole application may also be under `application_manager/`. Another package declares
 an entry point of the group `weir.policies` that is a `Registered` (`examples/policy`).
 
-What a policy can do beyond deciding, its line declares; nobody asks for its name or its class.
+A policy's line declares what else it can do; no code asks for its name or its class.
 """
 
 from __future__ import annotations

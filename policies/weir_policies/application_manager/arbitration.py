@@ -1,18 +1,18 @@
-"""Which of the operators' proposals are granted in a tick. Pure: time and tokens come in.
+"""Grants or denies the operators' proposals of a tick. Pure: time and tokens are arguments.
 
-1. Resizes are granted: they restart nothing.
-2. Rescales are ranked by urgency, then by what they save. In that order each is granted if its
-   pools have room, unless all it would do is feed an operator that cannot take more.
-3. All granted rescales share one restart, which costs one token. An urgent one may take the last
-   token; savings alone leave `reserve` tokens for emergencies. Savings ride along with an urgent
-   one for free. Where the token is not to be had, all rescales are denied.
+1. Resizes are granted: they need no restart.
+2. Rescales are ranked by urgency, then by savings. In that order, each is granted if its pools have
+   room, unless its records go only to operators that are saturated and do not grow.
+3. All granted rescales share one restart, which costs one token. An urgent rescale may take the
+   last token; savings alone leave `reserve` tokens for emergencies. With an urgent one, savings are
+   free. Without a token, all rescales are denied.
 
-Room in a pool is counted against what runs now: new replicas start before old ones stop, so what
-one operator gives up another can have in the next tick.
+Room in a pool is what is left beside the running replicas: new replicas start before old ones stop,
+so another operator can use what one gives up in the next tick.
 
 The order by score follows the Application Manager of EDF (Cardellini, Lo Presti, Nardelli, Russo
 Russo, Future Generation Computer Systems 2018), which restarts one operator at a time; Flink
-restarts the whole job. Of its conflict prevention there is here the room in pools alone.
+restarts the whole job. Of its conflict prevention, only the room in pools is implemented.
 """
 
 from __future__ import annotations

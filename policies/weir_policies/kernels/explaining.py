@@ -1,4 +1,4 @@
-"""Decisions in words, for policies whose choice was made by a kernel."""
+"""Explains decisions of compiled policies: reason, candidates, expectation, urgency."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ Both take the rate for a Markov chain and judge an operator by its utilisation:
     c = w_res k'/K + w_rcf [a] + w_util [U(k', l') > max_utilisation],      k' = k + a
     V(s) = min_a  sum_l' P(l, l') (c + gamma V(k', l'))
 
-`mdp` knows U by the queueing model and P by a training trace, and plans once. Without a trace, as
-in a live controller, it counts what it sees, holds until it has seen `first_solve` intervals,
-plans, and plans again whenever it has seen twice as many.
+`mdp` computes U from the queueing model and P from a training trace, and plans once. Without a
+trace, as in a live controller, it counts transitions, holds until it has counted `first_solve`
+intervals, plans, and plans again whenever their number has doubled.
 
 `mdp-rl` begins with nothing; after every interval it counts the transition, learns the violation
 (`known: 1` takes it from the queueing model instead, which the paper calls RL+) and sweeps once:

@@ -1,31 +1,29 @@
-"""The cheapest deployment whose predicted response time keeps the budget, reached in one jump.
+"""The cheapest deployment whose predicted response time meets the budget, reached in one step.
 
-Every deployment is judged by the queueing model at the rate planned for (the measured one and some
-headroom): it *fits* if it keeps the budget and if no replica would be busier than a cap while the
+The queueing model predicts every deployment at the planned rate (the measured one plus headroom). A
+deployment *fits* if it meets the budget, and if no replica would be busier than a cap while the
 backlog is worked off. Then:
 
-1. Present deployment does not fit: go to the cheapest that does, at once; by a restart only to
-   one that would still do with a margin of growth, where there is one.
-2. It fits, but something cheaper does too, and would have for the largest rate of the last
-   intervals and a margin: go there, unless the operator is saturated or behind, or the rate rises.
-3. Nothing fits: the least response time, or the most capacity where that is what is lacking.
+1. The present deployment does not fit: go to the cheapest that does, at once. If that takes a
+   restart, it must also fit with a margin for growth, if any deployment does.
+2. It fits, but a cheaper one does too, and would have at the highest rate of the last intervals
+   plus a margin: go there, unless the operator is saturated or late, or the rate rises.
+3. Nothing fits: take the lowest response time, or the most capacity if capacity is missing.
 4. Otherwise stay.
 
-A change of sizes needs no restart, so a deployment that does must be cheaper than the best that
-does not by `minimum_saving`. All differences in direction are hysteresis: the need is judged at
-the planned rate, the saving at a larger one.
+A change of sizes needs no restart. So a deployment that needs one must be cheaper by
+`minimum_saving` than the best that does not. Differences between the directions are hysteresis: a
+need is judged at the planned rate, a saving at a higher one.
 
-What is learned are the rates and the backlog of the last intervals; no random number is drawn.
-The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
-`find_case`, put into words by `tabulate` and `explain`.
+The policy remembers the rates and the backlog of the last intervals, and draws no random numbers.
+It is Weir's own; its model is in `model/queueing.py`. `find_case` chooses; `tabulate` and `explain`
+put the choice into words.
 
-Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they
-could still win: what is too dear, or has less speed than the load needs on any sharing, is never
-predicted.
-
-The kernel that decides stops at what cannot win; to explain a decision, `tabulate` judges all
-deployments by the same functions. The expectation of a candidate alone is predicted at the
-measured rate and not at the one planned for, so that it can be compared with what happens.
+Deployments are enumerated one by one (`kernels.enumeration`) and judged only as far as they could
+still win: one that costs too much, or has less speed than the load needs with any sharing, is never
+predicted. To explain a decision, `tabulate` judges all deployments with the same functions. Only
+the expectation of a candidate is predicted at the measured rate and not at the planned one, so that
+it can be compared with the result.
 """
 
 from __future__ import annotations

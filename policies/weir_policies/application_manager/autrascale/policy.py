@@ -1,27 +1,26 @@
 """`autrascale`: AuTraScale+ as a policy for all operators of an application.
 
-`learn` takes the newest interval in and advances the policy controller once the application has
-settled on what it was sent to; `decide` only says where that is. A target found from the
-observations of a moment holds from the next one on.
+`learn` uses the newest interval, and advances the policy controller once the application has
+settled on its target; `decide` only returns that target. A target that is found from an interval's
+observations applies from the next interval on.
 
-What AuTraScale+ makes of observations: it counts replicas of one kind, and a chain of operators.
+Observations are reduced to numbers of replicas and a chain of operators.
 
 Source: Zhang et al., IEEE TPDS 2024, Eq. 2 for the true rate. Departures:
 1. The paper knows no node types. The mix stays as it is, as with `ds2`; a true rate is the mean
    over the present mix.
 2. Latencies and budgets are summed over the operators, which is exact for a chain; where the
    dataflow forks, both sums count both branches.
-3. What is not run is told by the operators' queueing models instead of by runs off line.
+3. For parallelisms that do not run, the operators' queueing models replace runs off line.
 
-The parallelisms that a model is first trained on.
-
-M uniform ones, all operators at max(pi^t) + i (P_max - max(pi^t)) / (M - 1), show what replicas
-bring at all; N with one operator at its most and the others at pi^t show what each brings.
+The parallelisms on which a model is first trained: M uniform ones, with all operators at
+max(pi^t) + i (P_max - max(pi^t)) / (M - 1), show the effect of replicas at all; N with one operator
+at its maximum and the others at pi^t show the effect of each.
 
 Source: Zhang et al., IEEE TPDS 2024, section IV-C. Departure: operators may have different limits;
 a uniform parallelism above one is cut there, and what coincides is kept once.
 
-AuTraScale+'s policy controller: which solver runs, and what the application runs meanwhile.
+AuTraScale+'s policy controller chooses the solver and the parallelism to run:
 
     throughput below the rate                          -> TO
     latency above its bound, or benefit score too low  -> PLO (once the throughput is enough)

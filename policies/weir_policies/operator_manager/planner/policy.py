@@ -1,32 +1,31 @@
-"""Weir's own policy: learns how the rate moves, and plans over deployments what that will cost.
+"""Weir's own policy: learns how the rate changes, and plans the cost of deployments.
 
-In every interval it
+In every interval, it
 
-1. learns how the rate moves from block to block, its usual course over day and week (where that is
-   known from before, it begins with it; all in `rate`), how far the model it was given is off, and
-   what a restart and an excess really cost (`candidates`);
-2. plans, every few hours: the expected cost of every efficient deployment (`candidates`) in every
+1. learns how the rate changes from block to block, its usual course over day and week (which may be
+   known from before; all in `rate`), the error of its model, and what a restart and an excess
+   really cost (`candidates`);
+2. plans, every few hours, the expected cost of every efficient deployment (`candidates`) in every
    state of the rate, by dynamic programming (`plan`);
-3. decides: it goes to another deployment where that, the restart included, is expected to cost less
-   than to stay.
+3. goes to another deployment if that is expected to cost less than staying, the restart included.
 
-It targets any deployment, because Flink pays one restart whatever the distance; where moves are by
-one replica, it plans for that (`plan`). It uses nothing but the past, has the same settings for
-every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
+Its target may be any deployment, because Flink needs one restart for any change; if moves are
+limited to one replica, it plans for that (`plan`). It uses only the past, has the same settings for
+every workload, and has a bounded state (`state`). The policy is Weir's own.
 
-A plan is as good as what was learned, and in the first hours that is little; and there are rates
-that its picture of the dynamics does not fit. So two simple rules stand beside it:
+A plan is as good as what was learned, which is little in the first hours, and some rates do not fit
+its model of the dynamics. So there are also two simple rules:
 
-* `SHORT_RULE` keeps room for a little more than the present rate, like `queueing`: up at once,
-  down when the last three intervals would have fitted something cheaper as well.
-* `LONG_RULE` keeps room for the largest rate of the last 60 blocks, like `window-max`.
+* `SHORT_RULE` keeps a margin over the present rate, like `queueing`: it scales out at once, and in
+  when something cheaper would have been enough for the last three intervals too.
+* `LONG_RULE` keeps a margin over the highest rate of the last 60 blocks, like `window-max`.
 
-Plan and rules are its *experts*. It adds up for each what its deployments would have cost on the
-rates that came, by the model. It follows one, `SHORT_RULE` at first, and leaves it for the one
-with the least cost when the difference is more than chance and a change of course are worth. Costs
-fade over two days. They leave out backlog and the time until a new replica is there, but for what
-excesses have cost on average so far, and the response time of deployments that were not in force.
-Until there is a plan, its cost is that of `SHORT_RULE`.
+Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
+measured rates, according to the model. It first follows `SHORT_RULE`, and changes to the expert
+with the lowest cost when the difference is more than chance and the cost of a change. Costs decay
+over two days. They do not include backlog and provisioning time, except for what excesses have cost
+on average so far, or the response time of deployments that did not run. Until there is a plan, its
+cost is that of `SHORT_RULE`.
 """
 
 from __future__ import annotations
