@@ -1,1 +1,1 @@
-"""The weir command, thin: parses, calls, prints."""
+"""The `weir` command: parses options, calls Weir's packages, prints results."""

@@ -1,4 +1,4 @@
-"""`weir compare`: experiments by policies by seeds, side by side."""
+"""`weir compare`: compares policies over experiments and seeds."""
 
 from __future__ import annotations
 

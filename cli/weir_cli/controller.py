@@ -1,8 +1,7 @@
-"""`weir controller`: the controller's process, in a cluster or beside one.
+"""`weir controller`: runs the controller's process, in or outside the cluster.
 
-The history that the controller reads: the pipelines' tables, and what goes wrong with them.
-
-The controller knows history as a seam and no table; whoever starts it has both.
+It also hands the pipelines' tables to the controller as its history: the controller knows only the
+protocol of a history, not the tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`weir crd`: write the CustomResourceDefinition, or tell whether the written one is stale."""
+"""`weir crd`: writes the CustomResourceDefinition, or checks that the written one is up to date."""
 
 from __future__ import annotations
 

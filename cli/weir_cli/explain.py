@@ -1,4 +1,4 @@
-"""`weir explain`: why a decision was taken, from the decision records."""
+"""`weir explain`: shows why a decision was made, from the decision records."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`weir frontier`: what each objective costs, so that one can be chosen with its price.
+"""`weir frontier`: shows what each objective costs, so that users can choose one.
 
-The what-if options of a command, read from text and applied to an experiment.
+The what-if options are read from text and applied to an experiment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options by which a command fits its experiment to the history that the pipelines keep."""
+"""The options with which a command fits its experiment to the history of the pipelines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`weir local`: a StreamApp on this machine, with a live view, records and a report.
+"""`weir local`: runs a StreamApp on this machine, with a live view, records and a report.
 
-Where a command's log goes: a file of JSON lines, because the terminal belongs to the view.
+The log is a file of JSON lines, because the terminal belongs to the view.
 """
 
 from __future__ import annotations

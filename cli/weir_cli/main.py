@@ -1,13 +1,13 @@
-"""The `weir` command: which commands there are, and how errors reach people.
+"""The `weir` command: its list of commands, and how errors are printed.
 
-A command's module is imported only when the command is called, because together they reach the
-whole product (HTTP, charts, scipy) and `weir --help` has to answer at once. The group therefore
-holds placeholders with a line of help each and swaps in the real command when one is called; a
-test keeps these lines equal to what the commands say of themselves.
+A command's module is imported only when the command is called, because together they import the
+whole product (HTTP, charts, scipy) and `weir --help` must answer at once. So the group has
+placeholders with a line of help each, and replaces one by the real command when it is called; a
+test keeps these lines equal to the commands' own.
 
 Errors of Weir's own hierarchies are sentences for people: they go to stderr without a stack trace,
-exit code 1. `WEIR_DEBUG=1` shows the stack trace; anything else that is raised is a defect of Weir
-and always shows it.
+with exit code 1. `WEIR_DEBUG=1` shows the stack trace. Any other exception is a defect of Weir and
+always shows it.
 """
 
 from __future__ import annotations

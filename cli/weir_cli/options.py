@@ -1,7 +1,4 @@
-"""Options that several commands read from text.
-
-Where the reports of a command go: one page in a folder of its own.
-"""
+"""Options that several commands read from text, and the folder of a command's report."""
 
 from __future__ import annotations
 

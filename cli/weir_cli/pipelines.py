@@ -1,10 +1,7 @@
-"""`weir pipelines`: from the history of metrics to arrival traces and what a fit needs.
+"""`weir pipelines`: turns the history of metrics into arrival traces and the input of a fit.
 
-Commands that need Spark start it inside this process, or reach executors with `--master`.
-
-What the commands of `weir pipelines` have in common: their options, and how those are read.
-
-How `weir pipelines` exports: the days of one application after the other, as far as given.
+Commands that need Spark start it inside this process, or use executors with `--master`. An export
+fetches the days of one application after the other, as far as possible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`weir simulate`: one run of an experiment."""
+"""`weir simulate`: runs an experiment once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`weir traces`: look at arrival traces, change them, make them up.
+"""`weir traces`: inspects, changes and generates arrival traces.
 
 A trace is a text file with one rate in records/s per line, one line per slot. Commands that make a
-trace read FILE and write OUT; where something of FILE is left out, OUT must be another file.
+trace read FILE and write OUT; if they leave out a part of FILE, OUT must be another file.
 """
 
 from __future__ import annotations

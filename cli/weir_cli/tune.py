@@ -1,4 +1,4 @@
-"""`weir tune`: weights and latency budgets that keep the objective for the least money."""
+"""`weir tune`: finds weights and latency budgets that meet the objective at the lowest cost."""
 
 from __future__ import annotations
 

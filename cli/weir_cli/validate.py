@@ -1,4 +1,4 @@
-"""`weir validate`: a sentence for each mistake in a manifest."""
+"""`weir validate`: prints a sentence for each mistake in a manifest."""
 
 from __future__ import annotations
 

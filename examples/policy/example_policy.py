@@ -55,8 +55,10 @@ class TargetUtilisation(Memoryless):
         counts[cheapest] = wanted
         target = Deployment(tuple(counts))
         if target == observation.deployment:
-            return stay(observation, f"Stays: {wanted} replicas are as busy as they should be")
-        return explain_rule(observation, target, f"{work:.2f} replicas' work arrives")
+            return stay(observation, f"Stays: {wanted} replicas match the target utilisation")
+        return explain_rule(
+            observation, target, f"the arriving records keep {work:.2f} replicas fully busy"
+        )
 
 
 def _build(_rng: np.random.Generator, values: Values) -> TargetUtilisation:

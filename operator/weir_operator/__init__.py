@@ -1,1 +1,1 @@
-"""The live world: StreamApps, Flink, metrics, and the loops that steer a real job."""
+"""The controller: StreamApps, Flink, metrics, and the loops that scale a running job."""

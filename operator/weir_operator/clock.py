@@ -1,8 +1,8 @@
-"""The clock that the live world reads, passed in so that tests can turn it.
+"""The clock of the controller, passed in so that tests can set it.
 
-Wall time is for what people read, what is kept, and what samples are stamped with. It may be set,
-by an hour and in either direction, so nothing waits by it: how long something takes, and until when
-it may, is measured by the monotonic reading.
+Wall time is for people, for what is stored, and for the times of samples. It may be set, even by an
+hour and in either direction, so nothing waits by it: durations and deadlines use the monotonic
+reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The errors of the live world.
+"""The errors of the controller.
 
 Foreign errors (Flink, Prometheus, processes, Kubernetes) are wrapped at the edge into one of these
-two, so that a loop needs to know only whether trying again can help.
+two, so that a loop needs to know only whether a retry can help.
 """
 
 from __future__ import annotations

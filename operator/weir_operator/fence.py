@@ -1,4 +1,4 @@
-"""What is asked right before anything outside is changed: whether this process still may."""
+"""The check before every change of the outside world: may this process still make it?"""
 
 from __future__ import annotations
 

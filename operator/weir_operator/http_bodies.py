@@ -1,8 +1,8 @@
-"""Bodies of HTTP answers, read up to a limit.
+"""Reads bodies of HTTP answers, up to a limit.
 
-What a job's processes answer is made by whoever owns the job, and the controller has the jobs of
-many. So bytes are counted after decompression too, which stops at the limit: 150 MB of zeros come
-as 150 KB. Whoever works on a large body does it in a thread, see `work_on`.
+The owner of a job decides what its processes answer, and the controller has the jobs of many
+owners. So bytes are also counted after decompression, which stops at the limit: 150 MB of zeros
+arrive as 150 KB. Work on a large body belongs in a thread, see `work_on`.
 """
 
 from __future__ import annotations

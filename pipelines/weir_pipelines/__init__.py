@@ -1,1 +1,1 @@
-"""Spark batch jobs: the history of metrics becomes arrival traces, service times and profiles."""
+"""Spark batch jobs: from the history of metrics to arrival traces, service times and profiles."""

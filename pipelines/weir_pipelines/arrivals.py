@@ -1,21 +1,18 @@
-"""From tasks to operators: how many records arrived, took their way, and waited, per minute.
+"""Aggregates tasks to operators: records that arrived, were processed, and waited, per minute.
 
-Parallel tasks are summed to runs of a job, these to tasks, and tasks to operators. What arrived
-follows from what all operators took, see `judge_demand`.
+Parallel tasks are summed to runs of a job, these to tasks, and tasks to operators. Rates of
+parallel tasks are scaled by their number: if one of four was not sampled, the others' records count
+as three quarters, and `completeness` says so.
 
-Rates of parallel tasks are completed by their number: where one of four was not sampled, what the
-others took stands for three quarters. `completeness` says so.
+What arrived at an operator differs from what it took (see `judge_demand`). Under back-pressure, in
+a restart and while a source catches up, the difference goes into its backlog or comes out of it. So
+what arrives at a source is what it took plus the growth of its backlog. Whatever blocks or delays
+the source scales the flow behind it equally, so what would have arrived at an operator inside the
+dataflow is what it took, times what arrived at the sources over what they took. That needs no
+dataflow and is exact with one source; several sources are treated as one, as if each had been
+blocked as much as all together.
 
-What arrived at an operator, which is not what it took.
-
-Under back-pressure, in a restart and while a source catches up, the difference goes into its
-backlog or comes out of it. So what arrives at a source is what it took plus what its backlog grew
-by. Whatever blocks or delays the source scales the flow behind it alike; an operator inside the
-dataflow would have been reached by what it took in, times what arrived at the sources over what
-they took. That needs no dataflow, is exact where there is one source, and takes several sources for
-one, as if each had been blocked as much as all together.
-
-A source that is back-pressured and tells no backlog leaves all of the minute's arrivals unknown.
+If a source is back-pressured and reports no backlog, all arrivals of the minute are unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can go wrong with a pipeline, in words for people."""
+"""The errors of the pipelines, as sentences for people."""
 
 
 class PipelineError(Exception):

@@ -1,8 +1,8 @@
-"""Raw event logs to arrival traces: a file of events with a time each, such as taxi trips.
+"""Turns a raw event log, such as taxi trips with a time each, into arrival traces.
 
-What a log holds is complete by definition: a minute inside it without an event is a minute without
-arrivals. Each row must have a time; one that has none, or one that cannot be, is refused with file,
-row and column.
+A log is complete by definition: a minute inside it without an event is a minute without arrivals.
+Each row must have a time; a row with no time or an impossible one is rejected with file, row and
+column.
 """
 
 from __future__ import annotations

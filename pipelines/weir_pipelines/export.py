@@ -1,9 +1,8 @@
-"""Exports whole days of an application, piece by piece, so that a broken-off export goes on.
+"""Exports whole days of an application, piece by piece, so that an interrupted export resumes.
 
-Each piece that was fetched lies under `.export` until its day is complete; then the pieces become
-the day's partition at once. A day that is not over yet is not exported: it would be another one the
-next time. Nor is one without any sample put among the tables: a name that was mistyped would look
-as if it were done.
+Each fetched piece is kept under `.export` until its day is complete; then the pieces become the
+day's partition at once. A day that is not over yet is not exported, because its content would
+change. Nor is a day without any sample stored: a mistyped name would look as if it were done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What can be wrong with a minute or a day, by name.
+"""The names of faults of a minute or a day.
 
-A fault says that something was seen and dealt with; how much of the minute is left is told by the
-completeness beside it.
+A fault says what was found and handled; the completeness beside it says how much of the minute is
+left.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""What the tables hold of one job, as the simulator is fitted to it; needs no Spark.
+"""The history of one job, from the tables to the simulator's fit; needs no Spark.
 
-A day is used where the minutes of every operator that matters are covered, and is left out whole
-where they are not: half a day teaches that traffic ends at noon. Service times come of all days
-that are used. A trace must have neighbours, so it is made of the last run of such days: what was
-before a hole is further from the days to come, however long it lasted.
+A day is used if the minutes of every relevant operator are covered, and otherwise left out
+completely: half a day would teach that traffic ends at noon. Service times come from all days that
+are used. A trace needs neighbouring days, so it is the last run of such days, however long an
+earlier one was.
 
-How old what is kept of a job may be for whoever steers it by that now.
+Tables know node pools; a fit knows node types, which are sizes of pools. If a pool has several
+sizes, the tables do not say which one a replica had (a pod is resized while it runs, so its series
+cannot show it). An operator that ran there, or on a pool that no longer exists, is left out of the
+interval. Other things that history does not have stay unknown: response times of single operators,
+and how long a change took.
 
-From the tables to the samples that a simulator is fitted to; needs no Spark.
-
-Tables know node pools, a fit knows node types, which are sizes of pools. Where a pool has several,
-nobody noted of which one a replica was (a pod is resized while it runs, so its series cannot say).
-An operator that ran there, or on a pool that is gone, is left out of the interval. What else
-history cannot tell stays unknown: response times of single operators, and how long a change took.
-
-From the tables `profiles` and `regimes` to what a policy begins with; needs no Spark.
+The tables `profiles` and `regimes` give a policy the usual week with which it starts.
 """
 
 from __future__ import annotations

@@ -1,22 +1,20 @@
-"""From series as others write them to the tables `series` and `samples`, a day at a time.
+"""Imports series from Prometheus and files into the tables `series` and `samples`, day by day.
 
-Whatever the source, a series is known by its role, its StreamApp and its labels; its number is a
-hash of them, so that every export of the same series agrees. Series that history is not made of are
-left out. A job that Weir does not run has no labels of Weir's: its tasks stand for operators.
+A series is identified by its role, its StreamApp and its labels; its number is a hash of them, so
+that every export of the same series agrees. Series that no job uses are left out. A job that Weir
+does not run has none of Weir's labels; its tasks count as operators.
 
-History out of files: OpenMetrics text, and Parquet as a remote-write receiver leaves it.
+OpenMetrics text is read line by line, as `promtool tsdb dump-openmetrics` writes it. Samples may
+repeat, come late and go back in time, which the jobs must find, so the order is not checked.
 
-OpenMetrics is read line by line, as `promtool tsdb dump-openmetrics` writes it: samples may repeat,
-come late and go back in time, which is what the jobs are to find, so the order is not checked.
+Parquet from a remote-write receiver has a row per sample: `name` (text), `labels` (map of text to
+text), `time_ms` (Unix milliseconds, integer), `value` (number), and, if the receiver noted it,
+`received_ms`.
 
-Parquet has a row per sample: `name` (text), `labels` (map of text to text), `time_ms` (Unix
-milliseconds, integer), `value` (number), and, if the receiver noted it, `received_ms`.
-
-Days out of more samples than memory holds, in whatever order their files have them.
-
-What was taken in is written out as soon as it is much: for each application's day a *run*, sorted
-as the table is. Once all is there, the runs of a day are merged into its files, of each run a few
-rows at a time. Both sorts are stable, so a day comes out the same however little is held at once.
+Days may have more samples than memory, in any order. So sorted *runs* are written for each
+application's day whenever memory is full; in the end, the runs of a day are merged into its files,
+a few rows of each at a time. Both sorts are stable, so the result does not depend on the memory
+used.
 
 Source: external merge sort (Knuth, The Art of Computer Programming 3, section 5.4).
 """

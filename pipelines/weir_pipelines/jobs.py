@@ -1,15 +1,13 @@
-"""The jobs: which tables each reads, which it writes, and the pure functions between them.
+"""The jobs: which tables each reads and writes, and the pure functions between them.
 
-A job replaces whole days of applications, one partition each, and reads nothing but tables. So jobs
-can run alone, again, or for any days, in any order that has their inputs.
+A job replaces whole days of applications, one partition each, and reads only tables. So jobs can
+run alone, again, or for any days, in any order in which their inputs exist. Only this module
+converts between tables and Spark's DataFrames.
 
-Between tables and Spark's DataFrames: the only place where jobs read and write.
-
-Works samples up day by day: a task of Spark reads files, computes with arrays, and writes one.
-
-Days are independent but for the margins of their neighbours, so nothing is moved between tasks, and
-a task holds the samples of three days of one application. Consecutive days go together, for each
-file to be read about once; an application is as many tasks as it has such runs of days.
+Samples are processed day by day: a task of Spark reads files, computes with arrays, and writes one.
+Days are independent except for the margins of their neighbours, so no data moves between tasks, and
+a task holds the samples of three days of one application. Consecutive days form one task, so that
+each file is read about once.
 """
 
 from __future__ import annotations

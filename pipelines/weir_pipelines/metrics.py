@@ -1,7 +1,7 @@
-"""The series that history is made of: Flink's and the Java helper's names, and what each is for.
+"""The series that history uses: names of Flink and of the Java helper, and the purpose of each.
 
-A TaskManager reports some 300 series. Only these are exported. Names are Flink's 2.3
-(`flink_<scope>_<metric>`); a test holds them against those that the controller reads.
+A TaskManager reports about 300 series; only these are exported. Names are those of Flink 2.3
+(`flink_<scope>_<metric>`); a test compares them with those that the controller reads.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""History out of a Prometheus server (or what speaks its HTTP API), gently.
+"""Reads history from a Prometheus server (or one with its HTTP API) without overloading it.
 
-Each request asks for a bounded piece of time, of one application and of the series that history is
-made of; between two requests the server rests as long as the last one took it. A piece that is too
-large for the server is halved. What is asked for are the samples themselves (an instant query with
-a range selector): a range query would resample them to a step, and rates would come from invented
-points.
+Each request asks for a limited piece of time, of one application and only the series that history
+uses; between two requests, it waits as long as the last one took. A piece that is too large for the
+server is halved. It asks for the samples themselves (an instant query with a range selector): a
+range query would resample them to a step, and rates would come from invented points.
 """
 
 from __future__ import annotations

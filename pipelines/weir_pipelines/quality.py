@@ -1,4 +1,4 @@
-"""What is wrong with a day: faults of its minutes, gaps, and rates that no job can produce."""
+"""Problems of a day: faults of its minutes, gaps, and rates that no job can produce."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Samples and labels as arrays: a day of an application, and what of its neighbours belongs to it.
+"""Samples and labels as arrays: a day of an application, with the margins of its neighbours.
 
-Samples lie in their files by series and time, so that a series is a few stretches of them. They are
-found by their stretches and never sorted as a whole.
+Files store samples by series and time, so that a series is a few stretches of them. Series are
+found by their stretches; nothing is sorted as a whole.
 
-Sums over neighbouring rows, in which what is unknown is NaN and stays out.
-
-Rows are series or tasks, columns the minutes of a day. A sum of nothing known is unknown: with a
-plain sum, a task that tells no backlog would have one of 0.
+Sums over neighbouring rows ignore unknown values (NaN). Rows are series or tasks, columns the
+minutes of a day. A sum of unknown values is unknown: with a plain sum, a task that reports no
+backlog would have one of 0.
 """
 
 from __future__ import annotations

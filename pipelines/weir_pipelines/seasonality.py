@@ -1,10 +1,10 @@
-"""What usually arrives when, and whether a day is on another level than the days before it.
+"""The usual rate of each hour of the week, and whether a day's level differs from it.
 
-A profile is per hour of the week (UTC), from the means of the hours of the last weeks. A regime
-change is told by comparing each hour of a day with what was usual for it: the same hour of the week
-in the weeks before. While there are fewer than two of those nothing is claimed: against days of
-other kinds, every quiet weekend would be another level. The day's factor is the median over its
-hours, so that an outage or one burst is no new regime.
+A profile has each hour of the week (UTC), from the means of the hours of the last weeks. A change
+of level is found by comparing each hour of a day with the same hour of the week in the weeks
+before. With fewer than two of those, nothing is claimed: compared with days of other kinds, every
+quiet weekend would be another level. The day's factor is the median over its hours, so that an
+outage or one burst is no change.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""From samples to what each series did minute by minute; knows no labels.
+"""Turns samples into what each series did minute by minute; knows no labels.
 
-A *step* leads from one sample of a series to the next. It is *sound* where the two are as far apart
-as usual: then the rise between them belongs to its time, spread evenly. A step over missing samples
-says how much came but not when, and a step down says nothing; both leave their time uncovered.
+A *step* leads from one sample of a series to the next. It is *sound* if the two are as far apart as
+usual: then its rise is spread evenly over its time. A step over missing samples shows how much came
+but not when, and a step down shows nothing; both leave their time uncovered.
 
-Each day is worked out from its own samples and a margin of its neighbours', so a day comes out the
-same alone or among others. Everything is done for all samples at once, without a loop over them.
-
-Series in blocks of whole operators, so that a block's minutes fit into a processor's cache.
-
-Sums over the series of one role, of rows in which the series of all roles are mixed.
+Each day is computed from its own samples and a margin of its neighbours', so the result is the same
+alone or among others. All samples are processed at once, without a loop over them, in blocks of
+whole operators, so that a block's minutes fit into a processor's cache.
 """
 
 from __future__ import annotations

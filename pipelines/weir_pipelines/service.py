@@ -1,17 +1,15 @@
-"""What a day tells of service times, of the pools' speeds and of selectivities, and how surely.
+"""Service times, speeds of pools and selectivities of a day, with confidence intervals.
 
-The speed of a pool is a ratio of service times on it and on the pool that served most. Operators
-that ran on both tell it independently; their logarithms are pooled, the surer ones counting more.
-
-A bound that leaves what is unknown unknown.
-
-Spark's `greatest` skips nulls: with it, an unknown time would become 0.
-
-95 % intervals of ratios of sums, from the scatter between minutes.
+The speed of a pool is the ratio of service times on it and on the pool that served most records.
+Each operator that ran on both gives an independent estimate; their logarithms are averaged,
+weighted by precision.
 
 A mean service time is seconds over records, a selectivity records over records: ratios of sums over
-minutes. Minutes differ more than the records in them do (warm caches, other keys), so the interval
-comes from minutes and not from single records.
+minutes. Minutes differ more than the records in them do (warm caches, other keys), so the 95 %
+interval comes from minutes and not from single records.
+
+Spark's `greatest` skips nulls, so an unknown time would become 0; a bound here keeps what is
+unknown unknown.
 
 Source: the ratio estimator of sampling theory, Cochran, Sampling Techniques, 3rd ed., section 6.3.
 """

@@ -1,7 +1,7 @@
 """The Spark session: embedded in this process, or with executors on Kubernetes.
 
-Spark's configuration is Spark's own, and whatever is given wins over what is set here. Samples are
-worked up by Python at the executors, which must have this very package: they run the same image.
+Given options of Spark override what is set here. Executors process samples in Python and must have
+this very package: they run the same image.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the jobs run, and where they draw their lines."""
+"""Where the jobs run, and their thresholds."""
 
 from __future__ import annotations
 

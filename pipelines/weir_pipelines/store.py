@@ -1,28 +1,20 @@
-"""Tables on disk: one Parquet file per application and day, there whole or not at all.
+"""Tables on disk: one Parquet file per application and day, complete or absent.
 
-A job writes beside the tables first and then moves each partition's file into its place, in one
-step. Readers see the old partition or the new, and a job that is killed leaves what it had not yet
-moved in the folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs
-again changes nothing. The folder must be one file system that all Spark's processes see.
+A job first writes outside the tables and then moves each partition's file into place, in one step.
+Readers see the old partition or the new one; a killed job leaves what it had not moved in the
+folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs again changes
+nothing. The folder must be one file system that all Spark's processes share.
 
-Footers are held against the declared schema before anything is read, and rows against what they can
-be (`refuse_damaged`), so that a foreign file is refused with its name and its column rather than
-somewhere inside a job.
+Before a reader uses a file, its footer is compared with the declared schema, and its rows with what
+they can be (`refuse_damaged`): no null where none is possible, no minute of another day, no number
+of records that nothing can be divided by. So a foreign file is rejected with its name and its
+column, not somewhere inside a job. Values that a reader can do without, such as an unknown rate,
+are its own business.
 
-Refuses rows that no job writes, before a reader comes upon them somewhere inside its sums.
-
-Types are held against a file's footer (`store.check_file`); this is about values: a null where
-none can be, a minute of another day, records that nothing can be divided by. What a reader can do
-without stays its own business: a rate that is not known, a latency that nobody noted.
-
-Which days' samples may go: those that are old, and of which everything is known that they tell.
-
-Samples are by far the most of what is stored; what was worked out of them stays. A day is worked up
-when every table that is made of samples has it, written since its samples were. It goes only with
-its neighbours worked up too, because their last or first minute is completed by its samples.
-
-The samples go first and their labels after them, each in one step: whoever dies between the two
-leaves labels that nothing refers to, and the next time they go as well.
+Old samples may be deleted once everything they show is computed. Samples take by far the most
+space; the results stay. A day is processed when every table made from samples has it, written since
+its samples were. It is deleted only if its neighbours are processed too, because their last or
+first minute needs its samples.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Builds histories whose truth is known, for tests and benchmarks; and spoils them as asked.
+"""Builds histories with known truth, for tests and benchmarks, and damages them on request.
 
-Writes the tables of a job whose truth is known, for tests: what the jobs would make of it.
-
-Its operators stand in a row, each on two replicas of the pool `small`, with records dealt by key:
-each replica is an M/G/1 queue, and what is spent elsewhere comes on top.
+It also writes the tables that the jobs would make of such a history. The operators of its job form
+a chain, each on two replicas of the pool `small`, with records distributed by key: each replica is
+an M/G/1 queue, and time elsewhere is added.
 
 Source: Pollaczek-Khinchine formula.
 """

@@ -1,7 +1,7 @@
-"""From the table `arrivals` to a trace that the simulator replays; needs no Spark.
+"""Turns the table `arrivals` into a trace that the simulator replays; needs no Spark.
 
-A trace has a rate for every slot. Where history has none, or too little of one, the neighbours'
-rates are joined by a straight line, and it is said how much of the trace is made that way.
+A trace has a rate for every slot. Where history has none, or too little, a straight line joins the
+neighbours' rates, and the result says how much of the trace was filled in.
 """
 
 from __future__ import annotations

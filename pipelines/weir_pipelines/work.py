@@ -1,8 +1,8 @@
-"""What replicas worked: service times and utilisation, per operator, pool and minute.
+"""Service times and utilisation of replicas, per operator, pool and minute.
 
 The Java helper counts records, seconds and squared seconds per function; the busiest function of an
-operator's day is what limits it, as in the live controller. Where no helper counts, busy time per
-record stands for the service time, without a variance.
+operator's day limits it, as in the live controller. Without the helper, busy time per record is
+used as the service time, without a variance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The errors of the pure packages; each message says what was expected and what came."""
+"""The errors of the pure packages; each message says what was expected and what was given."""
 
 
 class WeirPolicyError(Exception):

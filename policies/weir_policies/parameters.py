@@ -1,4 +1,4 @@
-"""Parameters of policies: read from plain values by name, refused with a sentence."""
+"""Reads parameters of policies by name from plain values, and rejects mistakes with a sentence."""
 
 from __future__ import annotations
 

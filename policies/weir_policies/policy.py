@@ -1,12 +1,12 @@
-"""What every policy promises, and the values that go in and come out.
+"""The protocol of every policy, and the values that go in and come out.
 
 Most policies decide for one operator (`OperatorPolicy`), some for all operators of an application
-at once (`ApplicationPolicy`). `registry.is_joint` says which of the two one is.
+at once (`ApplicationPolicy`); `registry.is_joint` says which.
 
-A policy is pure: no clock, no I/O, randomness only from the generator handed to its constructor.
-`decide` changes nothing (equal state and input, equal decision); `learn` is the only place where
-state changes; all state, the generator's included, goes through `state_dict`. The same object
-decides in the simulator and in the live controller.
+A policy is pure: no clock, no I/O, randomness only from the generator given to its constructor.
+`decide` changes nothing (equal state and input, equal decision); only `learn` changes state; all
+state, the generator's included, is saved by `state_dict`. The same object decides in the simulator
+and in the live controller.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Policies by name: Weir's own, and those of other installed packages.
 
-To add one to Weir: one file under `operator_manager/`, one line in `POLICIES`. One that decides for
-a whole application may also be under `application_manager/`. A package of its own declares
+To add one to Weir, add a file under `operator_manager/` and a line in `POLICIES`. A policy that
+decides for a whole application may also be under `application_manager/`. Another package declares
 an entry point of the group `weir.policies` that is a `Registered` (`examples/policy`).
 
-What a policy can do beyond deciding, its line declares; nobody asks for its name or its class.
+A policy's line declares what else it can do; no code asks for its name or its class.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def build(
     if is_joint(name, parameters):
         raise ParameterError(
             f"Expected a policy that decides for one operator, got {name}, which decides for all "
-            "of an application at once: build it by build_joint"
+            "operators of an application: build it with build_joint"
         )
     return cast(OperatorPolicy, _find(name).build(rng, {} if parameters is None else parameters))
 
@@ -272,7 +272,7 @@ def build_joint(
     if not is_joint(name, parameters):
         raise ParameterError(
             f"Expected a policy that decides for all operators of an application, got {name}, "
-            "which decides for one: build it by build"
+            "which decides for one: build it with build"
         )
     return cast(ApplicationPolicy, _find(name).build(rng, {} if parameters is None else parameters))
 

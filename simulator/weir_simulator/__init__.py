@@ -1,1 +1,1 @@
-"""Simulated jobs: traces, runs, fitting and tuning."""
+"""The simulator: traces, runs, fitting and tuning."""

@@ -1,9 +1,9 @@
 """EDF's Application Manager in the simulator: which of the operators' proposals are made.
 
-Without it all proposals of a slot are made, in one restart. With a token bucket, each that would
-restart the job needs a token; what is denied is forgotten, and its policy learns that it was (it is
-given what it proposed and what was enacted). Resizes need none. After a restart the managers
-may be suspended: they neither learn nor decide until things have settled.
+Without it, all proposals of a slot are carried out, in one restart. With a token bucket, each one
+that restarts the job needs a token. A denied proposal is forgotten, and its policy learns that it
+was denied (it gets what it proposed and what was done). Resizes need no token. After a restart, the
+managers may be suspended: they neither learn nor decide until the job has settled.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 sections 7 and 8.3.

@@ -1,4 +1,4 @@
-"""The rates of an experiment: its trace, read or made up, and the stretch that is used."""
+"""The rates of an experiment: its trace, read or generated, and the stretch that is used."""
 
 from __future__ import annotations
 

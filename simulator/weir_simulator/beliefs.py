@@ -1,12 +1,12 @@
-"""The operators of an experiment: as they truly are, and as the policy is told.
+"""The operators of an experiment: as they truly are, and as the policy believes them to be.
 
 Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6. The mean
 service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
 error and between the true speedups of the next slower and the next faster type. Prices are exact.
 
-All operators have the experiment's node types, so that deployments of all are of one shape. A type
-that an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
-slowest that it may run on: policies decide as live ones, which are told of no such type.
+All operators have the experiment's node types, so that all deployments have one shape. A type that
+an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
+slowest that it may run on: policies then decide as live ones, which do not know such a type.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""What came of many runs: seeds become an interval, a policy in an experiment becomes a row.
+"""Runs every experiment with every policy and seed, and summarises the results.
 
-`summarise` makes the rows of finished runs, `rank` says which policy does best over experiments.
-
-Many runs side by side: every experiment with every policy and seed, in processes of their own.
-
-`plan_runs` says which, `run_all` runs them; `comparison` says what came of them. A policy that
-cannot take an experiment (its table would be too large, say) gives the sentence that refuses it,
-and does not stop the others.
+`plan_runs` lists the runs, `run_all` runs them in several processes. If a policy cannot run an
+experiment (its table would be too large, for example), its error message is the result, and the
+others continue. `summarise` makes a row for each policy in an experiment, with an interval over
+seeds; `rank` says which policy is best over experiments.
 """
 
 from __future__ import annotations

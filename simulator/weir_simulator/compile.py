@@ -1,4 +1,4 @@
-"""An experiment as the arrays that the compiled loop works on."""
+"""Compiles an experiment into the arrays of the compiled loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application whose replicas get in each other's way: the ground truth for AuTraScale+.
+"""An application under contention: the ground truth for the benchmark of AuTraScale+.
 
 Per operator i on p replicas, a capacity of the form of the universal scalability law; over all, a
 latency that falls with spare capacity and grows with the number of channels between replicas:
@@ -9,8 +9,8 @@ latency that falls with spare capacity and grows with the number of channels bet
              + 0.35 ms sum_i sqrt(p_i p_{i+1}) + 0.25 ms sum_i p_i
     dR/dt  = lambda - v
 
-The factor 500 is a batch of records that a replica works off together. Built by us, so that the
-published parallelism of WordCount comes out; nothing in it was measured by the paper's authors.
+The factor 500 is a batch of records that a replica processes together. We built the model so that
+it gives the published parallelism of WordCount; the paper's authors measured nothing of it.
 
 Source: Gunther, "Guerrilla Capacity Planning", 2007, for the law; Zhang et al., IEEE TPDS 2024, for
 what it should look like: its Figs. 4 and 5, its WordCount and its Yahoo benchmark.

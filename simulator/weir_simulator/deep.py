@@ -1,9 +1,9 @@
 """The batched loop: one deep policy scales one operator in many runs at once.
 
-The world is that of `world` in its steady state, without what is beyond the papers but for changes
-of prices, speeds and rates; the order within a slot is the same. Runs differ in seed, or in
-anything of the experiment but its shape: node types, `maxReplicas`, rate levels, length of the
-trace. All runs take a slot together, because the network's functions work on all in one call.
+The simulated world is that of `world` in its steady state. Of what goes beyond the papers, it
+supports only changes of prices, speeds and rates; the order within a slot is the same. Runs may
+differ in everything but their shape: node types, `maxReplicas`, rate levels, length of the trace.
+All runs process a slot together, because the network's functions work on all in one call.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.
 """

@@ -1,13 +1,13 @@
 """What a slot does to the operators: records flow, queues fill and drain, replicas come and go.
 
-Without queues every slot is a steady state (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023): an
-operator that cannot keep up has an infinite response time, and the next slot knows nothing of it.
-With queues, records that were not processed wait, and a restart stops the job for a while; then
+Without queues, every slot is a steady state (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023): an
+operator that cannot keep up has an infinite response time, which does not affect the next slot.
+With queues, unprocessed records wait, and a restart stops the job for a while; then
 
     W = mean backlog over the slot / records processed per second
 
-is added to the response time (Little's law), the backlog taken as piecewise linear: it rises while
-the job is stopped and falls, or rises, at the rate that is left to the operator afterwards.
+is added to the response time (Little's law), with a piecewise linear backlog: it rises while the
+job is stopped, and then falls or rises at the rate that is left to the operator.
 """
 
 from __future__ import annotations

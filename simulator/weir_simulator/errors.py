@@ -1,4 +1,4 @@
-"""The errors of the simulated world."""
+"""The errors of the simulator."""
 
 
 class SimulatorError(Exception):

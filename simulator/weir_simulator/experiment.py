@@ -5,18 +5,12 @@ the worst replica counts, every slot is a steady state, a change is in force fro
 What real pools do beyond that is `World`, off by default; what a policy wrongly believes is
 `Believed`.
 
-An `Experiment` that exists is right in itself, except for its trace, which lies elsewhere:
-`experiment_files` reads both and says where a file is wrong, `arrivals` gives the rates, `beliefs`
-the operators as the world and as the policy knows them.
+An `Experiment` is always valid in itself, except for its trace, which is another file:
+`experiment_files` reads both and reports mistakes, `arrivals` returns the rates, `beliefs` the
+operators as they are and as the policy knows them.
 
-What the operators of an experiment begin with.
-
-What must hold between the fields of an experiment: one function per rule.
-
-A rule's parameters are named for the sections that it looks at, so that a rule can be asked even
-where other sections have mistakes of their own.
-
-What usually arrives at an operator, as an experiment says it.
+Rules between the fields of an experiment are one function each. A rule's parameters name the
+sections that it reads, so that it can be checked even if other sections have mistakes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Experiment files: YAML in, an `Experiment` out, or a sentence with its line for each mistake.
+"""Experiment files: reads YAML into an `Experiment`, or a sentence with its line for each mistake.
 
-A mistake names the field as the user writes it, the value and the remedy. `write_experiment` writes
-what `load_experiment` reads again.
+A sentence names the field as the user writes it, the value and the remedy. `load_experiment` can
+read what `write_experiment` writes.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""What an objective costs: the cheapest way found to keep each bound, for each share of misses.
+"""What an objective costs: the cheapest known way to meet each bound, for each share of misses.
 
 A *candidate* is a way to run: the policy plans for some bound, with some emphasis on violations. It
-is simulated with every seed, and its response times are held against every bound, not only the one
-that it planned for. The price of an objective (a bound, and the percent of slots that may miss it)
-is that of the cheapest candidate that keeps it with every seed. A looser objective therefore never
-costs more: whatever keeps the tighter one keeps it too. The price is an upper limit, what is known
-to suffice; more candidates can only lower it.
+is simulated with every seed, and its response times are compared with every bound, not only the one
+that it planned for. The price of an objective (a bound, and the percentage of slots that may miss
+it) is that of the cheapest candidate that meets it with every seed. A looser objective therefore
+never costs more: whatever meets the tighter one meets it too. The price is an upper limit; more
+candidates can only lower it.
 
-What no policy can do: how often the largest deployment itself misses a bound.
-
-An operator is fastest with all its replicas on the fastest node type that it may run on: each gets
-the least records and works them off soonest, whatever the rule of sharing. Left out is everything
-that could only make it worse: backlog, lost replicas, and limits of pools, which may make another
-deployment the fastest. Where this says that a bound is missed, it is missed, by replicas of nominal
-speed.
+A bound is impossible if the largest deployment itself misses it too often. An operator is fastest
+with all its replicas on the fastest node type that it may run on: each gets the fewest records and
+processes them soonest, whatever the rule of sharing. Everything that could only make it worse is
+left out: backlog, lost replicas, and limits of pools, which may make another deployment the
+fastest. So a bound that it misses is missed by every deployment of replicas with nominal speed.
 """
 
 from __future__ import annotations

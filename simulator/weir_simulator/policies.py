@@ -1,4 +1,4 @@
-"""The policies of an experiment, as live managers would build them."""
+"""Builds the policies of an experiment, as live managers would."""
 
 from __future__ import annotations
 

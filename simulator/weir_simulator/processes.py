@@ -1,4 +1,4 @@
-"""Work that is spread over processes: one piece per processor at once, the answers in order."""
+"""Distributes work over processes: one piece per processor at once, results in order."""
 
 from __future__ import annotations
 

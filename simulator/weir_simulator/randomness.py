@@ -1,7 +1,7 @@
-"""Numbers that look random and are a function of where they are used.
+"""Pseudo-random numbers as a function of the place where they are used.
 
-The world draws by (seed, slot, operator, what for), not from a stream: what one feature draws does
-not shift what another draws, and the compiled loop and the plain one draw the same.
+Numbers depend on (seed, slot, operator, purpose), not on a stream: the draws of one feature do not
+shift those of another, and the compiled loop and the reference draw the same.
 
 Source of the mixing: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
 2014 (SplitMix64).

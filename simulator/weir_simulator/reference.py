@@ -1,8 +1,8 @@
-"""The same world as `world`, written to be read: plain objects, one thing after another.
+"""The simulated world of `world`, written to be read: plain objects, one step after another.
 
-It runs the policies that live operator managers use, through the protocol that they use, and is
-some thousand times slower than the compiled loop. It says what the compiled loop must do (a test
-compares them slot by slot), and runs the policies that are not compiled.
+It runs the policies of live operator managers through their protocol, and is about a thousand times
+slower than the compiled loop. It defines what the compiled loop must do (a test compares them slot
+by slot), and runs the policies that are not compiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run an experiment once: one policy, one seed."""
+"""Runs an experiment once: one policy, one seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every section of an experiment file has in common, and how a section refuses.
+"""The base of every section of an experiment file, and its error messages.
 
 A section is strict (no "5" for 5), closed (an unknown field is a mistake) and immutable; it is
-camelCase in the file and snake_case in Python. A field's `examples` are the remedies of refusals.
+camelCase in the file and snake_case in Python. Error messages suggest a field's `examples`.
 """
 
 from __future__ import annotations

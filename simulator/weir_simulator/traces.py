@@ -1,17 +1,16 @@
 """Arrival traces as values: how many records/s arrive, slot by slot.
 
 A trace is a one-dimensional array of rates in records/s, finite and not negative, one entry per
-slot of time. How long a slot lasts (one minute in the published traces) is its user's business:
-nothing here depends on it. Functions take a trace and return a new one; files are the business of
-`read_trace`, making traces up that of `synthesise_trace`.
+slot of time. Nothing here depends on how long a slot lasts (one minute in the published traces).
+Functions take a trace and return a new one; `read_trace` reads files, `synthesise_trace` generates
+traces.
 
 On disk a trace is plain text: one number per line, one line per slot.
 
-Where the real traces are absent, others can be made up that look like the two published ones. Each
-has slots of one minute, begins at midnight of the real one's first day, and is calibrated on the
-statistics that are published of it: means by hour and weekday, standard deviation,
-autocorrelation, mean step, share of empty slots. A trace shorter than the real one is a beginning
-of it, so that its own statistics may differ; rates are whole records/s.
+Without the real traces, similar ones can be generated. Each has slots of one minute, begins at
+midnight of the real one's first day, and is calibrated on published statistics: means by hour and
+weekday, standard deviation, autocorrelation, mean step, share of empty slots. A trace shorter than
+the real one is its beginning, so its own statistics may differ; rates are whole records/s.
 
 `taxi`: New York taxi trips per minute over a year. Minute to minute it is a Poisson count, which
 alone gives the published step and lag-1 autocorrelation. The means by hour and by weekday

@@ -1,7 +1,7 @@
-"""Lets policies learn in the simulator what they would otherwise try out on a real job.
+"""Trains policies in the simulator, so that they need not explore on a real job.
 
-The policies are those that live managers use, with the same kernels behind them, so that what they
-have learned here can be loaded there.
+The policies are those of live managers, with the same kernels, so that what they have learned here
+can be loaded there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What if: an experiment with other prices, other traffic, other pools, another bound.
 
-Each function returns a new experiment that is right in itself, or refuses in a sentence. What the
-file says about a node type that is taken away (where to begin, what changes on the way, what is
-believed) goes with it.
+Each function returns a new valid experiment, or refuses with a sentence. What the file says about a
+removed node type (initial replicas, changes on the way, beliefs) is removed with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are there whole, or not at all, however the process that writes them ends."""
+"""Writes files that are complete or absent, however the process ends."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023,
 2. Each operator's policy observes, learns from the slot before, and decides.
 3. The slot is accounted: violation and resources of the present deployment, and a reconfiguration
    if one was decided, once for all operators.
-4. What was decided is in force from the next slot on; or after its replicas were provisioned, and
-   the policies are not asked until then.
+4. The decision takes effect from the next slot on; or, if replicas must be provisioned, after that,
+   and the policies are not asked until then.
 
-What is beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
-unless `Rules` say otherwise. `reference` is the same world, written to be read.
+What goes beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
+unless `Rules` enable it. `reference` is the same world, written to be read.
 """
 
 from __future__ import annotations

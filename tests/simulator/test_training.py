@@ -67,7 +67,7 @@ def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():
     assert learned.operators == {}
     seen = {"op": an_observation(model=experiment_model(experiment), deployment=Deployment((1, 0)))}
     reason = live.decide(seen, experiment.dataflow)["op"].reason
-    assert f"after {SLOTS - 1} intervals learned" in reason
+    assert f"after learning from {SLOTS - 1} intervals" in reason
 
 
 def experiment_model(experiment):

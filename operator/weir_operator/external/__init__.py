@@ -1,1 +1,1 @@
-"""Jobs that somebody else runs: read and advised, never changed."""
+"""External jobs: Weir reads their metrics and advises, and never changes them."""

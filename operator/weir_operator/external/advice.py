@@ -1,12 +1,12 @@
-"""What Weir would do with a job that somebody else runs, and what that would cost. Pure.
+"""What Weir would do with an external job, and what that would cost. Pure.
 
-Both bills are of pods, and are made by one function: every TaskManager's CPU and the JobManager's,
-at the prices of the pools that they are on. Now they are the pods that run; under Weir each
-operator has TaskManagers of its own. That is dearer for a job whose operators are all nearly idle:
-one TaskManager each is the least there is, and the advice says so by its figures. Memory has no
-price of its own; how much of it the pods take is said beside the money.
+One function computes both costs: the CPU of every TaskManager and of the JobManager, at the prices
+of their pools. Today's cost is that of the running pods. Under Weir, each operator has its own
+TaskManagers. That costs more for a job whose operators are all nearly idle, because each needs at
+least one TaskManager; the figures of the advice show it. Memory has no price; the advice gives the
+memory of the pods beside the cost.
 
-What is advised is what would be done: nothing that a drain or the measured work forbids.
+Weir advises only what it would also do: nothing that a drain or the measured work forbids.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A StreamApp whose job somebody else runs (`spec.flink.ref`): seen, judged and advised.
+"""A StreamApp with an external job (`spec.flink.ref`): Weir measures it and advises.
 
-It runs the same loops as every StreamApp, in the mode Advise, over seams that only read. The loops
-are made for the operators that the job has; when its owner brings out a job with others, they end
-and are made again. What was learned is kept by name, so an operator that is still there goes on
-from it.
+It runs the same loops as every StreamApp, in mode Advise, with a runtime that only reads. If the
+owner deploys a job with other operators, the loops end and start again for these. What was learned
+is stored by operator name, so operators that still exist keep it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Flink's REST interface of a job that somebody else runs: it is read, and never told anything.
+"""Flink's REST interface of an external job: read only.
 
-Beside what Weir asks of its own clusters, it is asked for what a stock job tells of itself without
-any reporter: `GET /jobs/:id/vertices/:id` carries, for every subtask, records in and out and the
-times it was busy, idle and held back.
+In addition to what Weir reads of its own clusters, it reads what a job without reporters provides:
+`GET /jobs/:id/vertices/:id` has, for every subtask, records in and out and its busy, idle and
+back-pressured times.
 
-The JobManager gathers these every 10 s (`metrics.fetcher.update-interval`), so an answer is up to
-that old. How old is in the answer: the three times of a task add up to its age when they were
-taken. Seen on Flink 2.3.0; the fields are there since 1.16.
+The JobManager collects these every 10 s (`metrics.fetcher.update-interval`), so an answer can be
+that old. The answer shows its age: the three times of a task add up to the task's age when they
+were collected. Verified on Flink 2.3.0; the fields exist since 1.16.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""Samples of a foreign job, as Weir's measuring reads them: from Prometheus, else from Flink.
+"""Samples of an external job in the form that Weir measures: from Prometheus, or from Flink.
 
-A stock job's series have Flink's own labels and none of Weir's. What tells its replicas apart is
-the vertex and the subtask, so `relabel` writes the replica's id in the place of the TaskManager's,
-and everything behind it (rates, arrivals, the gate) works as for Weir's own jobs. Labels that name
-the machine are left out: a subtask that failed over goes on as the same replica.
+A job without Weir has Flink's own labels and none of Weir's. Vertex and subtask identify its
+replicas, so `relabel` writes a replica's id in the place of the TaskManager's; rates, arrivals and
+checks then work as for Weir's own jobs. Labels that name the machine are left out, because a
+subtask that failed over is still the same replica.
 
-What a stock job does not tell: the variance of service times, and the age of records at the sink.
-The one is assumed; for the other Flink's latency markers are read where they are switched on
-(`metrics.latency.interval`), and else the response time is only forecast.
+Such a job does not report the variance of service times or the age of records at the sink. Weir
+assumes the variance. For the age, it reads Flink's latency markers if they are on
+(`metrics.latency.interval`); otherwise the response time is only a forecast.
 
-Samples of a foreign job out of Flink's own REST interface, for want of a reporter.
-
-Every `PERIOD` each vertex is asked once for the counters of all its subtasks. The JobManager
-gathers them no more often, and its answer says how old they are, so each sample is stamped with
-the moment it was counted: rates are exact although answers are up to 10 s late.
+Without Prometheus, samples come from Flink's REST interface: every `PERIOD`, Weir asks each vertex
+once for the counters of all its subtasks. The JobManager collects them no more often. Its answer
+shows how old they are, so each sample gets the time at which it was counted, and rates are exact
+although answers are up to 10 s late.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Weir's seams over a job that somebody else runs: what reads, reads; what would touch, refuses.
+"""Read-only runtime and jobs for an external job: reading works, changing is refused.
 
-So the same `ApplicationController` that steers Weir's own jobs sees, learns, decides and records
-for a foreign one. That nothing is touched rests on three gates, each enough by itself: in the mode
-Advise nothing is granted; the runtime and the jobs here refuse every change; and the client below
-them sends nothing but GET.
+So the `ApplicationController` of Weir's own jobs also measures, learns, decides and records for an
+external one. Three independent checks prevent changes: mode Advise grants nothing; the runtime and
+the jobs here refuse every change; and the client below them sends only GET.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Where the job that `spec.flink.ref` names is found in the cluster, and what its pods cost.
+"""Finds the job that `spec.flink.ref` names in the cluster, and what its pods cost.
 
-    FlinkDeployment   of the Flink Kubernetes Operator, whose service is `NAME-rest`
+    FlinkDeployment   of the Flink Kubernetes Operator; its service is `NAME-rest`
     Deployment        of the JobManager; its service is the one that selects the JobManager's pods
                       and has Flink's REST port, or the one that the annotation
                       `weir.dev/rest-service: NAME[:PORT]` names
 
-TaskManagers are found from Flink's side: each registers under its pod's address or name. So it
-does not matter what made their pods.
+Weir finds TaskManagers through Flink: each registers under its pod's address or name, whatever
+created the pod.
 
-Everything here only reads; whoever calls can hand over no more than `get` and `list`.
+This module only reads; it needs no more than `get` and `list`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fakes for tests of jobs that somebody else runs: a namespace that can only be read."""
+"""Fakes for tests of external jobs: a namespace that is read-only."""
 
 from __future__ import annotations
 

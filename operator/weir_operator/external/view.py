@@ -1,14 +1,13 @@
-"""A job that somebody else runs, seen as Weir sees its own: operators, replicas, deployments. Pure.
+"""Translates an external job into operators, replicas and deployments. Pure.
 
-Each vertex of the job, which is a chain of functions, is an operator named after it, and each of
-its subtasks a replica. Vertices of a stock job share slots, so a replica is no process here: it is
-a thread, and what it had of a core decides the size that it is taken for. That is one core, or its
-TaskManager's CPU where that is less: a task is one thread, and while its neighbours were idle it
-had as much. Busy neighbours left it less, so its service time is then measured too long and the
-advice errs towards more replicas.
+Each vertex of the job, which is a chain of functions, is an operator named after it, and each
+subtask is a replica. Vertices of such a job share slots, so a replica is a thread, not a process.
+Its assumed size is one core, or its TaskManager's CPU if that is less: a task is one thread, and
+gets that much while its neighbours are idle. Busy neighbours leave it less; its service time is
+then measured too long, and the advice errs towards more replicas.
 
-What is advised is the job under Weir, where every replica has a TaskManager of its own. What the
-job costs today is counted from its TaskManagers, not from these replicas: see `advice`.
+The advice describes the job under Weir, where every replica has its own TaskManager. Today's cost
+is counted from its TaskManagers, not from these replicas: see `advice`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of a foreign job now: looked up in the cluster and in Flink, look by look."""
+"""What is known of an external job now, found in the cluster and in Flink at each check."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Flink as a client sees it: its REST interface and its configuration."""
+"""Flink from a client's side: its REST interface and its configuration."""

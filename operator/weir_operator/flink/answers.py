@@ -1,8 +1,7 @@
-"""What Flink's REST interface answers, as values; the parts that Weir uses and no more.
+"""Values for the answers of Flink's REST interface, limited to what Weir uses. Pure.
 
-Times are Unix seconds, durations seconds, sizes bytes; Flink writes milliseconds.
-
-Reads Flink's JSON into the values of `answers`. Pure; milliseconds become seconds here.
+Times are Unix seconds, durations seconds, sizes bytes. Flink uses milliseconds; the functions that
+read its JSON convert them.
 """
 
 from __future__ import annotations

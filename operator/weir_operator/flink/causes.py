@@ -1,4 +1,4 @@
-"""From one of Flink's stack traces to one sentence for people."""
+"""Turns one of Flink's stack traces into one sentence for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's program builds, as far as the memory of its TaskManagers depends on it. Pure."""
+"""The graph that a job's program builds, as far as its TaskManagers' memory depends on it. Pure."""
 
 from __future__ import annotations
 

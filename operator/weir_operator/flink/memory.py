@@ -1,13 +1,13 @@
-"""How the memory of Flink's processes is divided, as Flink divides it. Pure.
+"""Divides the memory of Flink's processes as Flink does. Pure.
 
-On Kubernetes the division must be known before the pod is made, and asking Flink's own tool inside
+On Kubernetes, Weir must know the division before it creates the pod; running Flink's own tool in
 the pod would start a second JVM on a share of a core. The arithmetic and the defaults are those of
-Flink's `TaskExecutorProcessUtils` and `JobManagerProcessUtils` for a given size of the whole
-process; a test holds them against Flink's tool.
+Flink's `TaskExecutorProcessUtils` and `JobManagerProcessUtils` for a given total process size; a
+test compares them with Flink's tool.
 
-Departures: a TaskManager has one slot and one CPU, keys that would give the total twice are
-refused, and where nobody says how much managed memory there is to be, it leaves the job's heap
-256 MiB, or half of what there is for both where that is less.
+Departures: a TaskManager has one slot and one CPU. Keys that would set the total twice are refused.
+If the amount of managed memory is not set, it leaves the job's heap at least 256 MiB, or half of
+the memory for both if that is less.
 """
 
 from __future__ import annotations

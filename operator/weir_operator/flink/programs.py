@@ -1,15 +1,13 @@
-"""Programs of Weir's own that a JobManager runs for it.
+"""Weir's own programs that a JobManager runs.
 
-Some things only Flink can do: look at its storage and clear it up, for which it has plugins and
-credentials, and say what a job's program builds. So a jar with small programs (`java/dev/weir`) is
-uploaded and asked for a plan. They build no job; the answer is the message of the exception that
-they throw.
+Only Flink can read and clean its storage, because it has the plugins and credentials, and only
+Flink can say what a job's program builds. So Weir uploads a jar with small programs
+(`java/dev/weir`) and asks for a plan. They build no job; the answer is the message of the exception
+that they throw.
 
-A job's graph, asked of Flink before the job runs.
-
-The JobManager runs the job's own `main` up to its first `execute` and submits nothing
-(`java/dev/weir/ReadGraph.java`). Measured on Flink 2.3.0: 0.9 s for a query in SQL, upload
-included, once the JobManager has planned one.
+To read a job's graph before the job runs, the JobManager runs the job's own `main` up to its first
+`execute` and submits nothing (`java/dev/weir/ReadGraph.java`). Measured on Flink 2.3.0: 0.9 s for a
+query in SQL, upload included, once the JobManager has planned one.
 """
 
 from __future__ import annotations

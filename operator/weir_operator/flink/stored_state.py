@@ -1,6 +1,6 @@
-"""What the storage holds of a job that its JobManager does not know any more.
+"""The state of a job in the storage, when its JobManager no longer knows it.
 
-Only Flink has the plugins and credentials of the storage, so the JobManager is asked to look
+Only Flink has the plugins and credentials of the storage, so the JobManager lists it
 (`java/dev/weir/FindState.java`). Measured on Flink 2.3.0: 0.2 s, upload included.
 """
 

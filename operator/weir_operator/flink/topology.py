@@ -1,8 +1,8 @@
-"""Which operators a running job has, found by where its tasks run.
+"""The operators of a running job, found by where its tasks run.
 
-Flink's REST interface gives slot sharing groups as numbers without names. But every operator has
-TaskManagers of its own, so the TaskManager under a subtask names the operator of its vertex. A
-vertex that runs on the TaskManagers of several operators was not pinned by the job.
+Flink's REST interface shows slot sharing groups as numbers without names. But every operator has
+its own TaskManagers, so the TaskManager of a subtask identifies the operator of its vertex. If a
+vertex runs on the TaskManagers of several operators, the job did not pin it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """HTTP to one JobManager: limits of time and size, and foreign errors turned into Weir's.
 
-Knows nothing of what the answers mean. Flink reports errors as `{"errors": [text, ...]}`, whose
-text is often a whole stack trace; only its root cause goes on.
+Does not interpret the answers. Flink reports errors as `{"errors": [text, ...]}`, often a whole
+stack trace; only its root cause is passed on.
 
-Who owns a job chooses what answers at its address. So no redirect is followed, and what is not in
-the form of Flink's own errors is only logged: an error's sentence is read in events and statuses by
-people who may not ask that address themselves.
+The owner of a job decides what answers at its address. So Weir follows no redirect, and only logs
+an error that does not have the form of Flink's: people who may not call that address themselves can
+read events and statuses.
 """
 
 from __future__ import annotations

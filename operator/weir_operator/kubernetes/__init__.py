@@ -1,1 +1,1 @@
-"""Weir on Kubernetes: the API server, StreamApps, and the process that looks after them."""
+"""Weir on Kubernetes: the API server, StreamApps, and the controller process."""

@@ -1,8 +1,7 @@
-"""One StreamApp on this machine, from manifest to end: what `weir local` does.
+"""Runs one StreamApp on this machine, from manifest to end, for `weir local`.
 
-The manifest of a run on this machine, read again whenever its file has changed.
-
-On Kubernetes the API server tells of changes; here the file's time and size do.
+It reads the manifest again whenever its file has changed (time or size). On Kubernetes, the API
+server reports changes instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the loops keep from tick to tick, and beyond their own end.
+"""State of the loops from tick to tick, and beyond their end.
 
-What the managers have learned is kept in a file that outlives the controller (`LearnedStore`). A
-file that cannot be read does not keep the loops from running: they learn again, and the file is put
-aside, so that nothing is lost without notice.
+What the managers have learned is stored in a file that survives the controller (`LearnedStore`). If
+the file cannot be read, the loops still run: they learn from scratch, and the file is moved aside
+and reported.
 """
 
 from __future__ import annotations

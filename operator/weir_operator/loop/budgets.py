@@ -1,8 +1,8 @@
-"""Budgets for the operators: what of the objective each may use, at this tick.
+"""The latency budget of each operator at this tick.
 
-Those of a tuning, as far as they fit what holds now (`tuned.py`). Where nothing was tuned the bound
-is shared along the paths: fixed operators keep what they need and are taken out of the graph; the
-rest of the bound belongs to those that can change.
+Budgets come from a tuning if they still fit (`tuned.py`). Otherwise the bound is divided along the
+paths: fixed operators keep what they need and are taken out of the graph; the others share the
+rest.
 """
 
 from __future__ import annotations

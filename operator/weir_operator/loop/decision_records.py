@@ -1,13 +1,12 @@
-"""Decision records: what was seen, what was weighed, what was expected, what came of it.
+"""Decision records: measurements, candidates, expectations and results of each decision.
 
-SQLite in a directory that outlives the controller. Written each tick in one transaction; read by
-`weir explain`. Values go in and come out whole: Python's own JSON knows NaN and infinity. Rows of
-texts are packed: field names and candidates repeat from one decision to the next, so that a
-dictionary of them leaves a fifth of the text. What is too old or too much is deleted.
+SQLite in a directory that survives the controller, written once per tick in one transaction; `weir
+explain` reads it. Values are stored as Python's JSON, which supports NaN and infinity. Texts are
+compressed with a dictionary, because field names and candidates repeat; that leaves a fifth. Old
+and surplus rows are deleted.
 
-A job must not go without scaling because its records cannot be kept (`TolerantRecords`). A damaged
-file is put aside and another one started; while the disk is full, nothing is kept. Both are
-reported.
+A job must be scaled even if its records cannot be kept (`TolerantRecords`). A damaged file is moved
+aside and a new one started; while the disk is full, nothing is recorded. Both are reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the loops of one StreamApp need of its manifest, as plain values.
 
-`LoopSettings` hold as long as the loops run. Directives (mode, state, pauses, blocked periods, a
-reset) are read at every tick through a callable, so that an annotation takes effect without a
-restart. Pure: what watches the manifest translates it here.
+`LoopSettings` do not change while the loops run. Directives (mode, state, pauses, blocked periods,
+a reset) are read at every tick through a callable, so that an annotation takes effect without a
+restart. Pure: the code that watches the manifest translates it here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""What fails beside the loops of a job: told, remembered until it works again, and survived.
+"""A StreamApp's events: their reasons, their severity, and events about ongoing trouble.
 
-What a StreamApp's events are: their reasons, and which of them warn.
-
-A reason is part of the interface: alerts and people's own tools select by it.
-
-Facts that last are told when they begin and when they end, not at every tick. Two causes of one
-reason are two facts; one whose figures alone move is one.
+A reason is part of the interface: alerts and other tools select by it. Trouble that lasts is
+reported when it begins and when it ends, not at every tick. Two causes of one reason are reported
+separately; a message in which only numbers changed has the same cause.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What was granted is done, and judged afterwards by what came of it.
+"""Executes what was granted, and judges it afterwards by its result.
 
-An action runs beside the ticks as a task of its own: resizes at once, everything else in one
-restart. A change that did worse than expected, by the verdict of the metrics, is remembered as
-failed, and whoever asked is told to take it back.
+An action runs in parallel to the ticks as its own task: resizes at once, everything else in one
+restart. A change whose metrics are worse than expected is remembered as failed, and the caller is
+told to roll it back.
 """
 
 from __future__ import annotations

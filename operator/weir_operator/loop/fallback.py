@@ -1,8 +1,8 @@
-"""Where to go when the metrics stay unhealthy: `spec.fallback`. Pure.
+"""The deployment for metrics that stay unhealthy: `spec.fallback`. Pure.
 
-Blind, Weir cannot tell how much is needed; whoever fears overload more than cost asks for the
-largest deployment, or names one. The regular decisions take it back once there is something to
-decide on again.
+Without metrics, Weir cannot know how much capacity is needed. Users who fear overload more than
+cost ask for the largest deployment, or name one. Once metrics are healthy, the regular decisions
+reduce it again.
 """
 
 from __future__ import annotations

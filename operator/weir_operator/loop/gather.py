@@ -1,8 +1,9 @@
 """What one tick knows of the job: samples and Flink's plan become measurements.
 
-`Gatherer` reads the metrics source and Flink, and remembers what must be known from tick to tick:
-who serves what in the present run, since when it runs, and what was counted before. The functions
-are pure: from samples to the layout of the job, and to the measurements that managers decide on.
+`Gatherer` reads the metrics source and Flink, and remembers what is needed from tick to tick: which
+replica serves which operator in the current run, when that run began, and the counters so far. The
+functions are pure: they turn samples into the layout of the job, and into the measurements on which
+managers decide.
 """
 
 from __future__ import annotations

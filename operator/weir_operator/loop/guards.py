@@ -1,12 +1,12 @@
-"""What forbids scaling at a moment: people, and measurements that contradict a policy. Pure.
+"""What forbids scaling now: people, and measurements that contradict a policy. Pure.
 
-Pauses and blocked periods are what people ask for. Besides, no policy takes speed away while a
-backlog is worked off, nor where the replicas were measured to be busier than the target could be:
-a model may be wrong, and a job that was scaled in too far pays with another restart.
+Pauses and blocked periods come from people. In addition, no policy may reduce speed while the job
+works off a backlog, or if the measured work would make the target too busy: a model may be wrong,
+and a job that was scaled in too far pays with another restart.
 
-A guard may leave one direction allowed. Which direction a change has is a matter of speed, not of
-replicas: two fast replicas for three slow ones may be either. A move to other places that changes
-no speed (to save money) goes in neither direction, and is allowed by no guard.
+A guard may leave one direction allowed. Speed decides the direction of a change, not the number of
+replicas: two fast replicas for three slow ones may be either. A move to other places that does not
+change the speed (to save money) has neither direction, and every guard forbids it.
 """
 
 from __future__ import annotations

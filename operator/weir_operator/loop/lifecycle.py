@@ -1,11 +1,11 @@
-"""Keeping one job alive: bring it up, check on it, change it, end it.
+"""Keeps one job running: start, check, change and end it.
 
 Level-based: each check compares what runs with what the status says should run, and moves towards
-it. Nothing here decides a deployment; what people ask (another revision, a suspension) comes by
-the directives. One change at a time: another one waits, or is refused with a reason.
+it. This module decides no deployment; requests of users (another revision, a suspension) come as
+directives. There is one change at a time: another one waits, or is refused with a reason.
 
-Which processes were lost between two checks shows in their ids: what brings them back (a
-ReplicaSet, a kubelet, Flink) does so without Weir, and often before it checks.
+The ids of processes show which were lost between two checks: a ReplicaSet, a kubelet or Flink
+replaces them without Weir, and often before Weir checks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The managers of one StreamApp, and how they come to decisions.
+"""The managers of one StreamApp, and how they decide.
 
 Each operator's manager decides for itself (`SeparateManagers`), or one policy decides for all
-operators that are scaled (`JointManagers`). Which of the two the policy of the manifest declares.
+scaled operators (`JointManagers`). The manifest's policy declares which.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The Operator Manager: one operator's beliefs, policy and memory between two ticks.
+"""The Operator Manager: one operator's model, policy and state between two ticks.
 
-It observes, learns from the last interval, and proposes. It grants nothing and touches nothing. An
-`ObservedOperator` is the half of it that observes: of operators for which one policy decides that
-decides for all of them (`managers`), that half is all there is.
+It observes, learns from the last interval, and proposes; it grants and changes nothing. An
+`ObservedOperator` only observes. That is enough for operators for which one policy decides jointly
+(`managers`).
 """
 
 from __future__ import annotations

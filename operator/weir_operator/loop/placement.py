@@ -1,10 +1,9 @@
-"""Where a job that is down goes on: where it was, as far as the manifest and the pools allow.
+"""Where a job that is down resumes: its old deployment, or the next best that is possible. Pure.
 
-The next best deployment where pools have no room, or the manifest allows it no more. Pure.
-
-For a job that is down and cannot wait for a decision: less than wanted that runs is better than all
-of it that does not. And for replicas whose nodes are about to go, which must not wait for room in
-their own pool. The policies decide from there.
+The next best deployment is used if pools have no room, or if the manifest no longer allows the old
+one. It is for a job that is down and cannot wait for a decision: fewer replicas that run are better
+than all that do not. It is also for replicas whose nodes are about to be removed, which must not
+wait for room in their own pool. Policies decide from there.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The changes by which a job is kept alive and as it is asked for, and when they are tried again.
+"""Changes that keep a job running and as the manifest asks, and when Weir retries them.
 
 The first part is pure: it returns the journals of starts, upgrades, suspensions and replacements.
 
-What came to nothing is tried again after pauses that grow (`Retries`). Changes are told apart by
-what they are to achieve, not by their ids: a drained node does not wait because an upgrade found
-no room a moment ago, and a second node does not wait for the first. Failures are kept in the
-status, so that another controller continues to count; otherwise a manifest whose deployment never
-runs would stop the job at each start. Another spec starts over: who mended it need not wait.
+Failed changes are retried after pauses that grow (`Retries`). Changes are identified by what they
+are to achieve, not by their ids: a drained node does not wait because an upgrade found no room a
+moment ago, and a second node does not wait for the first. The status keeps the failures, so that
+another controller continues to count; otherwise a manifest whose deployment never runs would stop
+the job at each start. A new spec resets the count: whoever corrected it need not wait.
 """
 
 from __future__ import annotations

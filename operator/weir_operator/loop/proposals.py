@@ -1,8 +1,7 @@
-"""What the operators' managers propose in a tick, and what the Application Manager made of it.
+"""What the managers propose in a tick, the Application Manager's verdicts, and limiting factors.
 
-What keeps an operator from doing better than it does: said, or users look for it in vain. Pure.
-
-Room in a pool that operators share, and the restart budget, are said by arbitration.
+A limiting factor is what keeps an operator from meeting its budget; users would otherwise search
+for it in vain. Pure. Arbitration reports full pools and the restart budget.
 """
 
 from __future__ import annotations

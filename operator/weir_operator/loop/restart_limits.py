@@ -1,19 +1,17 @@
-"""EDF's token bucket before the restart budget: the response time says what may be asked for.
+"""Limits of restarts across proposals: EDF's token bucket, and the budget of the whole controller.
 
-Where `spec.applicationManager.arbitration.tokenBucket` is set, a rescale needs a token: a high one
-to get faster, or to move; a low one to get slower. High ones come while the response time is near
-its bound or above, low ones while it is far below. In between nothing is restarted to save money,
-and nothing for fear. A token is spent when the change is granted by all that comes after, too.
-
-Tokens are not kept over a restart of the controller: a new bucket is empty, as at the beginning.
+If `spec.applicationManager.arbitration.tokenBucket` is set, a rescale needs a token: a high one to
+get faster or to move, a low one to get slower. High tokens come while the response time is near or
+above its bound, low ones while it is far below. In between, there are no restarts. A token is spent
+when the change is granted by all later checks, too. Tokens do not survive a restart of the
+controller: a new bucket is empty, as at the beginning.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 section 7; capacity and period as in its section 9.
 
-The restart budget over all StreamApps of one controller.
-
-Each StreamApp has a budget of its own; this one bounds what they do together, as after a change of
-the load that all of them see: a restart of everything at once is an outage of everything at once.
+Each StreamApp has its own restart budget. The controller's budget limits what they do together,
+for example after a change of the load that all of them see: restarting everything at once is an
+outage of everything at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The record of a run: what the controller writes down and what every face is drawn from.
+"""The record of a run: written by the controller, shown by the live view and the reports.
 
-One JSON object a line, told apart by `type`: `tick`, `rescale`, `event` and at the end `summary`.
-The lines are the interface for programs (`weir local --json`); the live view and the HTML report
-read the same values, so that none of them can know more than the others.
+One JSON object per line, with a `type`: `tick`, `rescale`, `event` and at the end `summary`. The
+lines are the interface for programs (`weir local --json`); the live view and the HTML report read
+the same values, so all of them agree.
 
-JSON has no NaN and no infinity. A quantity that could not be measured is `null` there and NaN
-here; one without bound (the response time of an operator that cannot keep up) is `"Infinity"`.
+JSON has no NaN and no infinity. A quantity that could not be measured is `null` there and NaN here;
+an unlimited one (the response time of an operator that cannot keep up) is `"Infinity"`.
 """
 
 from __future__ import annotations

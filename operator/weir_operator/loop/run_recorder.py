@@ -1,4 +1,4 @@
-"""A run as the faces know it: ticks, changes and events become records, then a summary."""
+"""Turns ticks, changes and events of a run into records, and ends with a summary."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What the job would cost and how it would fare, had it followed the decisions: mode Advise.
+"""Forecasts cost and violations of a job that follows the advice: mode Advise.
 
-A shadow deployment begins where the real one is and follows its own decisions: at each tick the
-model predicts how it serves the load that was measured, the policy decides on that, and the
-Application Manager rules with a restart budget of its own. The result is added up by days, and kept
-in a file beside what was learned (`Advisor`).
+A shadow deployment starts as the real one and follows its own decisions: at each tick, the model
+predicts how it serves the measured load, the policy decides on that, and the Application Manager
+rules with a separate restart budget. The results are added up by day, and stored in a file beside
+what was learned (`Advisor`).
 
-It is a forecast by the model: the gap of a restart is not in it, and a backlog neither. Both sides
-of the bill are of the whole job, its JobManager included. Traffic has a day, so no figure per day
-is given before one day was followed.
+The model's forecast does not include the gap of a restart, or a backlog. Both costs are of the
+whole job, JobManager included. Traffic varies over the day, so there is no figure per day before a
+whole day was simulated.
 """
 
 from __future__ import annotations

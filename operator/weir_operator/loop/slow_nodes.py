@@ -1,11 +1,10 @@
-"""EDF's Node Managers, over what replicas measure: which node is to be left, and by whom.
+"""EDF's Node Managers: which node a replica should leave because it is slow.
 
-A node is as fast as its replicas are beside their equals on other nodes: of the same operator, in
-the same pool, of the same size. A restart is too dear for a guess, so a node asks to be rid of a
-replica only after `IN_A_ROW` intervals of one run in which it was slow each time, by service times
-that are known well enough. What an operator's records are like can make its replicas unequal, too;
-therefore an operator that left a node leaves no other one for a while, which a controller that
-starts over does not know.
+A node is as fast as its replicas are compared with others of the same operator, pool and size on
+other nodes. A restart is too expensive for a guess, so a node asks for a migration only after
+`IN_A_ROW` intervals of one run in which it was slow each time, by service times that are known well
+enough. Replicas of an operator may also differ because of its records. So an operator that left a
+node leaves no other one for a while; a controller that restarts forgets this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one tick of a StreamApp's loops saw, decided and began, and when the first one is due."""
+"""What one tick of a StreamApp's loops measured, decided and began, and when the first is due."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a tuning gives the Operator Managers, and its budgets brought to what holds now. Pure.
+"""What a tuning gives the Operator Managers, adapted to the current measurements. Pure.
 
-A tuning knows the objective and the operators as they were when it began. Since then the ratio of
-the bounded quantile to the mean has been measured again, and so has what each operator needs at
-least. So tuned budgets are a wish: where they are too much for the bound they are drawn towards the
-least times by one common factor, and where they ask for less than the least, nothing is made of
-them and the Application Manager shares the bound by itself.
+A tuning uses the objective and the operators as they were when it began. Since then, the ratio of
+the bounded quantile to the mean has been measured again, and so has the minimum time of each
+operator. If the tuned budgets exceed the bound, they are moved towards the minimum times by one
+common factor. If they are below the minimum, they are not used, and the Application Manager divides
+the bound itself.
 """
 
 from __future__ import annotations

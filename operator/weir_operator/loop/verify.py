@@ -1,8 +1,8 @@
-"""Whether a change did what was expected of it: the verdict of the metrics. Pure.
+"""Whether a change did what was expected of it, judged by the metrics. Pure.
 
-A change is judged by what its decision expected and by what was before, never by one threshold:
-it failed only where the response time broke the bound, is far above the expectation, is no better
-than before, and the load is not what has changed. Then going back is a change of its own.
+A change is compared with what its decision expected and with the state before, never with one
+threshold. It failed only if the response time broke the bound, is far above the expectation, is no
+better than before, and the load has not changed. Rolling it back is then a change of its own.
 """
 
 from __future__ import annotations

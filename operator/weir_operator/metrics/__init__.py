@@ -1,1 +1,1 @@
-"""What a job measures: sources, measurements, and the gate that judges them."""
+"""Metrics of a job: sources, measurements, and the check whether they can be trusted."""

@@ -1,17 +1,16 @@
 """The direct source: scrapes the reporters itself, for local runs and fast tests.
 
-Every `period` it begins one scrape of each target and waits for none: a target that hangs delays
-no other and is not asked again before its time limit. A failed scrape is a sample too (`up` = 0),
-as in Prometheus, and samples are stamped with the moment the scrape began, as there.
+Every `period`, it starts one scrape of each target without waiting for the others: a target that
+hangs delays no other, and is not asked again before its time limit. A failed scrape is a sample too
+(`up` = 0), as in Prometheus, and a sample's time is the start of its scrape.
 
-It keeps what it saw in memory only; after a restart of the controller the window fills again.
+It keeps samples only in memory, limited by age and by the number of series; after a restart of the
+controller, the window fills again.
 
-Pages are made by processes of the job, which is somebody else's. So a page is read up to a limit,
-large ones are parsed in a thread, a StreamApp has so many series and no more, and one whose pages
-take long to parse is scraped more rarely. What is beyond a limit is an error of the window: a part
-of the series would look like a whole.
-
-The last minutes of samples in memory, bounded by age and by the number of series.
+Processes of the job write the pages, and the job belongs to somebody else. So a page is read up to
+a limit, large ones are parsed in a thread, a StreamApp may have a limited number of series, and one
+whose pages take long to parse is scraped less often. Exceeding a limit is an error of the window: a
+part of the series would look like all.
 """
 
 from __future__ import annotations

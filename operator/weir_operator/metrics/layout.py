@@ -1,7 +1,7 @@
-"""Which TaskManager serves which operator of the running job: what samples are read against.
+"""Which TaskManager serves which operator of the running job.
 
-The layout is what Weir believes to run; the window is what was scraped. Measuring compares the
-two, so a replica that should report and does not is noticed.
+The layout is what Weir believes to run; the window is what was scraped. Measuring compares the two,
+so it notices a replica that should report and does not.
 """
 
 from __future__ import annotations

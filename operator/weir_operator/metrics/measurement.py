@@ -1,8 +1,8 @@
-"""From a window of samples to what the job did in it; pure.
+"""Turns a window of samples into what the job did in it. Pure.
 
     window + layout -> series of this run -> replicas -> operators -> source to sink
 
-Values are in `values.py`, what each number means in the module that computes it.
+Values are in `values.py`; each module explains the numbers that it computes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The series that Weir reads: a whitelist, so that no source moves the rest.
+"""The series that Weir reads, so that a source transfers no others.
 
-A TaskManager's reporter offers some 300 series, of which a decision needs about twenty. Both
-sources ask for these names and no others. Names are Flink's 2.3 (`flink_<scope>_<metric>`) and
-those of the Java helper, whose counters live in the operator scope. A series that no StreamApp
-must have is optional: without it a value is NaN and the measurement says what is missing.
+A TaskManager's reporter offers about 300 series, of which a decision needs about twenty. Both
+sources ask only for these names. Names are those of Flink 2.3 (`flink_<scope>_<metric>`) and of the
+Java helper, whose counters are in the operator scope. A series that a StreamApp may lack is
+optional: without it, a value is NaN and the measurement says what is missing.
 """
 
 from __future__ import annotations

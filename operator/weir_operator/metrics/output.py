@@ -1,26 +1,24 @@
 """What users of the job saw in a window: records as they arrived at the sinks, over every run.
 
-`measure` looks at one run of the job, so that a decision rests on what runs now. A user does not
-care for runs: the interval in which the job was restarted is the one with the gap in it, and its
-latecomers are in the next run's counters. Here every run counts.
+`measure` uses only one run of the job, because a decision needs what runs now. Users do not care
+about runs: the interval in which the job was restarted is the one with the gap, and its late
+records are in the next run's counters. Here, every run counts.
 
-A counter goes on from where the last window saw it, so nothing falls between two windows. One that
-no earlier window saw belongs to a new run or attempt, and began at zero. At the very first look
-nothing can be told of before: a counter's own first sample is where it begins.
+A counter continues from its value in the last window, so nothing falls between two windows. A
+counter that no earlier window had belongs to a new run or attempt, and began at zero. In the very
+first window, a counter starts at its own first sample.
 
-How long records spend at each operator, from their ages on the way.
+Response times of operators come from the ages of records on the way. A record's age at the entry of
+an operator, minus its age when the operators before had finished it, is its wait in between
+(buffers and network included); with the service time, that is the operator's response time. Ages
+count from the event time, so nothing is subtracted behind a source: the first operator also
+includes the wait at the source, where records pile up if it is too slow. Sources stamp latency
+markers when they emit them, so markers do not include that wait. They queue among the records but
+bypass the functions, so a record is older than its marker by the work done on it. These are
+differences of means over one window: exact in a steady state, and late by the time in between when
+the load changes.
 
-A record's age at the entry of an operator, less its age when the operators before were done with
-it, is its wait in between (buffers and wire included); with the service time that is the
-operator's response time. Ages count from the event time, so behind a source nothing is taken off:
-the first operator also bears the wait at the source, which is where records pile up when it is too
-slow. Markers are stamped when the source emits them and do not hold that wait. They queue among
-the records but pass by the functions, so a record is older than they say by the work done on it.
-
-These are differences of means over one window: exact in a steady state, late by the time in
-between where the load changes.
-
-Source to sink: what the helper's latency counters at the sinks say, or the markers.
+Times from source to sink come from the helper's latency counters at the sinks, or from the markers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The Prometheus source: raw samples out of a Prometheus server, as it scraped them.
+"""The Prometheus source: raw samples from a Prometheus server, as it scraped them.
 
-It asks an instant query with a range selector, which returns the samples themselves with their
+It sends an instant query with a range selector, which returns the samples themselves with their
 times; a range query would resample them to a step, and rates would come from invented points.
 
 The server must set the label `weir_app` on its targets, from what the cluster says of each pod: its
-namespace, a slash, and the StreamApp's name. What a page claims about itself must not replace it
-(`honor_labels: false`): a page is what a pod makes it, and Flink's own `weir_app` is equal for
-`team/a-trips` and `team-a/trips`. The server keeps it as `exported_weir_app`, and a page that names
-another StreamApp there is left out: its address was another process's before.
+namespace, a slash, and the StreamApp's name. A page must not replace it (`honor_labels: false`): a
+pod can write any page, and Flink's own `weir_app` is equal for `team/a-trips` and `team-a/trips`.
+The server keeps that one as `exported_weir_app`, and a page that names another StreamApp there is
+left out: its address belonged to another process before.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""One Prometheus server, asked for many StreamApps at once.
+"""One Prometheus server, queried for many StreamApps at once.
 
-Questions that come soon after one another are put together: one query names all the StreamApps
-that it is about, and its answer is dealt out. A question that comes alone is asked at once.
+Queries that come soon after one another are joined: one query names all their StreamApps, and its
+answer is divided. A single query is sent at once.
 
-An answer is as large as the jobs make it, so it is read up to a limit. Where several StreamApps
-share one that is larger, each half of them is asked about again: in the end only the one whose own
-series are too many goes without.
+The jobs decide how large an answer is, so it is read up to a limit. If several StreamApps together
+exceed it, each half of them is queried again; in the end, only the StreamApp whose own series are
+too many gets none.
 
-A file that tells a Prometheus server where the reporters of a local run listen.
-
-Ports of TaskManagers change with every rescale, so no static configuration can name them.
-Prometheus reads this file whenever it changes (`file_sd_configs`).
+For `weir local`, this module also writes the file that tells a Prometheus server where the
+reporters listen (`file_sd_configs`): ports of TaskManagers change with every rescale, so no static
+configuration can name them.
 """
 
 from __future__ import annotations

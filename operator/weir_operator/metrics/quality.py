@@ -1,8 +1,8 @@
-"""The gate before every decision: is this measurement fit to decide and to learn from?
+"""The check before every decision: may Weir decide on this measurement, and learn from it?
 
 A chain of pure checks, each of which returns problems with a sentence for people. A problem that
-holds stops decisions and learning until it is gone; the others only warn. What a job does not
-report because it has no helper or no FLIP-33 source is no problem: `AppMeasurement.missing`.
+holds stops decisions and learning until it is gone; the others only warn. Values that a job does
+not report because it has no helper or no FLIP-33 source are no problem: `AppMeasurement.missing`.
 """
 
 from __future__ import annotations

@@ -1,26 +1,23 @@
-"""What one time series says about a window: how much it rose, where it stands.
+"""What one time series says about a window: its increase, its last value, and demand from both.
 
 Rates come from accumulated counters, never from Flink's per-second gauges, which are averages over
-Flink's own minute. Each series is judged over its own samples, so TaskManagers that are scraped at
-different moments, or that began inside the window, need no common clock. Fewer than two samples
-give NaN: nothing is known about a rise from one point.
+Flink's own minute. Each series is measured over its own samples, so TaskManagers that are scraped
+at different moments, or that began inside the window, need no common clock. Fewer than two samples
+give NaN.
 
-Quantiles of the end-to-end latency from cumulative bucket counters.
+Quantiles of the end-to-end latency come from cumulative bucket counters. Records are assumed to be
+spread evenly inside a bucket, as in Prometheus' `histogram_quantile`. A quantile beyond the last
+finite bound is `inf`: that bound shows only that it is larger, and a number would look like a bound
+that is met.
 
-Inside a bucket records are taken to be spread evenly, as Prometheus' `histogram_quantile` does. A
-quantile beyond the last finite bound is `inf`: that bound says only that it is larger, and a
-number would look like a bound that is kept.
+The demand is how many records would reach each operator if nothing upstream were blocked. Under
+back-pressure, an operator takes in what it can, and Flink throttles everything upstream of it, so
+no processed rate shows the demand. Only the sources do: what they took in plus the growth of their
+backlog. It is passed down the dataflow with the selectivities measured in the same window.
 
-How many records would reach each operator if nothing upstream were blocked.
-
-Under back-pressure an operator takes in what it can, not what there is, and Flink throttles
-everything upstream of it, so no processed rate tells the demand. The demand shows only at the
-sources: what they took in plus what their backlog grew by. It is passed down the dataflow with the
-selectivities measured in the same window.
-
-Along an edge from an operator that feeds several others, the share is measured at the receiver
-where that is its only feeder (it may get a side output); a receiver with several feeders is taken
-to get everything that each of them gives out.
+Along an edge from an operator that feeds several others, the share is measured at the receiver if
+that is its only feeder (it may get a side output); a receiver with several feeders is assumed to
+get everything that each of them emits.
 """
 
 from __future__ import annotations

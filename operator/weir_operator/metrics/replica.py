@@ -1,8 +1,8 @@
 """What one replica did in a window, from the series of its TaskManager.
 
-A TaskManager has one slot, so every task on it belongs to the replica's operator. Where an operator
+A TaskManager has one slot, so every task on it belongs to the replica's operator. If an operator
 has several tasks (or several functions with the helper's counters), the busiest one limits it, and
-its busy share and service time are taken for the replica's.
+its busy share and service time count as the replica's.
 """
 
 from __future__ import annotations

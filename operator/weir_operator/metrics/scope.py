@@ -1,7 +1,7 @@
-"""The series of a window, sorted by whose they are: one run of the job, one TaskManager, one task.
+"""The series of a window, sorted by run of the job, TaskManager and task.
 
 Left out: series of earlier runs (another `job_id`) and of earlier attempts of a task, so that a
-rescale or a restart inside the window does not mix two lives into one rate.
+rescale or a restart inside the window does not mix two runs into one rate.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The seam of the metrics: raw time series in, whatever their source.
+"""The protocol of a metrics source: raw time series, whatever their origin.
 
-A source gives the samples of one StreamApp's Flink processes inside a window, as they were
-scraped; what they mean is `measurement`'s business. The direct source (scrapes the reporters
-itself) and the Prometheus source give the same series, and one contract suite holds for both.
+A source returns the samples of one StreamApp's Flink processes inside a window, as they were
+scraped; `measurement` interprets them. The direct source (scrapes the reporters itself) and the
+Prometheus source return the same series, and one contract suite tests both.
 
-Every series of Weir's TaskManagers carries the labels `weir_app`, `weir_operator`, `weir_pool`
-and `tm_id` (set through `metrics.reporter.prom.scope.variables.additional`; Flink mangles values:
-every character but letters, digits, `_` and `:` becomes `_`). A Prometheus
-server sets a `weir_app` of its own, `namespace/name`.
+Every series of Weir's TaskManagers has the labels `weir_app`, `weir_operator`, `weir_pool`
+and `tm_id` (set through `metrics.reporter.prom.scope.variables.additional`; Flink replaces
+every character of a value except letters, digits, `_` and `:` by `_`). A Prometheus server sets its
+own `weir_app`, `namespace/name`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An explanation as people read it: one block per operator, in the terminal.
+"""The text of `weir explain`: one block per operator, for the terminal. Pure.
 
-What a decision record, its change and what was seen next say together. Pure reading.
+Shows what a decision record, its change and the next measurement say together.
 """
 
 from __future__ import annotations

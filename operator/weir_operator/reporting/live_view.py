@@ -1,9 +1,9 @@
-"""A run as it goes on, in the terminal: drawn again after every record, never in between.
+"""The live view of a run in the terminal, redrawn after every record.
 
-`render` turns a run into a picture and knows nothing of terminals but the room it is given: wide
-enough, and each operator's decision stands in its row; narrower, below the table. `LiveView` shows
-the pictures one over the other on a terminal, and one plain line per record anywhere else, so that
-a log file stays readable. Colour never carries a meaning alone.
+`render` draws a run and knows nothing of terminals but their size: if it is wide enough, each
+operator's decision is in its row; otherwise, below the table. `LiveView` redraws in place on a
+terminal, and prints one plain line per record anywhere else, so that a log file stays readable.
+Colour never carries a meaning alone.
 """
 
 from __future__ import annotations

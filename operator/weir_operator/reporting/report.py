@@ -1,10 +1,9 @@
-"""The HTML report of a run: was the promise kept, at what cost, and why each change was made.
+"""The HTML report of a run: whether it met the objective, its cost, and why each change was made.
 
-The charts of a run, as Plotly figures over one common axis of time.
-
-Every chart bears the same marks: a triangle and a thin line where the deployment changed (the text
-under the pointer says how, and for how long nothing came out), and a shade over the intervals that
-exceeded the bound. Missing measurements are holes in a line, never zeros.
+Charts are Plotly figures over one common time axis, with the same marks: a triangle and a thin line
+for each change of the deployment (its tooltip says what changed, and for how long there was no
+output), and a shade over the intervals that exceeded the bound. Missing measurements are gaps in a
+line, never zeros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tunings of a StreamApp as people read them: what each set and promised, what came of it."""
+"""The tunings of a StreamApp for people: what each set and forecast, and its result."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Changing what a job runs on without losing a record: the journal and the engine that walks it."""
+"""Changes a running job without losing a record: the journal, and the engine that executes it."""

@@ -1,4 +1,4 @@
-"""What is true of a job once a change has come to its end. Pure."""
+"""What is true of a job once a change has ended. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The engine that walks a journal: one path for every change of a job.
+"""The engine that executes a journal: one path for every change of a job.
 
 First start, rescale, recovery and suspension are the same steps, some left out (see `journal`).
-The engine writes the journal before each step, makes every step idempotent, bounds it in time, and
-goes back when the target does not come to run. It decides nothing: what the target is, is the
-loops' business.
+The engine writes the journal before each step, makes every step idempotent, limits its time, and
+rolls back if the target does not run. The loops choose the target.
 
 Source of the order (added TaskManagers registered, stop with savepoint, removed ones gone,
 submission with the new parallelism, verification): measured on Flink 2.3.0, see

@@ -1,4 +1,4 @@
-"""The engine's questions, asked of Flink's REST interface."""
+"""Implements what the engine asks of Flink with its REST interface."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the engine asks of Flink, in the engine's words.
+"""The protocol of what the engine asks of Flink.
 
-Knowing what a job builds before its TaskManagers are started, whose memory follows from it.
+It includes the graph that a job builds, which the memory of its TaskManagers depends on and which
+must be known before they start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which TaskManagers to start, end and resize so that a deployment comes true. Pure.
+"""Which TaskManagers to start, end and resize to reach a deployment. Pure.
 
-Flink knows operators, not pools: which TaskManager of a pool is left is ours to choose, by ending
-the others between stop and submission.
+Flink knows operators, not pools: Weir chooses which TaskManagers of a pool stay, by ending the
+others between stop and submission.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking again while what fails may pass."""
+"""Retries requests whose failure may be temporary."""
 
 from __future__ import annotations
 

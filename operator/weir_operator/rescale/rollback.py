@@ -1,4 +1,4 @@
-"""Where a change goes on whose step has failed: back, once more, or to its end. Pure."""
+"""What a change does after a failed step: roll back, retry, or end. Pure."""
 
 from __future__ import annotations
 

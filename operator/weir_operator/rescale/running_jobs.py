@@ -1,8 +1,8 @@
-"""Which jobs the JobManager of one StreamApp may run: one at a time, and one that Weir knows. Pure.
+"""Which jobs the JobManager of a StreamApp may run: one at a time, and one that Weir knows. Pure.
 
 Two jobs of one StreamApp emit every record twice, and a status may be wrong: edited by hand,
-deleted, or restored from a backup. So the JobManager is asked which jobs it runs before a job is
-looked at, and again before each submission.
+deleted, or restored from a backup. So Weir asks the JobManager which jobs it runs before it checks
+a job, and again before each submission.
 """
 
 from __future__ import annotations

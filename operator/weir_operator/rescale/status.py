@@ -1,8 +1,7 @@
-"""What Weir remembers of a StreamApp between two moments: its status, and where it is kept.
+"""What Weir remembers of a StreamApp: its status, and where it is stored.
 
-The status is the only thing that a controller needs besides the world itself to go on after a
-crash. On one machine it is a JSON file, replaced atomically; on Kubernetes it is the resource's
-status.
+After a crash, a controller needs nothing else but the outside world to continue. On one machine,
+the status is a JSON file that is replaced atomically; on Kubernetes, it is the resource's status.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""A stop with savepoint, asked for until something is known of it.
+"""Stops a job with a savepoint, and finds the newest state of a job that has ended.
 
-The trigger's id was chosen before, so a request whose answer was lost is found again. Flink forgets
-triggers: with a JobManager that was lost, and after a time. Then the job itself says whether the
-stop got through, and the storage whether its savepoint is complete.
+The trigger's id was chosen before, so a request whose answer was lost can be found again. Flink
+forgets triggers: with a lost JobManager, and after a time. Then the job itself shows whether the
+stop arrived, and the storage whether its savepoint is complete.
 
-The state that a job which has ended goes on from: the newest there is, never an older one.
+A job that has ended resumes from its newest state, never from an older one. The sources, in this
+order:
 
-What knows it, in this order:
-
-1. Flink's statistics of the job, where this JobManager saw a snapshot complete.
+1. Flink's statistics of the job, if this JobManager saw a snapshot complete.
 2. The storage. A new JobManager does not know what the old one completed: a stop with savepoint is
    not among the checkpoints that it recovers a job from (Flink 2.3, `CheckpointCoordinator`).
-3. What the job was started from, but only where it never completed a snapshot of its own.
+3. What the job was started from, but only if it never completed a snapshot of its own.
 
 A job that had snapshots and has none any more is not started from older state: its sinks would emit
 records a second time. Then a person decides.

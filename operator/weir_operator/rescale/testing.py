@@ -1,7 +1,7 @@
-"""A miniature Flink and runtime for unit tests of what steers them; no process is started.
+"""A miniature Flink and runtime for unit tests of the engine; no process is started.
 
-It keeps the one promise that matters: how many records were lost or doubled is counted from where
-each job was started and where it had got to, so that a wrong order of steps shows.
+It counts how many records were lost or duplicated, from the state with which each job started and
+its progress, so that a wrong order of steps fails.
 """
 
 from __future__ import annotations

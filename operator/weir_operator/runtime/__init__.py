@@ -1,1 +1,1 @@
-"""Where TaskManagers live: the protocol; local processes and pods behind it."""
+"""Where Flink's processes run: the protocol, with local processes and pods as implementations."""

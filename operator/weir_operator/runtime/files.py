@@ -1,4 +1,4 @@
-"""Small files that survive a crash: each is there whole, or not at all."""
+"""Small files that survive a crash: each exists completely, or not at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Where the pods of a job run and what memory they get, as values that outlive the manifest.
 
-A pool's sizes, price and limits are what decisions are made of; its selector, tolerations and
-memory are what pods are made of, and they are kept with the revision that runs: whoever goes back
-after a change that failed can no longer read them from the StreamApp.
+Decisions use a pool's sizes, price and limits. Pods use its selector, tolerations and memory, which
+are stored with the running revision: a rollback can no longer read them from the StreamApp.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The seam between Weir and where Flink's processes live: local processes, or pods.
+"""The protocol between Weir and the place where Flink's processes run: local processes, or pods.
 
-A runtime owns processes and nothing else: it starts and ends the JobManager and TaskManagers of
-one StreamApp and sizes them. What runs in them (jobs, savepoints) is Flink's business, reached
-through `FlinkRest`, the same over every runtime.
+A runtime owns only processes: it starts and ends the JobManager and TaskManagers of one StreamApp
+and sizes them. What runs in them (jobs, savepoints) is reached through `FlinkRest`, the same for
+every runtime.
 
 Every method is idempotent and level-based: a controller that died half-way calls it again. Each
 has its own time limit and raises `TemporaryError` past it.

@@ -1,4 +1,4 @@
-"""Whether TaskManagers that were started have joined the cluster, with the right pin."""
+"""Checks whether started TaskManagers have joined the cluster, with the right pin."""
 
 from __future__ import annotations
 

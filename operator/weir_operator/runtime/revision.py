@@ -1,7 +1,7 @@
-"""What a job is made of: a change of it is an upgrade, or where only pools changed, a rescale.
+"""What defines a job: a change of it is an upgrade, or a rescale if only pools changed.
 
-A revision is a value that outlives its manifest: it is kept in the status, because whoever goes
-back to it after a failed upgrade can no longer read it from the StreamApp.
+A revision is a value that outlives its manifest: the status stores it, because a rollback after a
+failed upgrade can no longer read it from the StreamApp.
 """
 
 from __future__ import annotations

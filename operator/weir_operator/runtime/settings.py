@@ -1,4 +1,4 @@
-"""How one StreamApp runs as processes of this machine."""
+"""Settings of a StreamApp that runs as processes of this machine."""
 
 from __future__ import annotations
 

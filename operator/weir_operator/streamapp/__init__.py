@@ -1,6 +1,6 @@
-"""The StreamApp: what a user writes, as typed values; the CRD and every refusal come from here.
+"""The StreamApp: what a user writes, as typed values; source of the CRD and of every error message.
 
-`models` is the resource, made of the sections beside it (`flink`, `objective`, `pools`,
+`models` is the resource, built from the sections beside it (`flink`, `objective`, `pools`,
 `operators`, `managers`); `rules` are the checks between sections; `loading` reads a manifest and
-answers a sentence per mistake; `world` says what the model needs of it; `crd` writes the CRD.
+returns a sentence per mistake; `world` extracts what the model needs; `crd` writes the CRD.
 """

@@ -1,10 +1,11 @@
 """The CustomResourceDefinition, written from the models.
 
-Kubernetes takes *structural* schemas only: every field has a type, references and unions with null
-are unknown, and an exclusive bound is a flag beside the bound. What the models call strict and
-closed, the API server does by type checks and by pruning (`kubectl` reports unknown fields).
+Kubernetes accepts only *structural* schemas: every field has a type, references and unions with
+null do not exist, and an exclusive bound is a flag beside the bound. Where the models are strict
+and closed, the API server checks types and prunes (`kubectl` reports unknown fields).
 
-The models' JSON schema with every reference inlined: what `crd` and the refusals read.
+The module also returns the models' JSON schema with every reference inlined, for the CRD and the
+error messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Manifests in and out: a file becomes a StreamApp, or a sentence for each mistake in it."""
+"""Reads and writes manifests: a file becomes a StreamApp, or a sentence for each mistake in it."""
 
 from __future__ import annotations
 

@@ -1,22 +1,19 @@
 """The pod template of a StreamApp: the parts that Weir reads and checks.
 
-The rest is judged by Kubernetes when it makes pods, but for what widens their rights, which is
-refused here (`find_widened_rights`). Weir merges its own containers, volumes,
-variables and ports into the user's, and tells items of these lists apart by a key, so each must
-have it. Values are never repeated in a refusal, they may be secret.
+Kubernetes checks the rest when it creates pods. Weir merges its own containers, volumes, variables
+and ports into the user's, and identifies items of these lists by a key, so each must have it. Error
+messages never repeat values, which may be secret.
 
-The keys of Flink's configuration that Weir sets itself, each with what to do instead.
+The module also lists the keys of Flink's configuration that Weir sets itself, each with a remedy.
+Weir pins operators, scales them, takes savepoints and reads metrics through these; a user's value
+would be overwritten in the best case, and silently break the pins in the worst. All other keys are
+passed on unchanged, including Weir's own defaults (`heartbeat.*`, `web.refresh-interval`,
+`taskmanager.network.adaptive-partitioner.enabled`).
 
-Weir pins operators, scales them, takes savepoints and reads metrics through these; a value of the
-user's would be overwritten in the best case and break the pins in silence in the worst. All other
-keys pass through untouched, Weir's own good defaults (`heartbeat.*`, `web.refresh-interval`,
-`taskmanager.network.adaptive-partitioner.enabled`) included.
-
-What a pod template may not ask for: more than the profile `restricted` grants a pod.
-
-Whoever may write a StreamApp need not be allowed to make pods that take over their node, and Weir
-makes the pods in their place. So a template that widens a pod's rights is refused, wherever the
-namespace does not refuse it by itself. What narrows them, or merely repeats what Weir sets, passes.
+A pod template may not ask for more than the profile `restricted` grants a pod
+(`find_widened_rights`): a user who may write a StreamApp need not be allowed to create pods that
+take over their node, and Weir would create them in their place. What restricts rights further, or
+repeats what Weir sets, is accepted.
 
 Source: Kubernetes, Pod Security Standards, profile Restricted.
 """

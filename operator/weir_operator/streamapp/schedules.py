@@ -1,7 +1,7 @@
-"""Cron schedules of blocked periods: five fields, checked and no more.
+"""Cron schedules of blocked periods: checks their five fields.
 
-Understands `*`, numbers, names of months and days, ranges, steps and lists. When a period is open
-is the guard's business.
+Understands `*`, numbers, names of months and days, ranges, steps and lists. The guard decides when
+a period is active.
 """
 
 from __future__ import annotations

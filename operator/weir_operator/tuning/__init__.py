@@ -1,1 +1,1 @@
-"""Heavy work for the Application Manager, beside the event loop: the seam and what is behind it."""
+"""Tunings for the Application Manager, outside the event loop."""

@@ -1,7 +1,7 @@
-"""Fits a simulator to what the loops have recorded, and watches whether it still fits.
+"""Fits a simulator to the records of the loops, and watches whether it still fits.
 
-At every good fit the simulator is also written as an experiment file, so that `weir tune` and
-`weir frontier` find it. The slow loop does not read it: it fits again each time.
+Each good fit is also written as an experiment file, for `weir tune` and `weir frontier`. The slow
+loop does not read it: it fits again each time.
 """
 
 from __future__ import annotations

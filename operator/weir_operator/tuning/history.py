@@ -1,17 +1,14 @@
-"""What was kept of a job before the controller, or beside it, and what is made of it.
+"""Uses a job's history from before or beside the controller, and reads it without blocking.
 
-Whoever starts the controller knows where history lies and how it is read; here it is a value. It
-is an aid: where there is none, or it cannot be read, the loops go on with what they measure.
+The program that starts the controller knows where history is and how to read it; here, it is a
+value. It is an aid: without it, the loops use what they measure.
 
-Reads what is kept of jobs, beside the event loop, and does not wait for it for ever.
+History is on a volume, and a volume can hang: a call then never returns, and nothing can end its
+thread. So a process makes one read at a time, and a caller waits no longer than its limit, which
+includes the queue and the read. While a read is overdue, none is started, and callers get an error
+at once. The thread ends once the volume answers, and reading continues.
 
-History lies on a volume, and a volume can hang: a call on one whose server is gone never returns,
-and nothing can end the thread that made it. So a process makes one read at a time, nobody waits
-longer than they are given, for their turn and for the read together, and while one is overdue none
-is begun: whoever asks is told so at once. The thread ends once the volume answers, and the next
-read is made as ever.
-
-History is an aid, so a defect in reading it is told like a volume that does not answer, and logged.
+A defect in reading is treated like a volume that does not answer, and logged.
 """
 
 from __future__ import annotations

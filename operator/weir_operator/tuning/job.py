@@ -1,12 +1,12 @@
-"""Tunings as Kubernetes Jobs, which run with an image of their own that has torch.
+"""Tunings as Kubernetes Jobs, with their own image, which has torch.
 
-    Job, suspended -> ConfigMap with the work, owned by the Job -> Job, let go -> its pod's log
+    Job, suspended -> ConfigMap with the request, owned by the Job -> Job, resumed -> its pod's log
 
-The work goes in by a ConfigMap and the answer comes out by the log, so the pod needs no volume
-that it shares with the controller, no right at all, and no way to the API server. The Job is named
-after the tuning: a controller that finds it there, made by the one before, waits for its answer.
-What is left in the end goes with the Job, which Kubernetes removes by itself a while after it has
-ended. The Job is made from a template, which the chart mounts as a file.
+The request is in a ConfigMap and the answer in the log, so the pod needs no volume that it shares
+with the controller, no permissions, and no access to the API server. The Job is named after the
+tuning: a controller that finds a Job of its predecessor waits for its answer. What is left goes
+with the Job, which Kubernetes removes a while after its end. The template of the Job is a file that
+the chart mounts.
 """
 
 from __future__ import annotations

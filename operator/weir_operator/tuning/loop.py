@@ -1,11 +1,11 @@
-"""The slow loop of the Application Manager: fit, tune, take what is better, and see whether it is.
+"""The slow loop of the Application Manager: fit, tune, apply what is better, and check it on trial.
 
     every interval:  samples -> fit -> order -> tuner -> better? -> in force, on trial
     every tick:      drift?   trial over, or lost? -> kept, or back to the former version
 
-It stands beside the loops of the Operator Managers and cannot stop them: whatever fails here is
-told and tried again at the next interval, and what is in force stays. Until a fit is good the
-objective is shared without tuning, and policies that learn by trying do not decide.
+It runs beside the loops of the Operator Managers and cannot stop them: whatever fails here is
+reported and retried at the next interval, and the current settings stay. Until a fit is good, the
+objective is divided without tuning, and policies that explore do not decide.
 """
 
 from __future__ import annotations

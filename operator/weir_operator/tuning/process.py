@@ -1,8 +1,8 @@
-"""Tunings in a process of their own: one machine, no cluster.
+"""Tunings in their own process: one machine, no cluster.
 
-The process is tied to this one by its standard input: where Weir dies, however it dies, the tuning
-ends with it. It leads a process group, so that what it has begun ends with it too. Its request is
-kept under the tuning's name, and what it had evaluated is not evaluated again.
+The process is tied to this one by its standard input: if Weir dies, the tuning ends. It leads a
+process group, so that its child processes end with it too. Its request is stored under the tuning's
+name, and evaluations that were made are not repeated.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""How a tuning is asked for and answered between the controller and a process or a Kubernetes Job.
+"""The request and the answer of a tuning, between the controller and a process or a Kubernetes Job.
 
-The request holds everything, the trace included; where the trace lies is the worker's affair. An
-answer that is not whole, of another version or of other operators is none.
+The request has everything, including the trace; the worker decides where to store it. An incomplete
+answer, or one of another version or for other operators, is rejected.
 
-The log of a pod is the one way out of a pod that needs no right, no volume and no open port. But
-others write to it too, its lines have a limited length, and what was rotated away is gone. So an
-answer is packed and cut into short numbered lines with one digest: it is found whole or not at
-all.
+A pod's log needs no permission, no volume and no open port. But others write to it too, its lines
+have a limited length, and it is rotated. So an answer is compressed and cut into short numbered
+lines with one digest: it is read completely or not at all.
 """
 
 from __future__ import annotations

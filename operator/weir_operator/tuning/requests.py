@@ -1,8 +1,8 @@
-"""What a tuning is asked for, and back: between the managers' terms and the simulator's. Pure.
+"""Translates a tuning's request and result between the managers and the simulator. Pure.
 
-The simulator knows the scaled operators only; what the others take is part of the first ones' time
-there (`fitting.description`), so it is added to their budgets on the way in and taken off on the
-way out.
+The simulator has only the scaled operators. The time of the others is part of the first ones' there
+(`fitting.description`), so it is added to their budgets in the request and subtracted from the
+result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From what the loops see and record to the samples that a job is fitted to.
+"""Turns measurements and records of the loops into the samples that a job is fitted to.
 
-An interval is kept at every tick on which the metrics could be trusted. What it is not good for,
-because a change was under way or not yet worked off, is marked rather than left out: the traffic of
-such an interval was real.
+Every tick with trusted metrics stores its interval. If an interval is unfit for some purpose,
+because a change was in progress or its effects were not over, it is marked rather than left out:
+its traffic was real.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The tunings of a StreamApp, version by version, in a file that outlives the controller.
+"""The tunings of a StreamApp, version by version, in a file that survives the controller.
 
-What was tuned for another objective, other operators, pools or another policy is not gone on with.
-A search may begin with what similar StreamApps were tuned to (`find_similar`): those that the same
-policy scales with the same parameters, because to another, weights mean something else. What
-differs besides, such as traffic, bound and operators, the search sees.
+A tuning for another objective, other operators, pools or another policy is not used. A search may
+start with the tunings of similar StreamApps (`find_similar`): those that the same policy scales
+with the same parameters, because weights mean something else to another policy. The search takes
+care of other differences, such as traffic, bound and operators.
 """
 
 from __future__ import annotations

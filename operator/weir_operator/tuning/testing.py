@@ -1,4 +1,4 @@
-"""A tuner that answers what a test wants, and small works and answers."""
+"""A tuner that returns what a test wants, and small requests and answers."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Whether reality agrees with what the simulator expected of a tuning. Pure.
+"""Whether measurements agree with what the simulator expected of a tuning. Pure.
 
-A tuning is on trial for as many intervals as its forecast's stretches have. It is taken back where
-more of them violated the objective, or they cost more, than one stretch in a hundred of the
-simulated ones; violations as soon as they are too many, costs at the end. One violation beyond the
-forecast is borne, for the least that a short trial can have is one. Restarts are judged as
-violations are, but as many as the objective allows are borne even where fewer were forecast.
-Intervals in which more arrived than the tuning has ever seen count for nothing: they are no fault
-of its. Where they are many, the trial ends without a verdict: traffic has grown, and only another
-tuning can see it.
+A tuning is on trial for as many intervals as a stretch of its forecast has. It is rolled back if
+more of them violated the objective, or they cost more, than in one of a hundred simulated
+stretches; violations are judged at once, costs at the end. One violation beyond the forecast is
+accepted, because a short trial cannot have less than one. Restarts are judged like violations, but
+as many as the objective allows are accepted even if fewer were forecast. Intervals with more
+traffic than the tuning has ever seen do not count. If there are many, the trial ends without a
+verdict: traffic has grown, and only another tuning can take that into account.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Answers a request for a tuning: `python -m weir_operator.tuning.worker`.
 
-Reads the request from a file, has the tuning made, and writes the answer: to a file, whole or not
-at all, or framed to standard output (`write_frames`), which is how it leaves a pod. What was
-evaluated is kept in the folder, so that an equal request goes on where it was left.
+Reads the request from a file, runs the tuning, and writes the answer: to a file, completely or not
+at all, or in frames to standard output (`write_frames`), which is how it leaves a pod. Evaluations
+are stored in the folder, so that an equal request resumes.
 
-Ends with status 3 and a sentence where the tuning cannot be made. SIGTERM and Ctrl-C end the search
-with the best so far. With `--tied` it ends as soon as its standard input is closed: then whoever
-asked for it is gone. What computes is imported after that is seen to, because to import it takes
-seconds, and minutes where kernels are to be compiled.
+Ends with status 3 and a sentence if the tuning is impossible. SIGTERM and Ctrl-C end the search
+with the best so far. With `--tied`, it ends as soon as its standard input is closed, because then
+the caller is gone. Modules that compute are imported after that is set up: importing them takes
+seconds, and minutes if kernels must be compiled.
 """
 
 from __future__ import annotations

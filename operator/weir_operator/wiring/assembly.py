@@ -1,4 +1,4 @@
-"""From a StreamApp to the values that its loops, its job and its managers are made of. Pure."""
+"""Builds the values for a StreamApp's loops, job and managers from its manifest. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The loops of one StreamApp, put together: the same on one machine and on a cluster.
+"""Builds the loops of one StreamApp, the same on one machine and on a cluster.
 
-What differs between the two (where processes live, where the status is kept, where samples come
-from, who is told) is passed in; everything else follows from the manifest.
+What differs between the two (where processes run, where the status is stored, where samples come
+from, where events go) is passed in; everything else follows from the manifest.
 """
 
 from __future__ import annotations

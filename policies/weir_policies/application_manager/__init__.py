@@ -1,1 +1,1 @@
-"""What one application decides over all its operators: budgets, arbitration, restarts."""
+"""Decisions for one application over all its operators: budgets, arbitration, restarts."""

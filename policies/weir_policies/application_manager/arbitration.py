@@ -1,18 +1,18 @@
-"""Which of the operators' proposals are granted in a tick. Pure: time and tokens come in.
+"""Grants or denies the operators' proposals of a tick. Pure: time and tokens are arguments.
 
-1. Resizes are granted: they restart nothing.
-2. Rescales are ranked by urgency, then by what they save. In that order each is granted if its
-   pools have room, unless all it would do is feed an operator that cannot take more.
-3. All granted rescales share one restart, which costs one token. An urgent one may take the last
-   token; savings alone leave `reserve` tokens for emergencies. Savings ride along with an urgent
-   one for free. Where the token is not to be had, all rescales are denied.
+1. Resizes are granted: they need no restart.
+2. Rescales are ranked by urgency, then by savings. In that order, each is granted if its pools have
+   room, unless its records go only to operators that are saturated and do not grow.
+3. All granted rescales share one restart, which costs one token. An urgent rescale may take the
+   last token; savings alone leave `reserve` tokens for emergencies. With an urgent one, savings are
+   free. Without a token, all rescales are denied.
 
-Room in a pool is counted against what runs now: new replicas start before old ones stop, so what
-one operator gives up another can have in the next tick.
+Room in a pool is what is left beside the running replicas: new replicas start before old ones stop,
+so another operator can use what one gives up in the next tick.
 
 The order by score follows the Application Manager of EDF (Cardellini, Lo Presti, Nardelli, Russo
 Russo, Future Generation Computer Systems 2018), which restarts one operator at a time; Flink
-restarts the whole job. Of its conflict prevention there is here the room in pools alone.
+restarts the whole job. Of its conflict prevention, only the room in pools is implemented.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def _deny_without_room(
         if full:
             pool = full[0]
             denied[request.operator] = (
-                f"pool {pool} is full: {request.added[pool]} more replicas beside the "
-                f"{held.get(pool, 0)} that run there or were granted in this tick exceed its "
+                f"pool {pool} is full: it has {held.get(pool, 0)} replicas, including those "
+                f"granted in this interval, and {request.added[pool]} more would exceed its "
                 f"limit of {pool_limits[pool]}"
             )
             continue
@@ -221,7 +221,7 @@ def _blame(name: str, operators: Mapping[str, OperatorState], growing: set[str])
         else:
             onward.extend(operators[follower].downstream)
     named = " and ".join(dict.fromkeys(blocked))
-    return f"it would only feed {named}, which is saturated and cannot grow in this tick"
+    return f"its records go only to {named}, which is saturated and cannot grow in this interval"
 
 
 def _refuse_restart(
@@ -242,20 +242,18 @@ def _refuse_restart(
     if available == 0:
         today = len(tokens.restarts)
         if budget.max_per_day is not None and today >= budget.max_per_day:
-            return f"all {budget.max_per_day} restarts of 24 hours are used; {until}"
+            return f"all {budget.max_per_day} restarts allowed in 24 hours are used; {until}"
         return f"the restart budget is empty; {until}"
-    return (
-        f"a restart that the objective does not need must leave {kept} of the {available} tokens "
-        f"for emergencies; {until}"
-    )
+    last = "the last restart token is" if kept == 1 else f"the last {kept} restart tokens are"
+    return f"{last} reserved for changes that the objective needs; {until}"
 
 
 def _say_wait(seconds: float) -> str:
     if seconds == float("inf"):
-        return "no more will be allowed"
+        return "no further restart will be allowed"
     if seconds < 120:
-        return f"the next is allowed in {seconds:.0f} s"
-    return f"the next is allowed in {seconds / 60:.0f} min"
+        return f"the next is available in {seconds:.0f} s"
+    return f"the next is available in {seconds / 60:.0f} min"
 
 
 def _verdict(request: Request, denied: Mapping[str, str], willing: Sequence[Request]) -> Verdict:
@@ -264,7 +262,7 @@ def _verdict(request: Request, denied: Mapping[str, str], willing: Sequence[Requ
             operator=request.operator, granted=False, reason=f"Denied: {denied[request.operator]}"
         )
     if request.kind is ChangeKind.RESIZE:
-        reason = "Granted: a resize restarts nothing and costs no token"
+        reason = "Granted: a resize needs neither a restart nor a token"
     elif request is willing[0]:
         reason = "Granted: it takes one restart token"
     else:

@@ -2,8 +2,8 @@
 
 Budgets are feasible by construction: over no path do they add up to more than the bound.
 
-1. Every operator gets the time that nothing can take from it, its least response time.
-2. Of what the bound leaves beyond that, a quarter is shared in equal quotas: each operator gets it
+1. Every operator gets its minimum response time.
+2. A quarter of the rest of the bound is shared in equal quotas: each operator gets it
    divided by the number of operators on the longest path through it (longest by count). The rest is
    shared in proportion to the least times, along the path where these add up to most. Where a path
    has no least time at all, everything is shared in equal quotas.

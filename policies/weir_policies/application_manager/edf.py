@@ -1,8 +1,8 @@
-"""EDF's requests, in order of priority.
+"""EDF's requests in order of priority, its Node Manager, and its token bucket.
 
-Managers of operators and of nodes see no more than their own part and change nothing: they ask,
-each with a score. Every period the requests are ranked by score and granted, all of them or as far
-as a `grant` pays; the rest is forgotten, and its managers ask again.
+Managers of operators and nodes know only their own part and change nothing: they make requests,
+each with a score. In every period, the requests are ranked by score and granted, all of them or as
+many as there are tokens (`grant`); the rest is forgotten, and its managers ask again.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 sections 4 and 7. Decided where it leaves a choice:
@@ -11,7 +11,7 @@ sections 4 and 7. Decided where it leaves a choice:
 2. There are no conflicts over nodes, because no request names the one that it wants: the cluster's
    scheduler chooses nodes, and has the last word on their room.
 
-EDF's Node Manager: a node that is slow asks to be rid of a replica.
+The Node Manager asks for a migration of a replica if its node is slow:
 
     V = speed of the node, relative to the other nodes of its pool
     V < V_min -> migrate one of its replicas, drawn evenly, with the score (V_min - V) / V_min
@@ -24,7 +24,7 @@ sections 5 and 6, which switched migration off in its experiments. Departures:
 2. No target: there the node draws one. The cluster's scheduler knows which node of the pool has
    room, and is told only which one not to take.
 
-EDF's token bucket: the response time says which changes there may be, and how many.
+The token bucket: the response time decides which changes are allowed, and how many.
 
 A token is of one kind: HIGH pays one replica more, or one on another node; LOW one replica less.
 Every `every` seconds the application's response time R makes one: R > high a HIGH, R < low a LOW,

@@ -3,8 +3,8 @@
 Every restart takes a token; tokens come back one by one. The bucket bounds bursts, the cap bounds
 the day: with one token an hour alone there could be 24 restarts.
 
-What is left outlives its process, so the caller's clock may have been set back meanwhile. That
-gives no token; but times that lie more than a day ahead were never right, and hold nothing back.
+The bucket outlives its process, so the caller's clock may have been set back since. That gives no
+token. Times more than a day ahead are wrong and are ignored.
 """
 
 from __future__ import annotations

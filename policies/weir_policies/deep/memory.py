@@ -1,4 +1,4 @@
-"""What a deep policy remembers of `r` runs, rows of one view."""
+"""The state of a deep policy for `r` runs, the rows of one view."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A deep policy as a live operator manager uses it.
+"""A deep policy for a live operator manager.
 
-`DeepAlgorithm` is what one file of `operator_manager/` says of itself. Its functions work on all
-rows of a view at once: `DeepPolicy` calls them for one operator, the simulator's batched loop for
-as many runs as there are.
+Each file of `operator_manager/` with a deep policy defines a `DeepAlgorithm`. Its functions work on
+all rows of a view at once: `DeepPolicy` calls them for one operator, the simulator's batched loop
+for all its runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a deep policy remembers of one operator, as plain JSON values and back, bit for bit."""
+"""Saves a deep policy's state of one operator as plain JSON values, and loads it bit for bit."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What compiled policies are made of: their view of the world, their memory, their tables."""
+"""The building blocks of compiled policies: view, state, tables, plans, moves."""

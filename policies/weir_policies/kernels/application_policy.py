@@ -3,8 +3,8 @@
 `KernelApplicationPolicy` is to a joint algorithm what `KernelPolicy` is to the others: the
 simulator's compiled loop calls the same kernels, with the same view of all operators.
 
-Operators may run on different node types. The kernels see one list of all of them; what is not an
-operator's own is `NOWHERE` for it, without room, as in the simulator.
+Operators may run on different node types. The kernels have one list of all of them; a type that an
+operator may not use is `NOWHERE` for it, without room, as in the simulator.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ class KernelApplicationPolicy:
             return None
         name, field = missing
         reason = (
-            f"Holds: the {field.replace('_', ' ')} of {name} is not known, and all operators are "
-            "decided for together"
+            f"Holds: the {field.replace('_', ' ')} of {name} is not known, and the policy decides "
+            "for all operators together"
         )
         held = {}
         for each, observation in observations.items():

@@ -1,8 +1,8 @@
-"""Where compiled functions are kept, and when they are too old.
+"""Where compiled functions are cached, and when they are outdated.
 
-Numba keeps a function beside its source and compiles it again when that file changed. It does not
-notice a change of a function that was inlined from another file: results would silently be those
-of the old code. So here a function's stamp covers every file of Weir that its module imports from.
+Numba caches a function beside its source and compiles it again when that file changes. It does not
+notice a change of a function that was inlined from another file: results would silently be those of
+the old code. So here, a function's stamp covers every file of Weir that its module imports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The one way in which Weir compiles a function.
+"""The only way in which Weir compiles a function.
 
-A kernel is compiled when it is first called, for the types it is called with, and kept on disk. It
-is handed to a loop as a first-class function, by an argument whose declared type is a
-`FunctionType`: a kernel passed as a plain argument would compile the loop again in every process.
+A kernel is compiled at its first call, for the types of that call, and cached on disk. A loop gets
+it as a first-class function, in an argument whose declared type is a `FunctionType`: a kernel
+passed as a plain argument would compile the loop again in every process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All deployments that an operator could have, one after the other, without storing them.
+"""Enumerates all deployments of an operator without storing them.
 
 `next_row` goes through them in lexicographic order; as prices only rise along the way, a search may
 skip what follows a deployment that is too dear. Limits and prices are read from the view, so that
@@ -6,12 +6,10 @@ nothing is stale. While there are at most `COMPLETE_UP_TO` deployments all come;
 one node type, mixes of two while these are few enough, and what is near the present deployment
 (`near_row`): one replica more or less, and its replicas, one or all of a type, in other sizes.
 
-More or fewer replicas of what is there: for rules that count replicas and know no node types.
-
-The mix stays as it is. Replicas are added to the node type that has the most of them, the cheapest
-among equals, and are taken from it first; what finds no room there goes to the next node type in
-use and, where that is allowed, to the cheapest others. An operator without replicas gets them on
-the cheapest node type.
+For rules that know only the number of replicas, `scale_mix` changes that number and keeps the mix.
+Replicas are added to the node type that has the most of them, the cheapest among equals, and
+removed from it first. Replicas without room there go to the next node type in use and, if that is
+allowed, to the cheapest others. An operator without replicas gets them on the cheapest node type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decisions in words, for policies whose choice was made by a kernel."""
+"""Explains decisions of compiled policies: reason, candidates, expectation, urgency."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def explain_scores(
     reason: str,
     scores: Mapping[Deployment, float],
     *,
-    chosen: str = "Chosen: the least expected cost",
+    chosen: str = "Chosen: the lowest expected cost",
 ) -> Decision:
     """Return the decision of a policy that compared scores, lower being better.
 

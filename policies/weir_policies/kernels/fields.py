@@ -1,4 +1,4 @@
-"""Named fields in a row of numbers: what a compiled policy remembers, declared once.
+"""Named fields in a row of numbers: the state of a compiled policy, declared once.
 
     class Memory(Fields):
         gamma: float

@@ -1,10 +1,10 @@
-"""Plans for operators whose replicas count as equal: what the 2018 policies share.
+"""Plans for operators with one kind of replica, shared by the 2018 policies.
 
-Their papers know one kind of node. Here a plan counts an operator's replicas, all of them, as ones
-of the chosen node type: an action adds one of that type, or removes one, of another type first.
-Its place is among those that the operator may run on. Prices are that type's. The arithmetic is
-`chains`, `unknown_costs` and `backups`; this module keeps their arrays in a policy's memory and
-reads them off a view.
+Their papers have one kind of node. Here, a plan treats all replicas of an operator as ones of the
+chosen node type: an action adds one of that type, or removes one, of another type first. The
+parameter is its index among the types that the operator may run on. Prices are that type's. The
+arithmetic is in `chains`, `unknown_costs` and `backups`; this module keeps their arrays in a
+policy's state and fills them from a view.
 
 A plan covers one operator (row o) or all of them (`joint`, row 0): then a state is all operators'
 replicas and the rate at the sources, a violation is any operator's (`EACH`) or that of the slowest
@@ -126,7 +126,7 @@ def new_plan(
     if node_type >= fewest:
         raise ParameterError(
             f"Expected node_type of {policy} below {fewest}, the number of node types, got "
-            f"{node_type}; give the place of the type that it adds, counted from 0"
+            f"{node_type}; give the index of the type that it adds, from 0"
         )
     levels = int(parameters.levels)
     limits = [int(most) for most in view.model["max_replicas"]]

@@ -1,4 +1,4 @@
-"""Rates in levels, schedules and expected violations: what the learning policies share.
+"""Rate levels, schedules and expected violations, shared by the learning policies.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, sections 4 and 6.
 """

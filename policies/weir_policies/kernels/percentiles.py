@@ -1,6 +1,6 @@
-"""Percentiles of a response time, compiled: what `model.queueing` says of many at once.
+"""Percentiles of a response time for one deployment, compiled; `model.queueing` has many at once.
 
-The formulas and their sources are explained there; a test holds both to the same answers.
+The formulas and their sources are explained there; a test compares both.
 """
 
 from __future__ import annotations

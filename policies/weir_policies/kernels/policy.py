@@ -1,6 +1,6 @@
 """A compiled algorithm as a policy that a live operator manager can use.
 
-`Algorithm` is what one file of `operator_manager/` says of itself; the simulator's compiled loop
+Each file of `operator_manager/` defines an `Algorithm`. The simulator's compiled loop
 calls its kernels for all operators, `KernelPolicy` for one. A joint algorithm, whose kernels decide
 for all operators in one call, becomes a `KernelApplicationPolicy` (`application_policy`).
 """

@@ -1,7 +1,7 @@
-"""The queueing model for one deployment, compiled: what `model.queueing` says of many at once.
+"""The queueing model for one deployment, compiled; `model.queueing` has many at once.
 
 The formulas, their sources and the three rules of sharing are explained in `model.queueing` and
-`model.sharing`; a test holds both to the same answers.
+`model.sharing`; a test compares both.
 """
 
 from __future__ import annotations

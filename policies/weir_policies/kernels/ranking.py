@@ -1,7 +1,8 @@
-"""Deployments numbered without gaps, for tables that hold a value for every one of them.
+"""Numbers deployments without gaps, for tables with a value for every deployment.
 
 They are ordered by the replicas of the first node type, then of the second, and so on. The number
-of a deployment is how many come before it, counted in binomial coefficients: no list is searched.
+of a deployment is how many come before it, computed with binomial coefficients; no list is
+searched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which replicas join and leave, for policies that think in numbers of replicas alone.
+"""Which replicas join and leave, for policies that decide only the number of replicas.
 
 A replica that joins is of the cheapest, the fastest or the first node type; the one that leaves is
 the one that joined first, whatever its type.

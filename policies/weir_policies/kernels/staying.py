@@ -1,9 +1,8 @@
-"""To stay where one is: the answer to missing data, and of every policy most of the time.
+"""Keeps the present deployment: the decision for missing data, and the usual one of every policy.
 
-Staying is always in bounds: a policy that knows too little to move knows too little to judge the
-present deployment as well.
-
-Policies that decide from the observation alone: nothing to learn, nothing to store.
+Staying is always within bounds: a policy that knows too little to move also knows too little to
+judge the present deployment. `Memoryless` is the base of policies that decide only from the
+observation: they have nothing to learn and nothing to store.
 """
 
 from __future__ import annotations

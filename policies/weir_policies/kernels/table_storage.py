@@ -1,8 +1,8 @@
-"""Where a policy's tables are kept, should it be elsewhere than in the memory of the process.
+"""The protocol of storage for a policy's tables outside the memory of the process.
 
-A planner's tables are some 4 MB per operator, of which a decision reads a few pages. A controller
-of ten thousand operators therefore keeps them in a room of its own, such as a file that is mapped;
-what a policy learns and decides is the same wherever they are.
+A planner's tables take about 4 MB per operator, of which a decision reads a few pages. So a
+controller with ten thousand operators stores them elsewhere, such as in a mapped file. What a
+policy learns and decides does not depend on it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What an interval costs beyond what is known for certain: the shared estimate.
+"""Estimates the unknown part of an interval's cost, shared by several policies.
 
     C_u <- (1 - alpha) C_u + alpha c_u
 
 C_u is kept per *next state* (k', l'), as EDF does, or per state and action, as equation 6 of the
 ZEUS paper is printed; that is the caller's index. More replicas never cost more violations and a
-higher rate never fewer, so `repair` carries an update to the states that it rules over:
+higher rate never fewer, so `repair` applies an update to the states that it bounds:
 
     k' <= k and l' >= l:  C_u(k', l') <- max(C_u(k', l'), C_u(k, l))
     k' >= k and l' <= l:  C_u(k', l') <- min(C_u(k', l'), C_u(k, l))

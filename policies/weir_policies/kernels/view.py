@@ -1,11 +1,11 @@
-"""What a compiled policy sees, and what it remembers.
+"""What a compiled policy reads of its operators, and where it writes its decision.
 
 Shapes: `o` operators, `t` node types, `k` the largest `k_max`, `e` edges. A live operator manager
 fills a view with one row; the simulator one with all rows. A kernel may write `target` (when it
-decides), `scratch` and the memory (when it learns), and nothing else.
+decides), `scratch` and its state (when it learns), and nothing else.
 
-What is one number per operator has a name: `view.seen[o].rate`, `view.model[o].service_mean`. In
-plain Python a column is `view.seen["rate"]`, `(o,)`.
+Quantities with one number per operator have a name: `view.seen[o].rate`,
+`view.model[o].service_mean`. In plain Python, a column is `view.seen["rate"]`, `(o,)`.
 """
 
 from __future__ import annotations

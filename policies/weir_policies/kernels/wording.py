@@ -1,6 +1,6 @@
-"""Figures and deployments in words, for the reasons that people read.
+"""Formats figures and deployments for the reasons of decisions, and puts urgency on one scale.
 
-How urgent a change is, on one scale for all policies: needs above `NEEDED`, savings below.
+Needs have an urgency above `NEEDED`, savings below.
 """
 
 from __future__ import annotations

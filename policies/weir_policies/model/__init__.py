@@ -1,1 +1,1 @@
-"""The words of the model: node types, deployments, dataflow, queueing, cost."""
+"""The model: node types, deployments, dataflow, queueing, cost."""

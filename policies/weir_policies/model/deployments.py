@@ -1,4 +1,4 @@
-"""Which deployments are in reach of another, and which beat which.
+"""Which deployments are in reach of another, and which are better than others.
 
 `kernels.enumeration` lists all of them while there are few. `t` node types and `k_max` replicas
 have `binomial(k_max + t, t) - 1` deployments: 285 for 3 types and 10 replicas, 30 million for 10

@@ -1,12 +1,12 @@
-"""What is believed about an operator, from what was measured of it interval by interval.
+"""Estimates an operator's service times, speedups and network time from measured intervals.
 
-Three things are learned: the moments of the service time per node type, from them the speedups
-that nobody gave, and the network time.
+Three things are learned: the moments of the service time per node type, from them the speedups that
+are not given, and the network time.
 
 - Means of a node type are pooled by records. Old records fade: no more than `MEMORY` count beside
   a new interval, so that a job whose work per record changes is followed.
-- A given speedup is believed. Any other is the ratio of service times to a reference: the first
-  node type with a given speedup that was measured, or the first measured one at its assumed
+- A given speedup is not estimated. Any other is the ratio of service times to a reference: the
+  first node type with a given speedup that was measured, or the first measured one at its assumed
   speedup. A size that was never run follows its pool: what its siblings turned out to be, relative
   to what was assumed of them.
 - The network time is what the measured response time has more than the predicted one, while

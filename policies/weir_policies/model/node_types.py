@@ -1,4 +1,4 @@
-"""Node types and deployments: what an operator can be made of.
+"""Node types and deployments.
 
 A node type is a (pool, size) with a speed and a price. A deployment says how many replicas of one
 operator run on each node type; it is a value, ordered like the node types it was made for, and it

@@ -1,7 +1,7 @@
-"""What usually arrives at an operator at each hour of the week: a belief to begin with.
+"""The usual rate of an operator at each hour of the week, with which a policy may start.
 
-A value, from whoever has watched the operator for longer than its policy has: a policy that makes
-use of it takes it over before its first interval, and what it learns itself replaces it.
+It comes from a longer history than the policy's own. A policy that uses it takes it over before its
+first interval, and replaces it by what it learns.
 """
 
 from __future__ import annotations

@@ -137,16 +137,16 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     busiest = view.seen[0].busiest
     busy = f"the busiest replica is {say_share(busiest)} busy"
     if busiest >= own.high:
-        reason = f"{busy}, {say_share(own.high)} or more for {own.high_for / 60:.0f} min"
+        reason = f"{busy}, at least {say_share(own.high)} for {own.high_for / 60:.0f} min"
         lasted, needed, step = own.high_for, own.high_after, "doubles"
     elif busiest < own.low:
-        reason = f"{busy}, less than {say_share(own.low)} for {own.low_for / 60:.0f} min"
+        reason = f"{busy}, below {say_share(own.low)} for {own.low_for / 60:.0f} min"
         lasted, needed, step = own.low_for, own.low_after, "halves"
     else:
-        reason = f"{busy}, inside the band of {say_share(own.low)} to {say_share(own.high)}"
+        reason = f"{busy}, within the band of {say_share(own.low)} to {say_share(own.high)}"
         return explain_rule(observation, target, reason)
     if lasted < needed:
-        reason += f" of the {needed / 60:.0f} min after which it {step} the replicas"
+        reason += f" of the {needed / 60:.0f} min after which the policy {step} the replicas"
     elif target == observation.deployment:
-        reason += ", and there is no room to change the replicas"
+        reason += ", but no other number of replicas is possible"
     return explain_rule(observation, target, reason)

@@ -140,10 +140,10 @@ def _explain(
     scores = name_scores(view, score_actions(view, memory)[0])
     epsilon = exploration_rate(memory.learned, parameters.least_epsilon)
     if memory.draws[0, 0] < epsilon:
-        reason = f"tried at random, as {epsilon:.0%} of decisions are"
+        reason = f"chosen at random, as {epsilon:.0%} of decisions are"
     else:
         reason = (
-            f"of {len(scores)} actions the network expects it to cost least, "
-            f"{scores[target]:.3g}, after {memory.learned:,} intervals learned"
+            f"the network expects the lowest cost of {len(scores)} actions, "
+            f"{scores[target]:.3g}, after learning from {memory.learned:,} intervals"
         )
     return explain_scores(observation, target, reason, scores)

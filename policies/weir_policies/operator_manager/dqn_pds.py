@@ -143,7 +143,7 @@ def _explain(
     """Compare the values of all valid actions."""
     scores = name_scores(view, _score_present(estimates, view, memory)[0])
     reason = (
-        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {memory.learned:,} intervals learned"
+        f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
+        f"after learning from {memory.learned:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)

@@ -147,10 +147,10 @@ def _serve_path(view: View, path: Counts) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Say what time the target is expected to take."""
     time = sojourn(0, view, target.size)
-    expected = say_time(time) if np.isfinite(time) else "no finite time"
+    expected = say_time(time) if np.isfinite(time) else "unlimited"
     return explain_rule(
         observation,
         target,
-        f"at {say_rate(observation.rate)} {target.size} replicas of speed 1 would take {expected}, "
-        f"of the {say_time(observation.budget)} that are granted",
+        f"at {say_rate(observation.rate)}, the expected response time of {target.size} replicas "
+        f"of speed 1 is {expected}; the budget is {say_time(observation.budget)}",
     )

@@ -154,7 +154,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"replica need {wanted} replica{'s' if wanted > 1 else ''}"
     )
     if target.size < wanted:
-        figures += f", but there is room for {target.size} only"
+        figures += f", but there is room for only {target.size}"
     if target == here:
         reason, urgency = f"Stays: {figures}", 0.0
     else:

@@ -320,28 +320,28 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     full_after = own.stabilisation + own.window
     if not is_ready(own):
         reason = (
-            f"{own.running / 60:.0f} of the {full_after / 60:.0f} min that it watches after a "
-            "restart have passed"
+            f"{own.running / 60:.0f} of the {full_after / 60:.0f} min of measurements that it "
+            "needs after a restart have passed"
         )
         return explain_rule(observation, target, reason)
     rate, true_rate = average(own)
     replicas = observation.deployment.size
     figures = (
-        f"{say_rate(rate)} of late, and {replicas} replica{'s' if replicas > 1 else ''} could "
-        f"process {say_rate(true_rate)}"
+        f"{say_rate(rate)} arrived recently, and {replicas} replica{'s' if replicas > 1 else ''} "
+        f"could process {say_rate(true_rate)}"
     )
     wanted = recommend(0, view, own, rate, true_rate)
     if is_in_band(0, view, own, rate, true_rate):
-        reason = f"{figures}, which is within the boundary of the target utilisation"
+        reason = f"{figures}, which is within the bounds of the target utilisation"
     elif wanted < replicas and target == observation.deployment:
         waited = max(own.down_for, 0.0)
         reason = (
-            f"{figures}; {wanted} would do, and have done for {waited / 60:.0f} of the "
-            f"{own.down_after / 60:.0f} min after which it removes some"
+            f"{figures}; {wanted} are enough, and have been for {waited / 60:.0f} of the "
+            f"{own.down_after / 60:.0f} min after which the policy removes replicas"
         )
     else:
         asked = find_parallelism(0, view, own)
-        reason = f"{figures}, so {asked} replicas are wanted"
+        reason = f"{figures}, so {asked} replicas are needed"
         if target.size != asked:
-            reason += f", but there is room for {target.size} only"
+            reason += f", but there is room for only {target.size}"
     return explain_rule(observation, target, reason)

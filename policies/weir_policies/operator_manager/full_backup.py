@@ -163,12 +163,12 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = FullBackupPlan(memory[0])
     updates = int(own.updates)
     if updates == 0:
-        return explain_rule(observation, target, "it has learned from no interval yet")
+        return explain_rule(observation, target, "the policy has not learned from any interval yet")
     change = target.size - observation.deployment.size
     scores = score_actions(view, memory)
     reason = (
-        f"of {len(scores)} actions the learned model expects it to cost least, "
-        f"{scores[target]:.3g}, after {updates:,} intervals learned"
+        f"the learned model expects the lowest cost of {len(scores)} actions, "
+        f"{scores[target]:.3g}, after learning from {updates:,} intervals"
     )
     if change == 0:
         return explain_scores(observation, target, reason, scores)

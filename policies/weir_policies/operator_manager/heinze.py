@@ -210,5 +210,5 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             )
     busy = say_share(float(view.seen[0].busiest))
     aim = say_share(float(own.target))
-    reason = f"the worst replica is {busy} busy, {aim} is aimed at, and this has served best there"
+    reason = f"the busiest replica is {busy} busy, target {aim}; this step has worked best so far"
     return explain_scores(observation, target, reason, scores)

@@ -60,4 +60,4 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    return explain_rule(observation, target, "this policy never moves")
+    return explain_rule(observation, target, "this policy never changes the deployment")

@@ -192,10 +192,10 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Say what waiting time the target is expected to have."""
     waiting = wait(0, view, target.size)
-    expected = "no finite time" if waiting >= ENDLESS else say_time(waiting)
+    expected = "unlimited" if waiting >= ENDLESS else say_time(waiting)
     return explain_rule(
         observation,
         target,
-        f"at {say_rate(observation.rate)} a record would wait {expected} on {target.size} "
-        f"replicas, of the {say_time(observation.budget)} that are granted",
+        f"at {say_rate(observation.rate)}, the expected waiting time on {target.size} replicas is "
+        f"{expected}; the budget is {say_time(observation.budget)}",
     )

@@ -5,9 +5,9 @@ Both take the rate for a Markov chain and judge an operator by its utilisation:
     c = w_res k'/K + w_rcf [a] + w_util [U(k', l') > max_utilisation],      k' = k + a
     V(s) = min_a  sum_l' P(l, l') (c + gamma V(k', l'))
 
-`mdp` knows U by the queueing model and P by a training trace, and plans once. Without a trace, as
-in a live controller, it counts what it sees, holds until it has seen `first_solve` intervals,
-plans, and plans again whenever it has seen twice as many.
+`mdp` computes U from the queueing model and P from a training trace, and plans once. Without a
+trace, as in a live controller, it counts transitions, holds until it has counted `first_solve`
+intervals, plans, and plans again whenever their number has doubled.
 
 `mdp-rl` begins with nothing; after every interval it counts the transition, learns the violation
 (`known: 1` takes it from the queueing model instead, which the paper calls RL+) and sweeps once:
@@ -285,7 +285,7 @@ def _explain_plan(
     if _lacks_plan(memory):
         return explain_rule(observation, target, _say_what_lacks(memory))
     scores = score_actions(view, memory)
-    reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
+    reason = f"the plan expects the lowest cost of {len(scores)} actions, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)
 
 
@@ -294,18 +294,15 @@ def _explain_joint_plan(view: View, memory: Memory) -> str:
     if _lacks_plan(memory):
         return _say_what_lacks(memory)
     scores = score_joint_actions(view, memory)
-    return (
-        f"of {len(scores)} actions of all operators together the plan expects it to cost least, "
-        f"{min(scores):.3g}"
-    )
+    return f"the plan expects the lowest cost of {len(scores)} joint actions, {min(scores):.3g}"
 
 
 def _explain_jointly(view: View, memory: Memory) -> str:
     """Compare Q of all valid joint actions."""
     scores = score_joint_actions(view, memory)
     return (
-        f"of {len(scores)} actions of all operators together it has the least expected cost, "
-        f"{min(scores):.3g}, after {MdpPlan(memory[0]).learned:,} intervals learned"
+        f"the lowest expected cost of {len(scores)} joint actions, {min(scores):.3g}, "
+        f"after learning from {MdpPlan(memory[0]).learned:,} intervals"
     )
 
 
@@ -319,8 +316,8 @@ def _lacks_plan(memory: Memory) -> bool:
 def _say_what_lacks(memory: Memory) -> str:
     own = MdpPlan(memory[0])
     return (
-        f"it has no training trace, and of {own.next_solve} intervals that it needs saw "
-        f"{own.learned}"
+        f"there is no training trace, and only {own.learned} of the {own.next_solve} intervals "
+        "that a plan needs have been measured"
     )
 
 
@@ -328,7 +325,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     """Compare Q of all valid actions."""
     scores = score_actions(view, memory)
     reason = (
-        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {MdpPlan(memory[0]).learned:,} intervals learned"
+        f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
+        f"after learning from {MdpPlan(memory[0]).learned:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)

@@ -203,7 +203,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = ModelBasedPlan(memory[0])
     scores = score_actions(view, own, present_level(observation.rate, observation.time, own))
     reason = (
-        f"of {len(scores)} actions the learned model expects it to cost least, "
-        f"{scores[target]:.3g}, after {own.updates:,} intervals learned"
+        f"the learned model expects the lowest cost of {len(scores)} actions, "
+        f"{scores[target]:.3g}, after learning from {own.updates:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)

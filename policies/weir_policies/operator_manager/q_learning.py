@@ -202,8 +202,8 @@ def say_why(
     """Return why a learner that explores chose its target."""
     epsilon = exploration_rate(own.updates, own.least_epsilon)
     if view.draws[0, 0] <= epsilon:
-        return f"tried at random, as {epsilon:.0%} of decisions are"
+        return f"chosen at random, as {epsilon:.0%} of decisions are"
     return (
-        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {own.updates:,} intervals learned"
+        f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
+        f"after learning from {own.updates:,} intervals"
     )

@@ -286,7 +286,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = value_of(0, view, own, place, change, key, level)
     reason = (
-        f"of {len(scores)} actions it has the least expected cost, {scores[target]:.3g}, "
-        f"after {own.updates:,} intervals learned"
+        f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
+        f"after learning from {own.updates:,} intervals"
     )
     return explain_scores(observation, target, reason, scores)

@@ -1,31 +1,29 @@
-"""The cheapest deployment whose predicted response time keeps the budget, reached in one jump.
+"""The cheapest deployment whose predicted response time meets the budget, reached in one step.
 
-Every deployment is judged by the queueing model at the rate planned for (the measured one and some
-headroom): it *fits* if it keeps the budget and if no replica would be busier than a cap while the
+The queueing model predicts every deployment at the planned rate (the measured one plus headroom). A
+deployment *fits* if it meets the budget, and if no replica would be busier than a cap while the
 backlog is worked off. Then:
 
-1. Present deployment does not fit: go to the cheapest that does, at once; by a restart only to
-   one that would still do with a margin of growth, where there is one.
-2. It fits, but something cheaper does too, and would have for the largest rate of the last
-   intervals and a margin: go there, unless the operator is saturated or behind, or the rate rises.
-3. Nothing fits: the least response time, or the most capacity where that is what is lacking.
+1. The present deployment does not fit: go to the cheapest that does, at once. If that takes a
+   restart, it must also fit with a margin for growth, if any deployment does.
+2. It fits, but a cheaper one does too, and would have at the highest rate of the last intervals
+   plus a margin: go there, unless the operator is saturated or late, or the rate rises.
+3. Nothing fits: take the lowest response time, or the most capacity if capacity is missing.
 4. Otherwise stay.
 
-A change of sizes needs no restart, so a deployment that does must be cheaper than the best that
-does not by `minimum_saving`. All differences in direction are hysteresis: the need is judged at
-the planned rate, the saving at a larger one.
+A change of sizes needs no restart. So a deployment that needs one must be cheaper by
+`minimum_saving` than the best that does not. Differences between the directions are hysteresis: a
+need is judged at the planned rate, a saving at a higher one.
 
-What is learned are the rates and the backlog of the last intervals; no random number is drawn.
-The policy is Weir's own; the model behind it is in `model/queueing.py`. What wins is decided in
-`find_case`, put into words by `tabulate` and `explain`.
+The policy remembers the rates and the backlog of the last intervals, and draws no random numbers.
+It is Weir's own; its model is in `model/queueing.py`. `find_case` chooses; `tabulate` and `explain`
+put the choice into words.
 
-Deployments are gone through one by one (`kernels.enumeration`) and judged only as far as they
-could still win: what is too dear, or has less speed than the load needs on any sharing, is never
-predicted.
-
-The kernel that decides stops at what cannot win; to explain a decision, `tabulate` judges all
-deployments by the same functions. The expectation of a candidate alone is predicted at the
-measured rate and not at the one planned for, so that it can be compared with what happens.
+Deployments are enumerated one by one (`kernels.enumeration`) and judged only as far as they could
+still win: one that costs too much, or has less speed than the load needs with any sharing, is never
+predicted. To explain a decision, `tabulate` judges all deployments with the same functions. Only
+the expectation of a candidate is predicted at the measured rate and not at the planned one, so that
+it can be compared with the result.
 """
 
 from __future__ import annotations
@@ -498,11 +496,11 @@ CHEAPER = 4
 """Candidates shown that are cheaper and were ruled out, the fastest for their price."""
 
 _CHOSEN = {
-    KEEP: "it fits, and nothing else is worth a change",
-    SAVE: "the cheapest that fits, now and at the largest rate of late",
-    NEED: "the cheapest that fits",
-    LASTING: "the cheapest that fits",
-    TOO_SLOW: "the cheapest of those that are as fast as can be",
+    KEEP: "it meets the budget, and nothing else is worth a change",
+    SAVE: "the cheapest that meets the budget, now and at the highest recent rate",
+    NEED: "the cheapest that meets the budget",
+    LASTING: "the cheapest that meets the budget",
+    TOO_SLOW: "the cheapest of the fastest",
     TOO_BUSY: "the cheapest of those with the most capacity",
     TOO_SMALL: "the cheapest of those with the most capacity",
 }
@@ -568,19 +566,19 @@ def _judge(weighed: Weighed, row: int) -> str:
         return f"Rejected: {time} would exceed the budget of {say_time(plan.budget)}"
     if weighed.utilisation[row] > plan.cap:
         busy = say_share(float(weighed.utilisation[row]))
-        return f"Rejected: {busy} busy would exceed the cap of {say_share(plan.cap)}"
+        return f"Rejected: at {busy} busy, it would exceed the cap of {say_share(plan.cap)}"
     if weighed.too_little[row]:
         return f"Rejected: less capacity, while {weighed.words.strain}"
     if weighed.fails_at_peak[row]:
-        return f"Rejected: it would not do at {say_rate(plan.peak)}, the largest rate of late"
+        return f"Rejected: too small for {say_rate(plan.peak)}, the highest recent rate"
     price = weighed.price
     if math.isinf(weighed.score[row]):
         if weighed.words.obstacle is None:
-            return f"Rejected: it would not last: too little at {say_rate(plan.lasting)}"
+            return f"Rejected: too small for {say_rate(plan.lasting)}, the rate with a margin"
         return f"Rejected: {weighed.words.obstacle}"
     more = float(price[row] - price[chosen])
     if more > 0:
-        return f"Rejected: costs {more:.4g} per hour more"
+        return f"Rejected: costs {more:.4g} more per hour"
     if more < 0 or (chosen == present and weighed.restarts[row]):
         return "Rejected: saves too little for a restart"
     return "Rejected: costs the same and is no better"
@@ -595,9 +593,9 @@ def _say_reason(observation: Observation, weighed: Weighed, expected: Expectatio
     at_rate = f"at {say_rate(plan.rate)}"
     takes = say_time(float(weighed.response_time[row]))
     if weighed.case == KEEP:
-        kept = f"Stays: {named} keeps {budget} {at_rate} ({takes})"
+        kept = f"Stays: {named} meets {budget} {at_rate} ({takes})"
         if obstacle is not None:
-            return f"{kept}, and nothing is taken away: {obstacle}"
+            return f"{kept}; Weir does not reduce the capacity, because {obstacle}"
         if weighed.fails_at_peak.any():
             return f"{kept}, and nothing cheaper would at {say_rate(plan.peak)}"
         return f"{kept}, and nothing cheaper is worth a change"
@@ -610,27 +608,27 @@ def _say_reason(observation: Observation, weighed: Weighed, expected: Expectatio
             weighed.price[row]
         )
         return (
-            f"{go}: it keeps {budget} {at_rate} ({takes}), would do at {say_rate(plan.peak)} too, "
-            f"and saves {saved:.4g} per hour"
+            f"{go}: it meets {budget} {at_rate} ({takes}) and also at {say_rate(plan.peak)}, and "
+            f"saves {saved:.4g} per hour"
         )
     if weighed.case in (NEED, LASTING):
         return (
-            f"{go}: {_say_shortage(weighed)}; the cheapest that does is expected to take "
-            f"{say_time(expected.response_time)} for {expected.cost_per_hour:.4g} per hour"
+            f"{go}: {_say_shortage(weighed)}; this is the cheapest that meets the budget, with an "
+            f"expected {say_time(expected.response_time)} for {expected.cost_per_hour:.4g} per hour"
         )
     if weighed.case in (TOO_BUSY, TOO_SMALL):
         busy = say_share(float(weighed.utilisation[row]))
         return (
-            f"{go}: nothing carries {say_rate(plan.catching_up)} within the cap of "
-            f"{say_share(plan.cap)}; this has the most capacity and is {busy} busy"
+            f"{go}: no deployment carries {say_rate(plan.catching_up)} within the cap of "
+            f"{say_share(plan.cap)}; this one has the most capacity and would be {busy} busy"
         )
     least = least_response_time(observation.model)
     if least > plan.budget:
         return (
-            f"{go}: nothing can keep {budget}, because even without load a record takes "
-            f"{say_time(least)}; {at_rate} this is as fast as can be ({takes})"
+            f"{go}: no deployment can meet {budget}, because even without load a record takes "
+            f"{say_time(least)}; {at_rate}, this one is the fastest ({takes})"
         )
-    return f"{go}: nothing keeps {budget} {at_rate}; the least possible is {takes}"
+    return f"{go}: no deployment meets {budget} {at_rate}; the lowest possible is {takes}"
 
 
 def _say_shortage(weighed: Weighed) -> str:
@@ -883,9 +881,7 @@ def _say_obstacles(observation: Observation, plan: Plan, view: View, own: Queuei
     elif observation.response_time > observation.budget:
         obstacle = "the measured response time exceeds the budget"
     elif is_rising(0, view, own):
-        obstacle = f"the rate is rising, to {say_rate(observation.rate)}"
+        obstacle = f"the rate is rising ({say_rate(observation.rate)})"
     elif seen < window:
-        obstacle = (
-            f"only {seen} of the {window} intervals that a saving must have carried were seen"
-        )
+        obstacle = f"only {seen} of the {window} intervals that it needs for this are measured"
     return Words(strain, obstacle)

@@ -173,7 +173,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     """Say which threshold was crossed, and by how much."""
     here, own = observation.deployment, ThresholdMemory(memory[0])
     busy, high, low = float(view.seen[0].busiest), own.high, own.low
-    worst = f"the worst replica is {say_share(busy)} busy"
+    worst = f"the busiest replica is {say_share(busy)} busy"
     if target.size > here.size:
         excess = (busy - high) / (1 - high) if high < 1 else 1.0
         decision = explain_rule(
@@ -190,6 +190,6 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         )
         return replace(decision, urgency=urgency_of_saving((low - busy_with_less) / low))
     if busy > high:
-        full = f"all {here.size} replicas that there can be are in use"
+        full = f"no replica can be added to the {here.size} in use"
         return explain_rule(observation, target, f"{worst}, but {full}")
     return explain_rule(observation, target, f"{worst}, between the thresholds")

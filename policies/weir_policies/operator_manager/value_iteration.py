@@ -5,9 +5,9 @@
                the middle of a level; sweeps go on until nothing changes by `tolerance`
     a        = the valid action of least value; the first of equals, staying first
 
-It is planned before the first tick and never again. Where there is no training trace, as in a live
-controller, it counts the transitions that it sees and holds until it has seen `first_solve`; then
-it plans, and again whenever it has seen twice as many.
+It plans once, before the first tick. Without a training trace, as in a live controller, it counts
+transitions and holds until it has counted `first_solve`; then it plans, and again whenever their
+number has doubled.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 4 ("DP"). Departures:
 1. A level that was never seen is taken to stay. `published: 1` lets nothing follow it, as the
@@ -192,11 +192,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = ValueIterationPlan(memory[0])
     if not own.planned:
         reason = (
-            f"it has no training trace, and of {own.next_solve} intervals that it needs saw "
-            f"{own.learned}"
+            f"there is no training trace, and only {own.learned} of the {own.next_solve} intervals "
+            "that a plan needs have been measured"
         )
         return explain_rule(observation, target, reason)
     level = level_of(observation.rate, own.quantum, int(own.levels))
     scores = score_actions(view, own, level)
-    reason = f"of {len(scores)} actions the plan expects it to cost least, {scores[target]:.3g}"
+    reason = f"the plan expects the lowest cost of {len(scores)} actions, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)

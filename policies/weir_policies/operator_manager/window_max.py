@@ -1,4 +1,4 @@
-"""Room for the largest rate of late: `window-max`.
+"""The cheapest deployment for the highest recent rate: `window-max`.
 
     peak   = the largest rate of the last `window` intervals
     target = the cheapest deployment that keeps the budget at `factor` x peak, reached in one jump
@@ -10,7 +10,7 @@ Where every replica gets an equal share and the worst of them counts, a mix of n
 cheaper than as many of the slowest in it, so deployments of one type are compared. Elsewhere, and
 where pools are limited, mixes of two types are compared as well; of three they never are.
 
-A simple rule of Weir's own, to be beaten by anything that learns or plans.
+A simple rule of Weir's own; policies that learn or plan should be better.
 """
 
 from __future__ import annotations
@@ -256,9 +256,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     time, _ = predict_one(0, view, np.array(target.counts, dtype=np.int64), factor * peak)
     if time <= observation.budget:
         reason = (
-            f"the cheapest that keeps the budget of {say_time(observation.budget)} at "
-            f"{say_rate(factor * peak)}, {factor:g} times the largest rate of late"
+            f"the cheapest that meets the budget of {say_time(observation.budget)} at "
+            f"{say_rate(factor * peak)}, {factor:g} times the highest recent rate"
         )
     else:
-        reason = f"nothing covers {say_rate(factor * peak)}, and this comes nearest"
+        reason = (
+            f"no deployment meets the budget at {say_rate(factor * peak)}, and this comes closest"
+        )
     return explain_rule(observation, target, reason)

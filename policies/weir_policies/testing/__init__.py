@@ -1,7 +1,7 @@
-"""Values that tests need, for the tests of this package and of others.
+"""Values for the tests of this package and of others.
 
-The stage is small: an operator `match` with two sizes in the pool `small` and one in `large`, a
-service time of 10 ms at speedup 1, and 50 ms to keep.
+The example is small: an operator `match` with two sizes in the pool `small` and one in `large`, a
+service time of 10 ms at speedup 1, and a bound of 50 ms.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From what was measured of a job to a calibrated simulator: samples in, an experiment out."""
+"""Fits a simulator to measurements of a job: samples in, an experiment out."""

@@ -1,4 +1,4 @@
-"""What was fitted, as values: every number with its interval, and as models of the operators."""
+"""The result of a fit: every number with its interval, and the models of the operators."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Drops what cannot be right, and counts it; what is merely unknown stays NaN.
+"""Drops impossible samples, and counts them; what is merely unknown stays NaN.
 
-An operator's sample that is impossible is left out of its interval; the others stay. An interval is
-dropped whole where its time is of no use.
+An impossible sample of an operator is left out of its interval; the others stay. An interval is
+dropped completely if its time is useless.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A calibrated job as an experiment of the simulator.
+"""Describes a calibrated job as an experiment of the simulator.
 
-Operators that are never scaled are left out: their time goes to the network time of the first
-operators, so that it still counts, and edges through them are joined. The simulator gives the same
-trace to every operator that records reach first; a job that differs there is refused.
+Operators that are never scaled are left out: their time is added to the network time of the first
+operators, and edges through them are joined. The simulator gives the same trace to every operator
+that records reach first; a job that differs is refused.
 
 The experiment judges the mean over records, which is what is measured of a real job.
 """

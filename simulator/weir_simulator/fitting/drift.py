@@ -1,20 +1,19 @@
-"""Notices that a job's work per record is no longer what was fitted.
+"""Detects that a job's service times or selectivities are no longer what was fitted.
 
-Work is what a record takes of an operator, and how many records it becomes. Per operator and node
-type, two cumulative sums of log-likelihood ratios compare "the service time is `DRIFT` longer" (or
-shorter) with "it is as fitted", interval by interval; two more per edge do so with the records that
-pass it. A sum that reaches `log(BETWEEN_FALSE_ALARMS)` is a drift. By Lorden's bound, alarms
-without a drift are then `BETWEEN_FALSE_ALARMS` intervals apart on average or more, however large
-the noise is, as long as it is normal and independent. How soon a drift is noticed follows from the
-noise that the fit has seen: a change of three standard deviations takes three to four intervals.
-Less than half of `DRIFT` never is one: a new fit would change little.
+For each operator and node type, two cumulative sums of log-likelihood ratios compare "the service
+time is `DRIFT` longer" (or shorter) with "it is as fitted", interval by interval; two more per edge
+do so with the records that pass it. A sum that reaches `log(BETWEEN_FALSE_ALARMS)` is a drift. By
+Lorden's bound, alarms without a drift are then `BETWEEN_FALSE_ALARMS` intervals apart on average or
+more, however large the noise is, as long as it is normal and independent. How soon a drift is
+noticed follows from the noise that the fit has seen: a change of three standard deviations takes
+three to four intervals. Less than half of `DRIFT` never is one: a new fit would change little.
 
 Real noise is neither. Of outliers, one interval contributes a third of an alarm at most: a pause or
 a noisy neighbour lasts one or two. Intervals that resemble their neighbours carry less, by the
 correlation that the fit has seen. The noise of an edge is known after a day (see `flow`); until
-then, and after a drift of the job, nobody tells a drift of its selectivity from the time of day.
+then, and after a drift of the job, a drift of its selectivity cannot be told from the time of day.
 
-The state follows from the intervals since the fit: after a restart, show them again.
+The state follows from the intervals since the fit: after a restart, they are processed again.
 
 Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); Lorden, "Procedures for
 Reacting to a Change in Distribution", Ann. Math. Statist. 42 (1971).

@@ -1,4 +1,4 @@
-"""A number and how far it can be trusted: means and ratios with 95 % intervals.
+"""Means and ratios with 95 % intervals.
 
 Intervals come from the scatter between samples, not from the number of records: whatever makes the
 samples differ (neighbours on the machine, warm caches, the time of day) then widens them.

@@ -1,11 +1,11 @@
-"""From samples to a calibrated simulator that says how good it is.
+"""Fits a simulator to samples, and measures how good the fit is.
 
     clean -> hold hours out -> calibrate -> predict the held-out hours -> calibrate with all
 
-Pure. The fit that is used has seen everything; the one that is judged has not.
+Pure. The fit that is used was made from all hours; the one that is judged was not.
 
-A bad fit is a value, with a sentence that says why; `to_experiment` refuses it, because what is
-tuned in a world that is not the job's own would be worse than what it replaces.
+A bad fit is a value, with a sentence that says why. `to_experiment` refuses it, because a tuning in
+a simulator that does not describe the job would be worse than no tuning.
 """
 
 from __future__ import annotations

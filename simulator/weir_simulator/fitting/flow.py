@@ -1,4 +1,4 @@
-"""How records flow: the arrival trace at the sources, and the selectivity of every edge.
+"""The arrival trace at the sources, and the selectivity of every edge with its noise.
 
 Arrivals count in disturbed intervals too, or every restart would leave a hole in the trace.
 
@@ -6,16 +6,14 @@ On an edge from an operator that feeds several others, the share is measured at 
 that is its only feeder. A receiver with several feeders is taken to get everything that each of
 them gives out, as in the live measurement of arrivals.
 
-What passes the edges of a job, interval by interval, and how much of its scatter is noise.
-
-Of the records that an operator takes in, one interval passes on more and another fewer: they are
-few, buffers and windows give some of them out later, and what they are like moves with the hour.
+Of the records that an operator takes in, it passes on more in one interval and fewer in another:
+there are few, buffers and windows emit some of them later, and their kind changes over the day.
 Counting alone makes the variance of a sum as large as its mean, however many intervals are summed.
-The ratio of the two, the dispersion, holds what goes beyond: it is the largest that stretches of
-any length show, so that a share which is higher for hours every day is noise and no drift.
+The ratio of the two, the dispersion, measures what exceeds that: it is the largest of stretches of
+any length, so that a share which is higher for hours every day is noise and no drift.
 
-Differences are relative to what was expected and not logarithms: an operator with windows gives out
-nothing in most intervals, and its mean must be what was fitted.
+Differences are relative to the expectation, not logarithms: an operator with windows emits nothing
+in most intervals, and its mean must be what was fitted.
 
 Source: McCullagh, Nelder, "Generalized Linear Models" (1989), section 4.5 (dispersion of counts).
 """

@@ -1,9 +1,9 @@
-"""Weeks of a job, as whoever keeps its history hands them over, and a simulator fitted to them.
+"""Weeks of a job's history, and a simulator fitted to them. Pure.
 
-Pure. A history knows of service times and of source-to-sink times over minutes, never of what a
-single operator takes or how long a change took: `fit` lives with that. Its rates are finer than
-its samples and reach further back than what a controller remembers, so the trace is made of them,
-and goes on with what was measured since.
+History has service times and source-to-sink times over minutes, but not what a single operator
+takes or how long a change took; `fit` works without these. Its rates are finer than its samples and
+reach further back than what a controller remembers, so they make the trace, which continues with
+what was measured since.
 """
 
 from __future__ import annotations

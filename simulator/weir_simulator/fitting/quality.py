@@ -1,11 +1,11 @@
-"""How good a fit is: predicted against observed, on hours that it has not seen.
+"""How good a fit is: predicted against observed response times, on hours it was not fitted to.
 
-Hours are held out whole, because neighbouring intervals resemble each other: an interval between
-two that were fitted would be predicted well by any model. An hour's error compares the mean of the
-predicted response times with the mean of the observed ones; where so few records came that chance
-moves the observed one too far, hours are judged together. Where chance may be more than what is
-allowed even then, a small error is luck, and the fit is not good. Intervals that were disturbed, or
-that were not steady by what was observed of them (never by what is predicted), are no part of it.
+Whole hours are held out, because neighbouring intervals resemble each other: any model would
+predict an interval between two that were fitted well. An hour's error compares the mean of the
+predicted response times with the mean of the observed ones; hours with so few records that chance
+moves the observed mean too far are judged together. If chance may still exceed the tolerance, a
+small error is luck, and the fit is not good. Disturbed intervals, and those that the observations
+(never the predictions) show to be not steady, do not count.
 
 Source of the standard error: that of a ratio of means, Cochran, Sampling Techniques, section 2.11.
 """

@@ -1,8 +1,7 @@
-"""An experiment that is there already, fitted again to the history of its job.
+"""Fits an existing experiment again to the history of its job.
 
-What history tells replaces what the file says: how fast, how irregular, how far, and when the
-records arrive. What it cannot tell stays: the objective, the policy, how long a change takes, what
-the world does besides.
+The history replaces what it shows: service times, variability, network time and arrivals. The rest
+stays: the objective, the policy, how long a change takes, and other properties of the world.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is handed over to be fitted: what was measured of a job, interval by interval, as values.
+"""The input of a fit: what was measured of a job, interval by interval, as values.
 
-Where it was read (decision records, Prometheus, Parquet) is the caller's business. NaN is whatever
-could not be measured; `cleaning` drops what cannot be right.
+The caller decides where it was read (decision records, Prometheus, Parquet). NaN means that it
+could not be measured; `cleaning` drops impossible values.
 """
 
 from __future__ import annotations

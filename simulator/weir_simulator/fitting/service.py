@@ -2,25 +2,24 @@
 
     log m(u, t) = log m(u) - log s(t)
 
-says that a node type is as much faster for one operator as for another. Weighted least squares on
-the logarithms takes what every operator that ran on two types tells of their ratio; the weights are
-the precisions of the means m(u, t). Where these fit worse than their scatter allows, because the
-sentence above is only roughly true, all errors are widened by that much (Birge's ratio).
+assumes that a node type is faster by the same factor for all operators. Weighted least squares on
+the logarithms uses every operator that ran on two types; the weights are the precisions of the
+means m(u, t). If these fit worse than their scatter allows, because the assumption is only roughly
+true, all errors are widened by that much (Birge's ratio).
 
-A given speedup is believed. Among operators and node types that were seen together and none of
-which is given, the type that served most records is the reference, at what is assumed of it. A type
-that was never run follows its pool, as in `model.estimation`.
+A given speedup is not fitted. Among operators and node types that were measured together and none
+of which is given, the type that served most records is the reference, with its assumed speedup. A
+type that never ran follows its pool, as in `model.estimation`.
 
 The variability is that within the median interval: a mean that drifts is no variability, and a
 pause now and then is none of the work's.
 
 Source: Birge, "The Calculation of Errors by the Method of Least Squares", Phys. Rev. 40 (1932).
 
-Which sharing rule an operator's replicas follow, told from who served how many records.
-
-Only intervals in which replicas of different speed ran side by side can tell. Each rule says what
-part of the records every node type should have served; the one that misses least, over all such
-intervals by their records, is taken, where it misses clearly less than the one that is assumed.
+The sharing rule of an operator's replicas follows from how many records each served, in intervals
+with replicas of different speeds. Each rule predicts the part of the records for every node type.
+The rule with the smallest error over all such intervals, weighted by records, is chosen if its
+error is clearly smaller than that of the assumed rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of a job before anything is measured: its graph, and what its user specified."""
+"""What is known of a job before any measurement: its graph, and what its user specified."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A job whose truth is known, for tests and benchmarks: every record waits in a queue of its own.
+"""A job with known truth, for tests and benchmarks: every record waits in the queue of a replica.
 
-Nothing of the fitting's own formulas is in here. Replicas are single servers that serve in order of
-arrival (Lindley's recursion), service times are gamma, arrivals at every operator are Poisson, and
-what a slower machine or a busy neighbour does to an interval is a factor of all its service times.
+It uses none of the fit's own formulas. Replicas are single servers that serve in order of arrival
+(Lindley's recursion), service times are gamma, arrivals at every operator are Poisson, and a slower
+machine or a busy neighbour multiplies all service times of an interval by a factor.
 
 Source: Lindley, "The Theory of Queues with a Single Server", Proc. Cambridge Phil. Soc. 48 (1952).
 """

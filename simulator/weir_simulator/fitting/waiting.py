@@ -1,24 +1,23 @@
-"""What response times tell beside the service time: how irregular arrivals are, and the wire.
+"""The variability of arrivals and the network time, fitted to response times.
 
     response time = service + wait(arrival SCV) + network time
 
-The network time is the same at every load and the wait is not, so intervals of several loads tell
-them apart. Both are chosen to fit the steady intervals in relative terms, with a loss that grows
-linearly for outliers. The arrival SCV begins at what is assumed of it and leaves that only as far
-as the intervals ask for (a prior of one standard deviation, `PRIOR`): where an operator was never
-busy, its waits say nothing.
+The network time is the same at every load and the wait is not, so intervals with different loads
+separate them. Both are chosen to fit the steady intervals in relative terms, with a loss that grows
+linearly for outliers. The arrival SCV starts at its assumed value and leaves it only as far as the
+intervals require (a prior of one standard deviation, `PRIOR`): if an operator was never busy, its
+waits show nothing.
 
-What is fitted is what the model lacks of reality, by whatever cause; a service time whose variance
-is not measured is a part of it.
+The result includes everything that the model does not describe, whatever its cause, such as a
+service time whose variance is not measured.
 
 Source of the loss: Huber, Ann. Math. Statist. 35 (1964), in the smooth form of SciPy's `soft_l1`.
 
-Seconds from source to sink that are spent at none of the scaled operators.
-
-It is what fixed operators and the sources take, and what no operator owns. Where the time in the
-operators was measured, it is what that leaves of the whole. Where only the whole was, as in the
-history of metrics, it is what the fitted operators leave of it: wire and irregular arrivals are
-then part of it, because nothing tells them apart.
+The remaining time from source to sink is spent at none of the scaled operators, but at fixed
+operators, sources and elsewhere. It is the total minus the measured time in the operators. If only
+the total was measured, as in the history of metrics, it is the total minus the predicted time in
+the operators, and then includes network time and irregular arrivals, because nothing separates
+them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The HTML page of a comparison: which policy does best, what its cost is made of, and how soon.
+"""The HTML page of a comparison: the best policy, what its cost consists of, and its course.
 
-The charts of a comparison, as Plotly figures: what the cost is made of, its course, the trade.
-
-Policies keep their colour in all charts of a page. Beyond eight, colours repeat with another dash
+Charts are Plotly figures: the parts of the cost, the cost over time, and price against violations.
+A policy has the same colour in all charts of a page. Beyond eight, colours repeat with another dash
 and another symbol.
 """
 

@@ -1,11 +1,9 @@
-"""The HTML page of a frontier: which objectives can be had, and at which price.
+"""The HTML page of a frontier: which objectives are possible, and at which price.
 
-The charts of a frontier, as Plotly figures: price over the bound, and over the share of misses.
-
-Lines are stairs: what keeps a bound keeps every looser one, so a price holds until the next bound
-that was asked about. The last world is drawn whole; one before it, for comparison, is dotted.
-
-How the prices of objectives read, the same in the terminal and in the report.
+Charts are Plotly figures of the price over the bound, and over the share of misses. Lines are
+steps: what meets a bound meets every looser one, so a price holds until the next bound that was
+asked for. The last world is drawn as whole lines; one before it, for comparison, is dotted. The
+texts are the same in the terminal and in the report.
 """
 
 from __future__ import annotations

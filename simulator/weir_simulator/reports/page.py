@@ -1,14 +1,14 @@
-"""One look for every HTML page that Weir writes: sections of tiles, charts, tables and prose.
+"""The common layout of every HTML page that Weir writes: tiles, charts, tables and prose.
 
-A page is one file that needs nothing else: styles, data and Plotly's script stand inside it, and
-nothing is fetched. It follows the reader's light or dark mode and the width of the screen, down to
-a phone's, where tables become cards. What a page says is the caller's business (`report`,
-`trace`); how it looks is decided here and in `templates/`.
+A page is one file that needs nothing else: it includes styles, data and Plotly's script, and
+fetches nothing. It follows the reader's light or dark mode and the width of the screen, down to a
+phone's, where tables become cards. The caller decides what a page says (`report`, `trace`); this
+module and `templates/` decide how it looks.
 
 A chart is a Plotly figure in its JSON form, as plain dicts: building them with `graph_objects`
-would import a hundred times as much and refuse the colour names below. Colours are written as CSS
-variables, such as `var(--bound)`, and resolved in the browser, which knows the mode; the names are
-those of `templates/look.css.j2`.
+would import a hundred times as much and reject the colour names below. Colours are CSS variables,
+such as `var(--bound)`, and resolved in the browser, which knows the mode; `templates/look.css.j2`
+defines them.
 """
 
 from __future__ import annotations

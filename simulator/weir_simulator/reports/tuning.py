@@ -1,11 +1,8 @@
-"""The HTML page of a tuning: what was gained, how the search went, what is in force now.
+"""The HTML page of a tuning: what it saves, how the search went, and the current settings.
 
-How a tuning reads, the same in the terminal and in the report.
-
-The charts of a tuning, as Plotly figures: how the search went, and what its points were worth.
-
-Points that kept the constraints are drawn full, others as a cross; a short simulation is drawn
-small, because it says less.
+The texts are the same in the terminal and in the report. Charts are Plotly figures: points that met
+the constraints are filled, others are crosses; a short simulation is drawn small, because it shows
+less.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How quantities and deployments read, the same in the terminal and in the report."""
+"""Formats quantities and deployments, the same in the terminal and in the report."""
 
 from __future__ import annotations
 

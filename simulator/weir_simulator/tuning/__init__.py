@@ -1,1 +1,1 @@
-"""Tuning: the weights and latency budgets with which an experiment costs least."""
+"""Tuning: finds the weights and latency budgets with which an experiment costs least."""

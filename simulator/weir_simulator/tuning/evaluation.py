@@ -1,8 +1,8 @@
 """One evaluation: an experiment with a point's weights and budgets, simulated for some slots.
 
-What comes of it is kept by short parts of the trace, so that two points can be compared part by
-part: most of what differs between parts is the traffic, which both met alike. What it may come to
-for a while is a forecast.
+Results are stored by short parts of the trace, so that two points can be compared part by part:
+most of the difference between parts is the traffic, which is the same for both. A forecast is what
+the results may be over a limited time.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""Judges what a search found against what is in force, on seeds that the search has not seen.
+"""Compares what a search found with the current settings, on seeds that the search did not use.
 
-Two points are compared part by part of the trace and seed by seed: both met the same traffic there,
-so their difference varies much less than either of them. What it varies with is of two kinds:
+Two points are compared part by part of the trace and seed by seed: both have the same traffic
+there, so their difference varies much less than either of them. It varies for two reasons:
 
-- *Traffic*: the trace is one of many that might have come. Neighbouring parts hang together, so
-  that they are joined to stretches, each long enough to be nearly independent of the next.
-- *Chance*: a policy that learns ends up elsewhere with each seed, and stays there for the whole
-  trace, so no number of stretches tells how far. Seeds do.
+- *Traffic*: the trace is one of many possible ones. Neighbouring parts are correlated, so they are
+  joined to stretches, each long enough to be nearly independent of the next.
+- *Chance*: with each seed, a learning policy ends in another state and keeps it for the whole
+  trace. So only the number of seeds shows how large this effect is, not the number of stretches.
 
 The variances of both means are added up, as for two crossed random effects (Searle, Casella,
 McCulloch, Variance Components, 1992), and the degrees of freedom are Satterthwaite's (Biometrics
 Bulletin 2, 1946). What is left to neither counts in both, on the safe side.
 
-Whether a point keeps a limit is judged by the same spread, of its own share instead of a
-difference. To cost less and to keep each limit must all be sure, and then none need be the surer
-for there being several (Berger's intersection-union test, Technometrics 24, 1982).
+Whether a point meets a limit is judged with the same method, on its own share instead of a
+difference. Lower cost and each limit must all hold with the required confidence; several conditions
+need no higher confidence (Berger's intersection-union test, Technometrics 24, 1982).
 
 A search's best is the luckiest of many, hence the fresh seeds and the choice among a few of its
-best; that choice is one among lucky ones again, hence Bonferroni's correction.
+best. That choice is again one among lucky ones, hence Bonferroni's correction.
 """
 
 from __future__ import annotations

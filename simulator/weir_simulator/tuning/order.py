@@ -1,9 +1,8 @@
-"""What a tuning is asked for and what it answers, as values and as JSON files.
+"""The request and the result of a tuning, as values and as JSON files.
 
-A `TuningRequest` holds all that a result depends on but the trace that its experiment names; with
-`rates` it holds that, too, and can be answered by another process or in another pod. Shares are
-parts of one, money is the mean price per hour of what is paid, in the experiment's currency;
-budgets are seconds.
+A `TuningRequest` has all that a result depends on except the trace that its experiment names; with
+`rates` it has that, too, and another process or pod can answer it. Shares are parts of one, money
+is the mean price per hour of what is paid, in the experiment's currency; budgets are seconds.
 """
 
 from __future__ import annotations

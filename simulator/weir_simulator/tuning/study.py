@@ -1,10 +1,10 @@
-"""A study: a folder that holds an order, every evaluation and the result, each whole or not at all.
+"""A study: a folder with a request, every evaluation and the result, each complete or absent.
 
-An order names files of rates, whose content may change under their names. So the study keeps a
-digest of each trace, and is not gone on with where one holds other rates.
+A request names files of rates, whose content may change. So the study stores a digest of each
+trace, and is not resumed if one has other rates.
 
-A tuning that is called again on the folder asks its search again, takes the outcomes there are,
-and goes on with the first that is missing.
+A tuning that runs again on the folder asks its search again, uses the stored outcomes, and
+continues with the first that is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tunes weights and latency budgets: asks a search, simulates, tells, and judges what was found.
+"""Tunes weights and latency budgets: asks a search, simulates, reports back, judges the result.
 
-Evaluations are proposed in batches of a fixed size and told in order, so that the result depends on
-the order alone, not on how many processes there are or which of them is quick.
+Evaluations are proposed in batches of a fixed size and reported in order, so that the result does
+not depend on the number of processes or on which of them is fast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Results that are worth a try elsewhere: of an earlier tuning, or of a similar application.
+"""Results worth trying elsewhere: of an earlier tuning, or of a similar application.
 
-Weights say how much parts of the cost matter to one policy, so that they carry over between
-applications that are scaled by the same. Budgets are seconds at operators: they carry over where
-the operators have the same names, as parts of the bound.
+Weights say how much the parts of the cost matter to one policy, so they carry over between
+applications with the same policy. Budgets are seconds at operators: they carry over between
+operators of the same name, as parts of the bound.
 """
 
 from __future__ import annotations

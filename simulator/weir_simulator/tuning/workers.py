@@ -1,4 +1,4 @@
-"""Processes that evaluate, kept warm over a tuning: each loads the trace and the kernels once."""
+"""Processes that evaluate points; each loads the trace and the kernels once per tuning."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_an_empty_budget_denies_and_says_when_the_next_token_comes():
     assert not verdicts.restart
     assert (
         reason(verdicts, "match")
-        == "Denied: the restart budget is empty; the next is allowed in 50 min"
+        == "Denied: the restart budget is empty; the next is available in 50 min"
     )
 
 
@@ -124,7 +124,7 @@ def test_a_saving_leaves_the_last_token_for_an_emergency():
     )
 
     assert saving.granted == ()
-    assert "leave 1 of the 1 tokens for emergencies" in reason(saving, "sink")
+    assert "the last restart token is reserved" in reason(saving, "sink")
     assert emergency.granted == ("match",)
 
 
@@ -149,7 +149,7 @@ def test_the_cap_of_the_day_is_named():
 
     verdicts = judge(rescale("match", {"small": 3}), budget=capped, tokens=used, now=12 * 3600.0)
 
-    assert "all 1 restarts of 24 hours are used" in reason(verdicts, "match")
+    assert "all 1 restarts allowed in 24 hours" in reason(verdicts, "match")
     assert "720 min" in reason(verdicts, "match")
 
 
@@ -190,14 +190,14 @@ def test_feeding_an_operator_that_is_saturated_and_denied_is_futile():
     )
 
     assert verdicts.granted == ()
-    assert "only feed match, which is saturated" in reason(verdicts, "parse")
+    assert "only to match, which is saturated" in reason(verdicts, "parse")
 
 
 def test_feeding_an_operator_that_is_saturated_and_at_its_limit_is_futile():
     verdicts = judge(rescale("parse", {"small": 3}), operators=states("sink"))
 
     assert verdicts.granted == ()
-    assert "only feed sink, which is saturated" in reason(verdicts, "parse")
+    assert "only to sink, which is saturated" in reason(verdicts, "parse")
 
 
 @pytest.mark.parametrize("remedy", [rescale("match", {"small": 4}), resize("match")])

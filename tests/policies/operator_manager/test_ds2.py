@@ -60,7 +60,7 @@ def test_what_there_is_no_room_for_is_said():
     decision = decide((0, 9, 0), rate=9000.0, processed=900.0, utilisation=(1.0,) * 9)
 
     assert decision.target == Deployment((0, 10, 0))
-    assert "need 90 replicas, but there is room for 10 only" in decision.reason
+    assert "need 90 replicas, but there is room for only 10" in decision.reason
 
 
 def test_without_a_processed_record_nothing_can_be_said():

@@ -124,7 +124,7 @@ def test_it_stays_until_it_has_learned_something():
     decision = build().decide(at(100.0, 2))
 
     assert decision.target == Deployment((2,))
-    assert "no interval yet" in decision.reason
+    assert "not learned from any interval yet" in decision.reason
 
 
 def test_it_adds_a_replica_where_violations_cost_more_than_it():

@@ -141,7 +141,7 @@ def test_a_saving_must_have_carried_the_largest_rate_of_late():
 
     assert just_now.target == Deployment((0, 0, 5))
     assert "nothing cheaper would at 726 records/s" in just_now.reason
-    assert "largest rate of late" in verdict(just_now, (0, 0, 4))
+    assert "highest recent rate" in verdict(just_now, (0, 0, 4))
     assert long_ago.target == Deployment((0, 0, 1))
 
 
@@ -245,14 +245,14 @@ def test_a_budget_that_is_impossible_at_this_rate_names_the_best_there_is():
 
     best = predict(a_model(), np.array([[0, 0, 10]]), 990.0).response_time[0]
     assert decision.target == Deployment((0, 0, 10))
-    assert f"the least possible is {best * 1000:.3g} ms" in decision.reason
+    assert f"the lowest possible is {best * 1000:.3g} ms" in decision.reason
 
 
 def test_a_rate_beyond_all_capacity_gets_all_capacity():
     decision = build().decide(an_observation(rate=2000.0))
 
     assert decision.target == Deployment((0, 0, 10))
-    assert "nothing carries 2,200 records/s" in decision.reason
+    assert "no deployment carries 2,200 records/s" in decision.reason
     assert decision.urgency == 1.0
 
 
@@ -262,7 +262,7 @@ def test_an_operator_that_has_all_there_is_stays():
     decision = build().decide(full)
 
     assert decision.target == full.deployment
-    assert decision.reason.startswith("Stays with 10 x large/1: nothing carries")
+    assert decision.reason.startswith("Stays with 10 x large/1: no deployment carries")
 
 
 def test_a_deployment_that_breaks_a_lowered_limit_is_left():

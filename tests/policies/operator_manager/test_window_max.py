@@ -92,7 +92,7 @@ def test_where_nothing_covers_the_rate_it_takes_what_covers_most():
     decision = build().decide(an_observation(rate=9000.0))
 
     assert decision.target == Deployment((0, 0, 10))
-    assert "comes nearest" in decision.reason
+    assert "comes closest" in decision.reason
 
 
 def test_a_corrected_model_is_used_from_the_next_tick_on():

@@ -1,13 +1,10 @@
-"""An event loop in a thread of its own, for what must not wait for the controller's.
+"""Background work: an event loop in its own thread, and tasks that survive any input.
 
-What runs there waits for the interpreter's lock at most, which a busy thread gives up some 200
-times a second, and not for everything that the other loop has to do before.
+What runs on this event loop waits at most for the interpreter's lock, which a busy thread releases
+about 200 times a second, and not for the work of the controller's own loop.
 
-Background tasks that go on, whatever they come upon.
-
-What such a task reads is made by others: pods, nodes, events, objects of all tenants. One of them
-that is not as expected may cost this task a pause. It must not end the process, which would start
-again only to read the same object.
+Background tasks read objects of all tenants: pods, nodes, events. An unexpected object may delay
+such a task. It must not end the process, which would start again only to read the same object.
 """
 
 from __future__ import annotations

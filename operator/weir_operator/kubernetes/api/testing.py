@@ -1,4 +1,4 @@
-"""An API server in memory, for tests of what stands on one: it knows versions, and may fail."""
+"""An API server in memory, for tests: it has versions of objects, and can fail on request."""
 
 from __future__ import annotations
 

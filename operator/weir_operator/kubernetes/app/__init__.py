@@ -1,1 +1,1 @@
-"""One StreamApp on a cluster, from its first appearance to its end."""
+"""One StreamApp on a cluster, from its creation to its deletion."""

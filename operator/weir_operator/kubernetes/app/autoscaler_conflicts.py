@@ -1,16 +1,12 @@
-"""Looks now and then whether somebody else scales the jobs that Weir scales.
+"""Detects other autoscalers of a job: two autoscalers would undo each other's changes.
 
-What scales something is read once per namespace for all its StreamApps. An API server that does
-not answer changes nothing: what was found last holds.
+Checked regularly: Flink's own (the Flink Kubernetes Operator's autoscaler, and the reactive mode of
+the adaptive scheduler), a HorizontalPodAutoscaler, a ScaledObject of KEDA, and another StreamApp
+for the same job. The message names each one with the way to remove it. In mode Auto, Weir then does
+not scale; in Advise, it only reports it.
 
-Whether somebody else scales the same job: two autoscalers would undo each other's work.
-
-Looked for: Flink's own (the Flink Kubernetes Operator's autoscaler, and the reactive mode of the
-adaptive scheduler), a HorizontalPodAutoscaler, a ScaledObject of KEDA, and another StreamApp for
-the same job. Whoever is found is named with the way to end it. In the mode Auto that is a reason
-not to scale; in Advise it is only told, because advice disturbs nobody.
-
-`find_other_autoscalers` is pure; `read_scalers` asks the cluster for what it needs.
+Each namespace is read once for all its StreamApps. If the API server does not answer, the last
+result stays. `find_other_autoscalers` is pure; `read_scalers` reads the cluster.
 """
 
 from __future__ import annotations

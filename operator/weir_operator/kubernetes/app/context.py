@@ -1,4 +1,4 @@
-"""What all StreamApps of one controller share, and the seams through which each gets its world."""
+"""What all StreamApps of one controller share, and how each gets its dependencies."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The end of a StreamApp that was deleted: a last savepoint, told of, and nothing left running.
+"""The end of a deleted StreamApp: a last savepoint, its report, and nothing left running.
 
-Level-based and repeated until it is done: the StreamApp's finalizer waits for it. A job that
-cannot be stopped with a savepoint does not keep its StreamApp for ever: after a while its newest
-checkpoint is named instead. Where the namespace is being deleted, that is done at once: Kubernetes
-deletes the pods of a namespace before anything else, so there is no job left to be stopped.
+Level-based and repeated until it is done; the StreamApp's finalizer waits for it. A job that cannot
+be stopped with a savepoint does not keep its StreamApp for ever: after a while, Weir names its
+newest checkpoint instead. If the namespace is being deleted, it does so at once: Kubernetes deletes
+the pods of a namespace first, so there is no job left to stop.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How many StreamApps one controller steers at once, and how much rarer each is looked at for it.
+"""Spreads the health checks of all jobs over time, so that many StreamApps stay cheap.
 
-A look at a job (does its JobManager answer, do its pods live) costs the controller some
-milliseconds, every five seconds for every job. Nothing is lost by looking less often: Kubernetes
-replaces pods and Flink recovers jobs by themselves, and control intervals keep their own time. So
-all jobs together are looked at so many times a second and no more.
+A check (does the JobManager answer, do the pods run) costs the controller some milliseconds, and is
+due every five seconds for every job. Checking less often loses nothing: Kubernetes replaces pods,
+Flink recovers jobs, and control intervals keep their own time. So the number of checks per second
+is limited over all jobs.
 
-What cannot wait for its turn is a node that is about to go: only Weir moves replicas before they
-are lost. Who has a replica there is looked at at once, and then as often as if these were alone.
+Only a node that is about to be removed cannot wait, because only Weir moves replicas before they
+are lost. Jobs with a replica there are checked at once, and then as often as if they were alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The last spec of a StreamApp that was right, kept beside what its loops have learned.
+"""Keeps the last valid spec of a StreamApp, beside what its loops have learned.
 
-A spec that the API server takes and the controller refuses must not part a job from its keeper,
-however often the controller starts over meanwhile: the job goes on, and ends, by the spec before.
+If the API server accepts a spec that the controller refuses, the job must still be managed, even
+after restarts of the controller: it runs, and ends, by the last valid spec.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens what one StreamApp's loops stand on, for as long as they stand on it."""
+"""Opens the resources that one StreamApp's loops need, and closes them afterwards."""
 
 from __future__ import annotations
 

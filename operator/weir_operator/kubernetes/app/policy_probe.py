@@ -1,9 +1,9 @@
-"""Whether the network obeys NetworkPolicies, found out at a port that one of them closes.
+"""Tests whether the network enforces NetworkPolicies, at a port that one of them closes.
 
-Flink's REST interface runs the code of whoever reaches it, and a NetworkPolicy is all that keeps
-others away; a network that does not know policies ignores it without a word. The controller is
-itself somebody whom the policy of each job must refuse at the ports between Flink's own pods. So it
-tries one of them now and then: where it gets through, every pod of the cluster does.
+Flink's REST interface runs the code of anybody who reaches it, and only a NetworkPolicy keeps
+others away; a network that does not support policies ignores it silently. The policy of each job
+must also block the controller at the ports between Flink's own pods. So the controller tries one of
+them regularly: if it gets through, every pod of the cluster does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What Weir refuses of a manifest that is right in itself, found before a job is touched.
+"""What Weir refuses of a manifest that is valid in itself, found before it touches a job.
 
-Makes everything that follows from a manifest alone: policies with their settings, the loops, and
-the pods with their memory, options and scripts. What only a cluster, an image or a job can judge is
-still to come.
+Builds everything that follows from a manifest alone: policies with their settings, the loops, and
+the pods with their memory, options and scripts. Mistakes that only a cluster, an image or a job can
+show come later.
 """
 
 from __future__ import annotations

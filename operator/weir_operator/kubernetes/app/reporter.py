@@ -1,10 +1,9 @@
-"""Where everything that happens to one StreamApp is told: status, events, metrics, records, log.
+"""Reports everything that happens to one StreamApp: status, events, metrics, records, log.
 
-When a status is written for people: when there is news.
-
-News is anything that a person would act on (a condition, a deployment, a last action) and is
-written at once; figures are written when one has moved by a tenth, sentences that merely repeat
-them now and then. Without this a thousand quiet StreamApps would be a thousand writes a minute.
+A status is written for people when it has news. News that a person would act on (a condition, a
+deployment, a last action) is written at once; figures when one has changed by a tenth; sentences
+that repeat them, occasionally. Otherwise, a thousand quiet StreamApps would cause a thousand writes
+a minute.
 """
 
 from __future__ import annotations

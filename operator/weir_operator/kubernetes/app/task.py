@@ -1,16 +1,14 @@
-"""One StreamApp of a cluster: a task of its own, from its first sight to its end.
+"""The task of one StreamApp on a cluster, from its creation to its deletion.
 
-The task opens the status, then lives life after life: put the loops together for the spec as it
-is now, bring the job up, steer until the spec asks for other loops. A life that ends in an error
-is told (`Ready`, an event, a count), whatever the error, and followed by the next one after a pause
-that grows; in the middle of a change, when the job may be down, it stays short. A spec that cannot
-be right ends no life: the job runs on as it is, and the status says what is wrong. One that must
-not act any more (the Lease is lost, another controller writes the status, an annotation gives the
-StreamApp away) is cut off where it is, and says nothing more.
+The task opens the status and then runs in rounds: it builds the loops for the current spec, starts
+the job, and runs the loops until the spec asks for others. If a round ends in an error, the task
+reports it (`Ready`, an event, a count) and starts the next round after a pause that grows; in the
+middle of a change, when the job may be down, the pause stays short. An invalid spec ends no round:
+the job keeps running, and the status says what is wrong. If the task must not act any more (the
+Lease is lost, another controller writes the status, an annotation gives the StreamApp away), it is
+cancelled at once and reports nothing.
 
-Every StreamApp has its own task, so that a JobManager that hangs delays nobody else.
-
-How long a StreamApp is left alone after a life of its loops has failed. Pure.
+Every StreamApp has its own task, so a JobManager that hangs does not delay other jobs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A StreamApp that stands for nothing but proof: what is written must come back by the watch.
+"""The canary: a StreamApp that only shows whether writes come back through the watch.
 
-A watch can end while the process lives, and then nothing tells: no event is also what a quiet
-cluster looks like. So the controller writes to a canary of its own every while, and knows the age
-of the newest writing that the watch has shown. Only a writing that the API server took counts: a
-server that is away is no fault of the watch.
+A watch can end while the process lives, and nothing shows it: no event is also what a quiet cluster
+produces. So the controller writes to its canary regularly, and knows the age of the newest write
+that the watch has shown. Only writes that the API server accepted count: an unavailable server is
+no fault of the watch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the loops of a StreamApp on Kubernetes stand on: its pods, and the source of its samples."""
+"""What the loops of a StreamApp on Kubernetes need: its pods, and the source of its samples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What Kubernetes and Prometheus ask of the process: /healthz, /readyz, /metrics; and the watchdog.
+"""Health of the process for Kubernetes and Prometheus: /healthz, /readyz, /metrics, the watchdog.
 
-Alive means reconciling: the passes come, and the watch shows what is written. That HTTP answers
-proves neither, so the same judgement also ends the process from within: a controller that sees
-nothing is worse than one that starts over.
+Healthy means that StreamApps are reconciled and the watch shows what is written. That HTTP answers
+proves neither, so the watchdog uses the same check and ends the process: a controller that sees no
+changes is worse than one that restarts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists of all StreamApps, every few minutes: they show what a watch has lost."""
+"""Lists all StreamApps every few minutes, to find what a watch has lost."""
 
 from __future__ import annotations
 

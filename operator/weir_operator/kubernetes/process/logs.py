@@ -1,4 +1,4 @@
-"""Where the controller's log goes: stderr, as JSON lines in a cluster, as text for people."""
+"""The controller's log: on stderr, as JSON lines in a cluster, as text for people."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Storage of policies' tables: files without a name that are mapped into the process.
+"""Storage of policies' tables: unnamed files that are mapped into the process.
 
-The kernel keeps the pages that are used and gives the others back when memory is short, so tables
-of many operators need disk, and little memory. After each use a policy's pages are released: they
-then count as the page cache's, not as the process's own. The files have no name, so nothing is left
-of them when the process ends, however it ends; what outlives it is written by `LearnedStore`.
+The kernel keeps the pages in use and reclaims the others when memory is short, so tables of many
+operators need disk but little memory. After each use, a policy's pages are released: they then
+belong to the page cache, not to the process. The files have no name, so nothing is left of them
+when the process ends; `LearnedStore` writes what must survive it.
 
-A page without a block of the disk ends the process by SIGBUS when it is first used on a full disk,
-on a file system in memory even when it is only read. So the blocks of a table are reserved before
-it is handed out, and where the disk has no room for them, the table is kept in memory.
+On a full disk, the first use of a page without a block ends the process by SIGBUS; on a file system
+in memory, even a read does. So the blocks of a table are reserved before it is used, and if the
+disk has no room for them, the table is kept in memory.
 """
 
 from __future__ import annotations

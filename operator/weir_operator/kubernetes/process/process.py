@@ -1,14 +1,13 @@
 """The controller's process, from its start to its end.
 
-    serve health -> wait for the Lease -> kopf, passes, canary, watchdog -> let go -> give it back
+    serve health -> wait for the Lease -> kopf, passes, canary, watchdog -> close -> release it
 
-A standby serves health and waits. A controller that has lost the Lease, whose watchdog found it
-dead, or whose kopf ended, ends: state is in the statuses, so starting over is the one way to go on
-that is always right (see `running`). A signal lets changes under way come to their end for a
-moment, leaves the jobs running and gives the Lease back.
+A standby serves health and waits. A controller ends if it has lost the Lease, if its watchdog found
+it dead, or if its kopf ended: all state is in the statuses, so a restart is always right (see
+`running`). On a signal, it gives running changes a moment to finish, leaves the jobs running and
+releases the Lease.
 
-Whatever is changed through the API server is changed while the Lease is held: the client asks
-before each such request.
+It changes the API server only while it holds the Lease: the client checks before each such request.
 """
 
 from __future__ import annotations

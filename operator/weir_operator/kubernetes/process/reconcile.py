@@ -1,8 +1,8 @@
 """One pass over a StreamApp: compute what should be, and move towards it. Level-based.
 
-A pass never waits: what takes time is a task per StreamApp (`app.task`, `app.finalizer`). So
-passes come as often as anybody likes: from the watch when something changed, from a timer because
-events get lost, and from a list of all StreamApps because watches die.
+A pass never waits: slow work is a task per StreamApp (`app.task`, `app.finalizer`). So passes may
+come at any rate: from the watch when something changed, from a timer because events get lost, and
+from a list of all StreamApps because watches die.
 """
 
 from __future__ import annotations

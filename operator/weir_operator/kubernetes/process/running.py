@@ -1,10 +1,10 @@
 """Runs controllers one after the other in one process, each for its term with the Lease.
 
-A term that is over is never resumed: all work of it is cut off and ended, and a new controller,
-made from nothing but the settings, stands by for the Lease and reads the statuses. A new process
-would do the same, but the kubelet starts one only after pauses that grow to five minutes, and an
-API server that is away for half a minute now and then would cost all of them. Whatever else ends a
-controller ends the process.
+A term that is over is never resumed: all its work is cancelled, and a new controller, built only
+from the settings, waits for the Lease and reads the statuses. A new process would do the same, but
+the kubelet starts one only after pauses that grow to five minutes, and an API server that is
+unavailable for half a minute now and then would cost all of them. Whatever else ends a controller
+ends the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the controller's process is told at its start."""
+"""The start-up settings of the controller's process."""
 
 from __future__ import annotations
 

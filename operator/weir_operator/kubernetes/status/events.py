@@ -1,10 +1,10 @@
-"""Kubernetes events about StreamApps: de-duplicated and rate-limited here, as kopf does neither.
+"""Kubernetes events about StreamApps, de-duplicated and rate-limited: kopf does neither.
 
-The same message again within an hour counts up the event that is there, at most every five minutes;
-one with other figures is another event. A StreamApp gets a burst of events and then one every
-while, and so does each reason of its own, more rarely: a reason whose figures move all the time
-leaves room for the others. Events are told by the way: a queue of bounded length and one task; an
-API server that does not take them stops nobody.
+The same message again within an hour increases the count of the existing event, at most every five
+minutes; a message with other figures is another event. A StreamApp may post a burst of events and
+then one at intervals. Each reason has such a limit too, so that a reason whose figures always
+change leaves room for the others. A bounded queue and one task post the events in the background;
+if the API server does not accept them, nothing else stops.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which installation looks after a StreamApp that several of them watch.
+"""Which installation manages a StreamApp that several of them watch.
 
-Controllers of one installation share a Lease; those of another hold one of their own, so nothing
-keeps two installations from steering one job if their namespaces overlap. So each StreamApp
-remembers its home, the Lease of whoever opened it first, in `status.controller.home`. Another
-installation leaves it alone while that Lease is renewed, and takes it over once it is not: a Lease
-that was given back or deleted at once, one that stands still after its duration. An annotation
-gives a StreamApp to one installation whatever its home was.
+Controllers of one installation share a Lease; another installation has its own, so nothing else
+prevents two installations from managing one job if their namespaces overlap. So each StreamApp
+stores its home, the Lease of the controller that opened it first, in `status.controller.home`.
+Another installation leaves it alone while that Lease is renewed, and takes it over once it is not:
+at once if the Lease was released or deleted, after its duration if it is not renewed. An annotation
+gives a StreamApp to one installation, whatever its home is.
 """
 
 from __future__ import annotations

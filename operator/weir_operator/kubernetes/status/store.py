@@ -1,18 +1,17 @@
-"""The status of a StreamApp at the API server: the one door through which Weir writes it.
+"""The status of a StreamApp at the API server: Weir writes it only through this module.
 
-Two things are written: what people read, now and then; and what the controller needs to go on
-after a crash, before each step and answered before the step is taken. Both go by the same door,
-because both replace the same object: the status subresource, whole, on condition that its
-resourceVersion still stands. A merge patch would keep what a map no longer has (a pool that an
-operator left), and has nothing to say about who else wrote.
+Weir writes two things: occasionally, what people read; and before each step, what the controller
+needs to continue after a crash. Both replace the same object: the whole status subresource, on
+condition that its resourceVersion has not changed. A merge patch would keep what a map no longer
+has (a pool that an operator left), and would not notice other writers.
 
-**Fencing.** The first write of a controller puts its term (see `leader`) into the status. From
-then on a controller of an earlier term that wakes up and writes meets a conflict, reads the other
-term, and knows that its time is over. Before each write the Lease is asked, too.
+**Fencing.** The first write of a controller stores its term (see `leader`) in the status. From then
+on, a controller of an earlier term that wakes up and writes gets a conflict, reads the other term,
+and knows that its time is over. Before each write, the Lease is checked, too.
 
-The same is asked before anything else is changed in Kubernetes or Flink (`confirm`, which the
-clients of both call before each such request), because healing acts without writing first. Who
-takes a StreamApp over from another installation waits until that one must have noticed (`settle`).
+The clients of Kubernetes and Flink check the same before each request that changes something
+(`confirm`), because repairs act without writing first. A controller that takes a StreamApp over
+from another installation waits until that one must have noticed (`settle`).
 """
 
 from __future__ import annotations

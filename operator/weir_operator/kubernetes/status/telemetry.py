@@ -1,22 +1,17 @@
-"""Weir's own metrics, as `/metrics` shows them: what each means stands in docs/metrics.md.
+"""Weir's own metrics at `/metrics`; docs/metrics.md explains each.
 
-Identity is in labels, units are in names. The series of a StreamApp that is gone are taken away.
+Labels identify the StreamApp, names include the unit. Series of a deleted StreamApp are removed.
 
-How much memory the controller's container uses, and how much it may: what its cgroup says.
+Memory is the container's, from its cgroup: at the limit, the kernel ends the process. File pages
+that the kernel can reclaim, such as the mapped tables, do not count, although they are part of the
+process's resident memory.
 
-Past the limit the kernel ends the process. Not counted is what the kernel takes back before that:
-pages of files, such as the mapped tables, which the process's resident memory has in it.
+The controller may have ten thousand operators, and a gauge object for each of their series would
+take more memory than the rest of the page. So their values are stored as plain numbers, and become
+series when the page is read. An unknown value is no series, not NaN.
 
-What `/metrics` shows of each operator: what was measured, what was predicted, what was weighed.
-
-A controller may look after ten thousand operators, and a gauge object for each of their series
-would take more memory than the rest of the page. So the values are kept as plain numbers, and
-become series when somebody asks. What is not known is no series, instead of one that says NaN.
-
-A decision's sentence is no metric: its numbers would make a series of every decision. The sentences
-are told by `weir explain`; here are the numbers that show when to ask.
-
-How full the volume is on which the controller keeps records and what was learned.
+The sentence of a decision is not a metric: its numbers would create a series for each decision.
+`weir explain` shows the sentences; the metrics here show when to ask for them.
 """
 
 from __future__ import annotations

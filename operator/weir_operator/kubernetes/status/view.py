@@ -1,4 +1,4 @@
-"""What people read of a StreamApp: conditions, columns, operators, from what is known. Pure."""
+"""The part of a StreamApp's status that people read: conditions, columns, operators. Pure."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Whether anything of a StreamApp's Flink has changed on the API server: some watches for all.
+"""Notices changes of a StreamApp's Flink on the API server, with a few watches for all.
 
-A thousand StreamApps that list their pods at every look keep the API server and the controller
-busy with what is nearly always as it was. So Weir's pods, ConfigMaps and Deployments are watched,
-and nothing is kept of them but how often those of a StreamApp have changed. Who takes a `mark` and
-then lists need not list again while the mark is the same. Who has just changed something lists in
-any case: the watch may tell of it a little later.
+If a thousand StreamApps listed their pods at every check, the API server and the controller would
+be busy with what rarely changes. So Weir watches its pods, ConfigMaps and Deployments, and stores
+only how often those of a StreamApp have changed. A caller takes a `mark`, lists, and need not list
+again while the mark is the same. After its own change, it lists in any case, because the watch may
+report it later.
 
-A watch that its server ends in good time goes on where it was. One that is lost, or whose past the
-server has forgotten (410), leaves no mark as it was: everyone looks again, and at every look while
-there is no watch. One that died unseen deceives for `LASTS` and `GRACE` at most.
+A watch that its server ends regularly continues where it was. After a lost watch, or if the server
+has forgotten the past (410), all marks change: everyone lists again, and at every check while there
+is no watch. A watch that died unnoticed misleads for at most `LASTS` and `GRACE`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""What a Flink container finds in its ConfigMap: configuration, logging and start script. Pure.
+"""The ConfigMap of a Flink container: configuration, logging and start script. Pure.
 
-A ConfigMap is named for its content and never changed, so a pod that restarts finds what it was
-made with, and an upgrade leaves the old version to go back to.
+A ConfigMap is named for its content and never changes, so a pod that restarts finds the
+configuration that it started with, and an upgrade can go back to the old version.
 
-The script that a Flink container runs. Pure.
-
-It replaces itself by the JVM, which is then the container's first process: signals reach it and
-nothing stands in between. Where the image has an entrypoint of its own, as Flink's images do, the
-JVM starts through it: it preloads the allocator and enables the plugins of
-`ENABLE_BUILT_IN_PLUGINS`.
+The script replaces itself by the JVM, which is then the container's first process and receives
+signals directly. If the image has its own entrypoint, as Flink's images do, the JVM starts through
+it: it preloads the allocator and enables the plugins of `ENABLE_BUILT_IN_PLUGINS`.
 """
 
 from __future__ import annotations

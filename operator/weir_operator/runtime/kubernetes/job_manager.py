@@ -1,9 +1,9 @@
-"""The JobManager of one StreamApp as a Deployment, with all that it needs around it.
+"""The JobManager of one StreamApp as a Deployment, with the objects that it needs.
 
-Flink 2.3.0 can leave itself the result of an ended job that no JobManager can start with
-(`pod_states.cannot_take_up`). Then Flink is made to forget all jobs, those that run too: their
-graphs go from its ConfigMap, and the next JobManager keeps results in a folder of its own. The job
-goes on from its newest state, as after any loss (`rescale.stopping`).
+Flink 2.3.0 can leave a result of an ended job with which no JobManager can start
+(`pod_states.cannot_take_up`). Then Weir makes Flink forget all jobs, also running ones: it removes
+their graphs from Flink's ConfigMap, and the next JobManager keeps results in a new folder. The job
+resumes from its newest state, as after any loss (`rescale.stopping`).
 """
 
 from __future__ import annotations

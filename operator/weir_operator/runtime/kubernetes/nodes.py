@@ -1,4 +1,4 @@
-"""Which nodes are about to go, and whose replicas are on them; seen once for all StreamApps."""
+"""Which nodes are about to be removed, and which replicas run on them; read once for all apps."""
 
 from __future__ import annotations
 

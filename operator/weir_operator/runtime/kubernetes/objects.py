@@ -1,4 +1,4 @@
-"""Where the objects of one StreamApp's Flink are, and how they come and go."""
+"""Reads, creates and deletes the objects of one StreamApp's Flink."""
 
 from __future__ import annotations
 

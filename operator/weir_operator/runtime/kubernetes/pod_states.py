@@ -1,4 +1,4 @@
-"""What a pod's status says: whether it lives, what it waits for, why it will go. Pure."""
+"""Interprets a pod's status: whether it runs, what it waits for, why it will be removed. Pure."""
 
 from __future__ import annotations
 

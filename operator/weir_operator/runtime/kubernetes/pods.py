@@ -1,4 +1,4 @@
-"""What the pods of one StreamApp are made of, as values: names, labels, pools, storage. Pure."""
+"""Names, labels, pools and storage of one StreamApp's pods, as values. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Another size for running pods, in place, by the subresource `pods/resize`: CPU only.
+"""Resizes running pods in place, through the subresource `pods/resize`: CPU only.
 
-The node decides. One that can never give the size says `Infeasible`, one that cannot now
-`Deferred`; both are waited for a little, because another pod may just be leaving, and then taken
-back, so that the change can become a rescale.
+The node decides. If it can never give the size, it says `Infeasible`; if it cannot now, `Deferred`.
+Weir waits a little in both cases, because another pod may just be leaving, and then withdraws the
+resize, so that the change can become a rescale.
 """
 
 from __future__ import annotations

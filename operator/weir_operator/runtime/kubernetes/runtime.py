@@ -1,8 +1,8 @@
 """Flink as pods: the `Runtime` of one StreamApp on a Kubernetes cluster.
 
-Weir is not in the data path. The JobManager recovers its job by Flink's own high availability, and
-ReplicaSets replace lost TaskManagers, so both go on while no controller runs; whoever comes next
-finds everything by labels and keeps no state here. All objects are the StreamApp's dependents.
+Weir is not in the data path. The JobManager recovers its job with Flink's own high availability,
+and ReplicaSets replace lost TaskManagers, also without a controller. The next controller finds
+everything by labels; no state is kept here. All objects are the StreamApp's dependents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The TaskManagers of one StreamApp: ReplicaSets per (operator, pool), sized by Weir.
 
-A ReplicaSet replaces what is lost while Weir is away; which of its pods goes when there are to be
-fewer is Weir's choice, by `controller.kubernetes.io/pod-deletion-cost`. Counting goes by the pods
-that are there and not by the number in the ReplicaSet, so a step that is taken twice does no harm.
+A ReplicaSet replaces lost pods without Weir. When it shrinks, Weir chooses which of its pods are
+removed, by `controller.kubernetes.io/pod-deletion-cost`. Weir counts the existing pods, not the
+number in the ReplicaSet, so repeating a step does no harm.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""An archive of the classes that a TaskManager loads, so that the next ones load them parsed.
+"""What a TaskManager's JVM needs and only a JVM can compute: made once, kept in a cache folder.
 
-Measured on 2 cores (Java 17, Flink 2.3.0): a TaskManager registers after 1.0 s instead of 1.6, six
-at once after 4.7 s instead of 7.2, each with 20 MB less of memory. Making it takes some 4 s, once
-per Java and Flink. The JVM itself checks that an archive fits and does without one that does not.
+An archive of the classes that a TaskManager loads lets the next ones start faster. Measured on 2
+cores (Java 17, Flink 2.3.0): a TaskManager registers after 1.0 s instead of 1.6, six at once after
+4.7 s instead of 7.2, each with 20 MB less memory. Making it takes about 4 s, once per Java and
+Flink. The JVM itself checks that an archive fits, and ignores one that does not.
 
-What a TaskManager's JVM needs that takes a JVM to find out: made once, kept in a cache folder.
-
-Memory arguments depend on memory settings only. They are computed from a configuration that holds
-nothing else, so no pin can end up on a command line, where it would override `config.yaml`.
+Memory arguments depend only on memory settings. They are computed from a configuration that has
+nothing else, so no pin can get on a command line, where it would override `config.yaml`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Processes that outlive the one that started them.
+"""Processes that survive the one that started them, and their TCP ports.
 
-Weir may die at any moment and its JVMs run on, so nothing here relies on being the parent: a
-process is known by its id together with the configuration folder in its command line, which no
-other process ever gets. Ids alone are used again by the system.
-
-Ends what is paid for and nothing runs on.
-
-TCP ports: free ones, and the one on which a process reports its metrics.
+Weir may die at any moment while its JVMs run on, so nothing here relies on being the parent: a
+process is identified by its id together with the configuration folder in its command line, which no
+other process ever gets. The system reuses ids alone.
 """
 
 from __future__ import annotations

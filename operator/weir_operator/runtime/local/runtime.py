@@ -1,9 +1,9 @@
-"""Flink as processes of this machine: serves `weir local` and the fast end-to-end tests.
+"""Flink as processes of this machine, for `weir local` and the fast end-to-end tests.
 
-JVMs are children in name only. They run in sessions of their own, and everything about them is on
-disk before they are, so a Weir that was killed is followed by one that adopts what it left: the
-JobManager and every TaskManager with a valid record. What has none, or was about to be ended, is
-ended. A resize writes the replica's speed file, which jobs with synthetic work obey.
+JVMs run in their own sessions, and everything about them is on disk before they start. So after
+Weir was killed, the next Weir adopts the JobManager and every TaskManager with a valid record. It
+ends processes without a record, and those that were about to be ended. A resize writes the
+replica's speed file, which jobs with synthetic work obey.
 
 Known limit: Flink's metric reporter listens on all interfaces; everything else is on loopback.
 """

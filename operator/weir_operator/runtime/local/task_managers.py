@@ -1,7 +1,7 @@
 """The TaskManagers of one StreamApp as processes of this machine.
 
-Everything about one is on disk before it is: a folder with a valid record is a claim on the process
-that runs from it, and a claim without a process is only a log.
+Everything about a TaskManager is on disk before it starts: a folder with a valid record claims the
+process that runs from it, and a folder without a process is only a log.
 """
 
 from __future__ import annotations

@@ -1,27 +1,26 @@
 """`autrascale`: AuTraScale+ as a policy for all operators of an application.
 
-`learn` takes the newest interval in and advances the policy controller once the application has
-settled on what it was sent to; `decide` only says where that is. A target found from the
-observations of a moment holds from the next one on.
+`learn` uses the newest interval, and advances the policy controller once the application has
+settled on its target; `decide` only returns that target. A target that is found from an interval's
+observations applies from the next interval on.
 
-What AuTraScale+ makes of observations: it counts replicas of one kind, and a chain of operators.
+Observations are reduced to numbers of replicas and a chain of operators.
 
 Source: Zhang et al., IEEE TPDS 2024, Eq. 2 for the true rate. Departures:
 1. The paper knows no node types. The mix stays as it is, as with `ds2`; a true rate is the mean
    over the present mix.
 2. Latencies and budgets are summed over the operators, which is exact for a chain; where the
    dataflow forks, both sums count both branches.
-3. What is not run is told by the operators' queueing models instead of by runs off line.
+3. For parallelisms that do not run, the operators' queueing models replace runs off line.
 
-The parallelisms that a model is first trained on.
-
-M uniform ones, all operators at max(pi^t) + i (P_max - max(pi^t)) / (M - 1), show what replicas
-bring at all; N with one operator at its most and the others at pi^t show what each brings.
+The parallelisms on which a model is first trained: M uniform ones, with all operators at
+max(pi^t) + i (P_max - max(pi^t)) / (M - 1), show the effect of replicas at all; N with one operator
+at its maximum and the others at pi^t show the effect of each.
 
 Source: Zhang et al., IEEE TPDS 2024, section IV-C. Departure: operators may have different limits;
 a uniform parallelism above one is cut there, and what coincides is kept once.
 
-AuTraScale+'s policy controller: which solver runs, and what the application runs meanwhile.
+AuTraScale+'s policy controller chooses the solver and the parallelism to run:
 
     throughput below the rate                          -> TO
     latency above its bound, or benefit score too low  -> PLO (once the throughput is enough)
@@ -267,7 +266,7 @@ class Plan:
 
 def begin(measured: Measurement) -> Plan:
     """Begin with what runs."""
-    return Plan(target=measured.parallelism, reason="Stays: nothing is known yet")
+    return Plan(target=measured.parallelism, reason="there is no measurement yet")
 
 
 def advance(
@@ -302,7 +301,7 @@ def advance(
                 plan, throughput=search, target=search.target, reason=_say_short(measured)
             )
         if search.limited:
-            reason = "Stays at what got most through: more replicas bring no more throughput"
+            reason = "more replicas would not raise the throughput"
             return _settle(plan, search.target, measured.rate, reason)
         plan = replace(plan, phase=Phase.STEADY, throughput=None)
     if plan.phase is Phase.LATENCY and plan.latency is not None:
@@ -350,8 +349,8 @@ def _judge(
     if too_old and not late:
         return _boost(plan, measured, most, now, settings, profile, rng)
     reason = (
-        f"Stays: latency {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, benefit score "
-        f"{score:.3f}"
+        f"the latency is {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, the benefit "
+        f"score {score:.3f}"
     )
     return replace(plan, target=measured.parallelism, phase=Phase.STEADY, reason=reason)
 
@@ -396,15 +395,16 @@ def _search_on(
     search = latency.advance(search, measured, settings, rng)
     if not search.over:
         reason = (
-            f"Tries what its model expects most of, after {len(search.runs)} runs at this rate: "
-            f"latency {measured.latency * 1000:.3g} ms of {search.bound * 1000:.3g} ms"
+            f"after {len(search.runs)} runs at this rate, the model expects most of this "
+            f"parallelism; the latency is {measured.latency * 1000:.3g} ms of "
+            f"{search.bound * 1000:.3g} ms"
         )
         return replace(
             plan, phase=Phase.LATENCY, latency=search, target=search.target, reason=reason
         )
     plan = replace(plan, models=remember(plan.models, search.summarise()))
-    ending = "keeps latency and rate" if search.met else "is the best that was found"
-    reason = f"Stays after {len(search.runs)} runs at this rate: the parallelism {ending}"
+    ending = "carries the rate within the bound" if search.met else "is the best one found"
+    reason = f"after {len(search.runs)} runs at this rate, this parallelism {ending}"
     return _settle(plan, search.target, measured.rate, reason)
 
 
@@ -445,18 +445,18 @@ def _boost(
     while not search.over:  # ends: `event_latency` is capped by `settings.runs`
         found = profile.throughput(search.target)
         search = event_latency.advance(search, found, settings, rng)
-    aim = f"works {measured.lag:,.0f} waiting records off at {wanted:,.0f} records/s"
+    aim = f"work off {measured.lag:,.0f} waiting records at {wanted:,.0f} records/s"
     if search.target == measured.parallelism:
-        reason = f"Stays: nothing {aim}" if search.late else f"Stays: the parallelism {aim}"
+        reason = f"no parallelism can {aim}" if search.late else f"this parallelism can {aim}"
         return replace(plan, target=search.target, reason=reason)
-    late = ", later than allowed: nothing is faster" if search.late else ""
+    late = ", although even the fastest parallelism is too slow for that" if search.late else ""
     return replace(
         plan,
         phase=Phase.BOOST,
         target=search.target,
         back=measured.parallelism,
         until=now + allowed,
-        reason=f"Goes up for at most {allowed:.0f} s, which {aim}{late}",
+        reason=f"a boost of at most {allowed:.0f} s, to {aim}{late}",
     )
 
 
@@ -467,21 +467,21 @@ def _watch_boost(
     ended = plan.until is None or now >= plan.until
     if plan.back is None or not (in_time or ended):
         return plan
-    why = "the backlog is worked off" if in_time else "the time allowed is over"
+    why = "the backlog is worked off" if in_time else "its time is over"
     return replace(
         plan,
         phase=Phase.STEADY,
         target=plan.back,
         back=None,
         until=None,
-        reason=f"Goes back to what it had before the boost: {why}",
+        reason=f"the boost has ended, because {why}",
     )
 
 
 def _say_short(measured: Measurement) -> str:
     return (
-        f"Goes to what the true rates ask for: {measured.throughput:,.0f} of {measured.rate:,.0f} "
-        "records/s get through"
+        f"the job processes {measured.throughput:,.0f} of {measured.rate:,.0f} records/s, and by "
+        "the true rates this parallelism carries more"
     )
 
 
@@ -630,7 +630,7 @@ class AutrascalePolicy:
             return hold(seen, unknown)
         progress = self._progress
         if progress is None or name not in progress.names:
-            return stay(seen, "Stays: no interval of all operators was measured yet")
+            return stay(seen, "Stays: no interval has measurements of all operators yet")
         place = progress.names.index(name)
         is_known = seen.time > progress.found_at
         aim = progress.plan.target if is_known else progress.before
@@ -642,13 +642,13 @@ class AutrascalePolicy:
             deployment=target,
             score=0.0,
             expectation=_expect(seen, target),
-            verdict=f"Chosen as a part of {aim}",
+            verdict=f"Chosen: part of the parallelism {aim}",
         )
         present = Candidate(
             deployment=seen.deployment,
             score=1.0,
             expectation=expect_nothing(seen),
-            verdict=f"Rejected: the application was sent to {aim}",
+            verdict=f"Rejected: the application goes to the parallelism {aim}",
         )
         moved = abs(target.size - seen.deployment.size) / max(target.size, seen.deployment.size)
         return Decision(
@@ -677,7 +677,7 @@ def _leave_room(seen: Observation, taken: Mapping[str, int]) -> Observation:
 def _say_why_it_stays(plan: Plan, seen: Observation, is_known: bool) -> str:
     if not is_known or plan.phase is not Phase.STEADY:
         return f"Stays with {seen.deployment.size} while the application is measured: {plan.reason}"
-    return plan.reason if plan.reason.startswith("Stays") else f"Stays: {plan.reason}"
+    return f"Stays: {plan.reason}"
 
 
 def _expect(seen: Observation, target: Deployment) -> Expectation:

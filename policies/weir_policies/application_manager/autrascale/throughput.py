@@ -1,4 +1,4 @@
-"""The TO solver: the least parallelism whose throughput reaches the input rate.
+"""The TO solver: the minimum parallelism whose throughput reaches the input rate.
 
     v_i  = records processed / useful time of a replica, mean over the replicas      (Eq. 2)
     p'_1 = ceil(lambda / v_1),  p'_i = ceil(v_{i-1} p'_{i-1} / v_i)                  (Eq. 3)

@@ -1,7 +1,7 @@
-"""What the solvers of AuTraScale+ are told, and the words that they share.
+"""The inputs of AuTraScale+'s solvers, their common values, and the settings.
 
-An application is a row of operators, source first; a *parallelism* counts the replicas of each.
-A solver never runs anything: it names the next parallelism to try and is told what came of it.
+An application is a chain of operators, source first; a *parallelism* has the replicas of each. A
+solver never runs anything: it names the next parallelism to try and gets the measurement.
 
 The benefit score of a parallelism, and the score from which it is good enough.
 

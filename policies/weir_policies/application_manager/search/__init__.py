@@ -1,1 +1,1 @@
-"""Searches for the weights and latency budgets with which operators cost least."""
+"""Searches for the weights and latency budgets with which an application costs least."""

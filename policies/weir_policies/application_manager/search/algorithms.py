@@ -1,4 +1,4 @@
-"""Searches by name."""
+"""The registry of search algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BoTorch's Gaussian process behind the promise of a surrogate: the reference for our own.
+"""BoTorch's Gaussian process as a surrogate: the reference for our own.
 
 `SingleTaskGP` with a Matern 5/2 kernel. Slower than our own, and needs the extra `tune`.
 """

@@ -2,9 +2,10 @@
 
 Matern 5/2 kernel with a length scale per coordinate, outputs standardised, an unknown constant
 mean, and hyper-parameters of greatest posterior density, found by L-BFGS with analytic gradients.
-It is made for some hundred outputs: every fit inverts their covariance some dozen times. BoTorch's
-is the reference (`botorch_process` has the same promise, a test compares them). This one and
-`surrogate` are what any algorithm needs that wants "a Gaussian process and expected improvement".
+It suits about a hundred outputs: every fit inverts their covariance a dozen times or more.
+BoTorch's is the reference (`botorch_process` has the same interface, a test compares them).
+Together with `surrogate`, it serves any algorithm with "a Gaussian process and expected
+improvement".
 
 Sources: Rasmussen, Williams: Gaussian Processes for Machine Learning, 2006, chapters 2, 4.2.1 and
 5.4.1. Priors of the length scales: Hvarfner, Hellsten, Nardi: Vanilla Bayesian Optimization

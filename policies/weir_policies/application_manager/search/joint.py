@@ -1,17 +1,17 @@
 """One constrained Bayesian optimisation over weights and budgets together.
 
-1. What is in force is evaluated in full, and so are the other starts.
-2. The weights come first: they decide over most of the money and of the limits, and there are two
-   of them however many operators there are. Pairs all over their square are tried with the budgets
-   in force, by short simulations, and the best of them in full.
-3. Then the point of greatest constrained expected improvement (`surrogate`) within a trust region
-   around the best trial (`trust_region`), again and again, by full simulations. Where that region
-   has become narrow, every other one is sought in the whole cube. A batch believes in its own
-   predictions.
+1. The current settings are evaluated in full, and so are the other starting points.
+2. The weights come first: they decide most of the money and the limits, and there are only two,
+   however many operators there are. Pairs all over their square are tried with the current budgets
+   in short simulations, and the best of them in full.
+3. Then each full simulation takes the point with the greatest constrained expected improvement
+   (`surrogate`) within a trust region around the best trial (`trust_region`). If that region has
+   become narrow, every other point is searched in the whole cube. Within a batch, predictions count
+   as outcomes.
 
-The surrogates never see the short simulations. A policy that learns pays for it in the first slots,
-and what that costs differs from point to point: enough to tell good weights from bad ones, too much
-to tell the best from the second best.
+The surrogates do not use the short simulations. A learning policy pays for learning in the first
+slots, and that cost differs from point to point: a short simulation separates good weights from bad
+ones, but not the best from the second best.
 
 This is Weir's own; `alternating` is the paper's.
 """

@@ -1,9 +1,9 @@
-"""What every search over weights and budgets promises: it is asked for trials and told outcomes.
+"""The protocol of a search over weights and budgets: it proposes trials and gets their outcomes.
 
 A search knows no simulator. It proposes points of a unit cube (`space` says what they stand for)
-and how long each is worth simulating; whoever asks evaluates them wherever it likes and tells what
-came of it, in the order in which it was asked. Randomness comes from the generator that a search is
-given, so equal seeds and equal outcomes give equal trials.
+and how long to simulate each; the caller evaluates them and reports the outcomes in the order of
+the proposals. Randomness comes from a given generator, so equal seeds and equal outcomes give equal
+trials.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random search: the starting points, then points drawn evenly from the cube.
 
-Knows nothing of what it was told. It is the yardstick that any other search must beat.
+Ignores all outcomes. Any other search must be better.
 """
 
 from __future__ import annotations

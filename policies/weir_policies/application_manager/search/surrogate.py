@@ -1,15 +1,15 @@
 """What a search knows so far, and which point is worth trying next.
 
-Three surrogates, one each for money, violations and reconfigurations, over the points that were
-told. A point is worth the expected improvement of its money over the cheapest solution that kept
-the limits, times the probability that it keeps them; before there is one, the probability alone.
-The outputs are modelled by logarithms: money and shares are above zero and differ by factors.
+There are three surrogates, for money, violations and reconfigurations, over the evaluated points.
+The value of a point is the expected improvement of its money over the cheapest solution that met
+the limits, times the probability that it meets them; before there is such a solution, only the
+probability. Outputs are modelled by logarithms: money and shares are above zero and differ by
+factors.
 
-Expected improvement, and the probability of keeping a limit.
-
-Source: Jones, Schonlau, Welch: Efficient Global Optimization of Expensive Black-Box Functions,
-Journal of Global Optimization 13, 1998, equation 15. Its product with the probabilities of keeping
-all limits: Gardner et al.: Bayesian Optimization with Inequality Constraints, ICML 2014.
+Source of expected improvement: Jones, Schonlau, Welch: Efficient Global Optimization of Expensive
+Black-Box Functions, Journal of Global Optimization 13, 1998, equation 15. Its product with the
+probabilities of meeting all limits: Gardner et al.: Bayesian Optimization with Inequality
+Constraints, ICML 2014.
 """
 
 from __future__ import annotations

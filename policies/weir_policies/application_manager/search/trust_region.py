@@ -1,9 +1,9 @@
 """A box around the best trial, in which a search looks for the next: it grows and shrinks.
 
-Where a few weights and budgets of many keep the limits, the surrogates of the whole cube are vague
-almost everywhere, and looking everywhere spends trials on what is merely unknown. The box doubles
-after some improvements in a row and halves after more failures in a row. Where nothing better was
-found at its least either, it starts over as large as the cube.
+If only few weights and budgets meet the limits, the surrogates of the whole cube are vague almost
+everywhere, and a search of the whole cube spends trials on unknown points. The box doubles after
+some improvements in a row and halves after more failures in a row. If nothing better is found at
+its minimum size either, it starts over as large as the cube.
 
 Source: Eriksson, Poloczek: Scalable Constrained Bayesian Optimization, AISTATS 2021, section 3.
 Departures:

@@ -1,32 +1,31 @@
-"""Weir's own policy: learns how the rate moves, and plans over deployments what that will cost.
+"""Weir's own policy: learns how the rate changes, and plans the cost of deployments.
 
-In every interval it
+In every interval, it
 
-1. learns how the rate moves from block to block, its usual course over day and week (where that is
-   known from before, it begins with it; all in `rate`), how far the model it was given is off, and
-   what a restart and an excess really cost (`candidates`);
-2. plans, every few hours: the expected cost of every efficient deployment (`candidates`) in every
+1. learns how the rate changes from block to block, its usual course over day and week (which may be
+   known from before; all in `rate`), the error of its model, and what a restart and an excess
+   really cost (`candidates`);
+2. plans, every few hours, the expected cost of every efficient deployment (`candidates`) in every
    state of the rate, by dynamic programming (`plan`);
-3. decides: it goes to another deployment where that, the restart included, is expected to cost less
-   than to stay.
+3. goes to another deployment if that is expected to cost less than staying, the restart included.
 
-It targets any deployment, because Flink pays one restart whatever the distance; where moves are by
-one replica, it plans for that (`plan`). It uses nothing but the past, has the same settings for
-every workload, and keeps a bounded memory (`state`). The policy is Weir's own.
+Its target may be any deployment, because Flink needs one restart for any change; if moves are
+limited to one replica, it plans for that (`plan`). It uses only the past, has the same settings for
+every workload, and has a bounded state (`state`). The policy is Weir's own.
 
-A plan is as good as what was learned, and in the first hours that is little; and there are rates
-that its picture of the dynamics does not fit. So two simple rules stand beside it:
+A plan is as good as what was learned, which is little in the first hours, and some rates do not fit
+its model of the dynamics. So there are also two simple rules:
 
-* `SHORT_RULE` keeps room for a little more than the present rate, like `queueing`: up at once,
-  down when the last three intervals would have fitted something cheaper as well.
-* `LONG_RULE` keeps room for the largest rate of the last 60 blocks, like `window-max`.
+* `SHORT_RULE` keeps a margin over the present rate, like `queueing`: it scales out at once, and in
+  when something cheaper would have been enough for the last three intervals too.
+* `LONG_RULE` keeps a margin over the highest rate of the last 60 blocks, like `window-max`.
 
-Plan and rules are its *experts*. It adds up for each what its deployments would have cost on the
-rates that came, by the model. It follows one, `SHORT_RULE` at first, and leaves it for the one
-with the least cost when the difference is more than chance and a change of course are worth. Costs
-fade over two days. They leave out backlog and the time until a new replica is there, but for what
-excesses have cost on average so far, and the response time of deployments that were not in force.
-Until there is a plan, its cost is that of `SHORT_RULE`.
+Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
+measured rates, according to the model. It first follows `SHORT_RULE`, and changes to the expert
+with the lowest cost when the difference is more than chance and the cost of a change. Costs decay
+over two days. They do not include backlog and provisioning time, except for what excesses have cost
+on average so far, or the response time of deployments that did not run. Until there is a plan, its
+cost is that of `SHORT_RULE`.
 """
 
 from __future__ import annotations
@@ -429,7 +428,7 @@ def _charge(o: int, view: View, own: PlannerMemory, expert: int) -> None:
 
 @compiled
 def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
-    """Leave the expert that is followed, if another's book is cheaper by enough."""
+    """Follow another expert if its cost is lower by more than a restart and a margin."""
     followed = own.followed
     best = followed
     for expert in range(EXPERTS):
@@ -457,7 +456,7 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     price = price_per_hour(target, observation.model.node_types)
     peak, delay = forecast_peak(view, own)
     ahead = delay * observation.interval
-    reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}, and {named}"
+    reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}; {named}"
     point = find_point(0, view, own, view.target[0])
     if point >= 0:
         carried = float(own.point_capacity[point])
@@ -468,9 +467,9 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     restart = price_of_restart(0, view, own)
     if target != here:
         saved = scores[here] - scores[target]
-        reason += f"; to stay would be expected to cost {saved:.3g} more (a restart: {restart:.3g})"
+        reason += f"; staying is expected to cost {saved:.3g} more (a restart costs {restart:.3g})"
     else:
-        reason += f"; no other is worth a restart ({restart:.3g})"
+        reason += f"; no other deployment is worth a restart, which costs {restart:.3g}"
     return explain_scores(observation, target, reason + _say_mistrust(own), scores)
 
 
@@ -478,23 +477,23 @@ def _say_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
     if own.followed == LONG_RULE:
         need = need_of_long(0, view, own)
-        rule = f"the largest rate of late with some room, {say_rate(need)}, must be carried"
+        rule = f"the highest recent rate plus a margin, {say_rate(need)}, must be carried"
     else:
         need = need_of_brief(0, view, own)
-        rule = f"the present rate with some room, {say_rate(need)}, must be carried"
+        rule = f"the current rate plus a margin, {say_rate(need)}, must be carried"
     if own.plans == 0:
-        return f"there is no plan yet, and {rule}"
+        return f"there is no plan yet, so {rule}"
     books = own.expert_cost
     followed = books[own.followed]
     return (
-        f"{rule}; on the rates of the last days this rule would have cost {followed:.3g}, and to "
-        f"follow the plan {books[PLAN]:.3g}"
+        f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
+        f"{books[PLAN]:.3g}"
     )
 
 
 def _say_mistrust(own: PlannerMemory) -> str:
     if own.mistrusted:
-        return "; response times leave the prediction, so a busy share of 70 % is the limit"
+        return "; response times differ from the prediction, so replicas may be at most 70 % busy"
     return ""
 
 

@@ -1,32 +1,28 @@
-"""How the rate moves from block to block, learned from all blocks so far.
+"""Learns how the rate changes from block to block, and its season over day and week.
 
 A block is known by its height: the logarithm of its highest rate, less what the season explains.
 The state after a block is two envelopes of the heights, one that falls slowly (`peak`) and one that
-falls fast: where the rate has been of late, and where it is. The next state follows from the next
-height alone, and of that the distribution is learned: a histogram of its difference from the peak,
-for each level of the peak and each gap between the envelopes. Neighbouring levels help each other,
-and all levels together stand in where little was seen. Old blocks fade.
+falls fast: the recent rates, and the present one. The next state depends only on the next height,
+whose distribution is learned: a histogram of its difference from the peak, for each level of the
+peak and each gap between the envelopes. Neighbouring levels share data, and all levels together are
+used where there is little. Old blocks decay.
 
-When heights keep coming that were thought next to impossible, the regime has changed: what was
-learned then counts a quarter.
+If heights that were nearly impossible keep coming, the regime has changed: what was learned then
+counts a quarter.
 
-The usual course of the rate over a day and a week, as far as it helps to forecast.
+For the season, the logarithm of each block's highest rate is averaged per part of the day, and per
+part of the week, with decay over weeks. How much of these usual changes to expect is regressed: the
+observed changes over an hour on those of the day and the week. A rate without a season gets weights
+near 0, and the planner forecasts only from the recent past.
 
-The logarithm of each block's highest rate is averaged per part of the day, and per part of the
-week, older weeks fading. How much of these usual changes to expect is not assumed but regressed:
-the changes over an hour that were observed, on those that the day and the week had let expect. A
-rate without season gets weights near 0, and the planner forecasts from the recent past alone.
+Before its first interval, the planner can take the season from a longer history. It replaces what
+the planner would learn itself (`note_block`), and the same averages then update it: after a week,
+two thirds of the usual rate at a time of day is the planner's own. The regression also gets
+evidence that the rate follows this season, as much as `EVIDENCE` of the planner's own; if the rate
+does not, this is outweighed as fast.
 
-The planner's season before its first interval: what was usual while others watched.
-
-The usual rates take the places of what the planner learns itself (`note_block`), which moves
-them on by the same averages: after a week of its own, two thirds of what it holds to be usual at a
-time of day is its own. That the rate will follow them is put as evidence into the regression by
-which the planner weighs its season, as much as `EVIDENCE` of its own: where the rate goes its own
-way, that is outweighed as soon.
-
-Hourly means stand for the highest rates of blocks, which are a little higher. Only differences
-between times count, so that makes none.
+Hourly means replace the highest rates of blocks, which are a little higher. Only differences
+between times count, so this has no effect.
 """
 
 from __future__ import annotations

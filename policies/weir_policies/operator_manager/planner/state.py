@@ -1,6 +1,6 @@
-"""What the planner keeps in mind about an operator, by name.
+"""The planner's state of an operator, as named fields.
 
-Kernels may not allocate, so everything has its place from the beginning: about 4 MB per operator,
+Kernels may not allocate memory, so all of it is allocated at the start: about 4 MB per operator,
 however long it runs, of which each node type takes 16 kB.
 
 Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
