@@ -41,22 +41,13 @@ class Ownership:
     """Judges, for one StreamApp and one installation, whether it may be looked after."""
 
     def __init__(self, api: ObjectApi, own: str) -> None:
-        """Begin with nothing seen.
-
-        Args:
-            api: Where Leases are read.
-            own: This installation's home.
-        """
+        """Begin with nothing seen."""
         self._api = api
         self._own = own
         self._lease = StandingLease(duration=30.0)
 
     async def check(self, kept: object, annotations: Mapping[str, str]) -> None:
         """Return if this installation may look after the StreamApp.
-
-        Args:
-            kept: The home in its status, if any.
-            annotations: The StreamApp's.
 
         Raises:
             ManagedElsewhereError: Another one does.

@@ -78,10 +78,6 @@ class AppObjects:
     def check_owner(self, kind: str, found: Body) -> None:
         """Refuse to change an object that this StreamApp does not own.
 
-        Args:
-            kind: What it is.
-            found: As the API server has it.
-
         Raises:
             TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.
             PermanentError: It is not Weir's.
