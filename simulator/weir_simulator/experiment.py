@@ -54,14 +54,11 @@ from weir_simulator.section import (
     AboveZero,
     AtLeastZero,
     Duration,
-    Mistake,
     Name,
     Probability,
-    Section,
-    refusal,
-    refuse,
 )
 from weir_simulator.traces import TraceKind
+from weir_simulator.validation import Mistake, Section, refusal, refuse
 
 
 def initial_counts(

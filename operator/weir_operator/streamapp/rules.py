@@ -21,7 +21,8 @@ from weir_operator.streamapp.managers import (
 )
 from weir_operator.streamapp.operators import WHOLE_JOB, Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.section import Mistake, Replicas, Rule, suggest
+from weir_operator.streamapp.section import Replicas, Rule, suggest
+from weir_simulator.validation import Mistake
 
 if TYPE_CHECKING:
     from weir_operator.streamapp.models import DeletionPolicy, Mode, State
