@@ -14,7 +14,7 @@ from weir_simulator.experiment_files import load_experiment
 from weir_simulator.section import MOST_SEED
 
 if TYPE_CHECKING:
-    from weir_simulator.run import Result
+    from weir_simulator.result import Result
 
 
 def simulate(

@@ -23,7 +23,8 @@ from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
 from weir_simulator.processes import run_in_processes
-from weir_simulator.run import Result, simulate
+from weir_simulator.result import Result
+from weir_simulator.run import simulate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
