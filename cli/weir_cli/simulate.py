@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from weir_cli.options import PolicyName
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.section import MOST_SEED
 
@@ -19,12 +20,7 @@ if TYPE_CHECKING:
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="Experiment to run.", metavar="FILE")],
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"
-        ),
-    ] = None,
+    policy: PolicyName = None,
     trace: Annotated[
         Path | None, typer.Option(help="Use this whole trace instead of the file's.")
     ] = None,
