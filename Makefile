@@ -103,7 +103,7 @@ crds: $(READY) ## Write crds/ again from the pydantic models, the chart's copy a
 	$(BIN)/python scripts/references.py
 
 .PHONY: references
-references: $(READY) ## Write the reference pages of the StreamApp and the command, and the pictures
+references: $(READY) ## Write the reference pages of the StreamApp and the command
 	$(BIN)/python scripts/references.py
 
 .PHONY: pages

@@ -4,8 +4,7 @@
     python scripts/references.py --check    fail where one is stale, write nothing
 
 The page of the StreamApp comes from the CRD, so from the same models that judge a manifest; the
-page of the command from the very objects that parse it. Nothing is described here. The pictures of
-the concepts are drawn by `pictures.py` beside this file.
+page of the command from the very objects that parse it. Nothing is described here.
 """
 
 # ruff: noqa: INP001  (a script, not a package)
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pictures
 import typer
 
 from weir_cli.main import COMMANDS, load_command
@@ -57,12 +55,7 @@ raised.
 
 def written_files() -> dict[Path, str]:
     """Return what the pages should hold."""
-    drawn = {ROOT / "docs/pictures" / name: svg for name, svg in pictures.drawn().items()}
-    return {
-        PAGES / "streamapp.md": stream_app_page(),
-        PAGES / "weir.md": command_page(),
-        **drawn,
-    }
+    return {PAGES / "streamapp.md": stream_app_page(), PAGES / "weir.md": command_page()}
 
 
 def stream_app_page() -> str:

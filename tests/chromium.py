@@ -145,3 +145,11 @@ def _debugging_port(file: Path, process: subprocess.Popen[bytes]) -> int:
         assert time.monotonic() < deadline, "Chromium did not say its port within a minute"
         time.sleep(0.05)
     return int(file.read_text().splitlines()[0])
+
+
+on_every_screen = pytest.mark.parametrize(
+    ("width", "touch", "dark"),
+    [(1400, False, False), (390, True, True)],
+    ids=["wide and light", "phone and dark"],
+)
+"""For tests of a page as it is drawn."""

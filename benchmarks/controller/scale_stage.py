@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -19,11 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-import yaml
-
 from benchmarks.controller import scale_world as jobs
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane
+from tests.dashboards.prometheus_server import running_scraper
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.pods import FlinkPods
@@ -213,14 +211,7 @@ def running_world(folder: Path, port: int) -> Iterator[str]:
 def running_prometheus(
     folder: Path, port: int, *, world: str, apps: Iterable[int]
 ) -> Iterator[str]:
-    """Run a Prometheus server that scrapes all jobs; yield its address.
-
-    Raises:
-        RuntimeError: There is no `prometheus` on this machine.
-    """
-    program = shutil.which("prometheus")
-    if program is None:
-        raise RuntimeError("Expected `prometheus` on the PATH: apt-get install prometheus (Debian)")
+    """Run a Prometheus server that scrapes all jobs; yield its address."""
     host = world.removeprefix("http://")
     targets = [
         {
@@ -238,16 +229,7 @@ def running_prometheus(
         "scrape_interval": f"{SCRAPED_EVERY}s",
         "file_sd_configs": [{"files": [str(folder / "targets.json")]}],
     }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    command = (
-        program,
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
-    with running(command, folder / "prometheus.log"):
-        url = f"http://127.0.0.1:{port}"
-        asyncio.run(until_answers(f"{url}/-/ready"))
+    with running_scraper(folder, job, port=port) as url:
         yield url
 
 

@@ -16,16 +16,15 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import MEASURED, Counts, measure_steady
+from benchmarks.model.steady_state import MEASURED, Counts, Point, measure_steady, table_of
 from weir_operator.loop.operator_manager import Interval, ObservedOperator
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.wiring.assembly import operator_managers
@@ -65,22 +64,10 @@ WITHOUT_ADAPTIVE: tuple[tuple[Counts, Counts], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """One operator in one deployment."""
+class SharingPoint(Point):
+    """The same where the rule of sharing is said."""
 
-    operator: str
     rule: Sharing
-    counts: Counts
-    utilisation: float
-    """Of the worst replica, measured."""
-    measured: float
-    predicted: float
-    """Seconds, mean over records."""
-
-    @property
-    def error(self) -> float:
-        """Relative to what was measured."""
-        return abs(self.predicted - self.measured) / self.measured
 
     @property
     def is_mixed(self) -> bool:
@@ -96,7 +83,9 @@ class Point:
 def run() -> list[Figure]:
     """Measure and predict all points."""
     points, proportional = asyncio.run(_run())
-    Console().print(_table(points))
+    Console().print(
+        table_of(points, title=f"{RATE:g} records/s", sharing=[p.rule.value for p in points])
+    )
     errors = [point.error for point in points]
     busy = sum(point.is_busy for point in points)
     figures = [
@@ -128,9 +117,9 @@ def run() -> list[Figure]:
     ]
 
 
-async def _run() -> tuple[list[Point], list[Point]]:
-    points: list[Point] = []
-    proportional: list[Point] = []
+async def _run() -> tuple[list[SharingPoint], list[SharingPoint]]:
+    points: list[SharingPoint] = []
+    proportional: list[SharingPoint] = []
     job = Trips(
         name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
     )
@@ -229,7 +218,7 @@ def _judge(
     counts: tuple[Counts, Counts],
     *,
     rule: Sharing = Sharing.BY_LOAD,
-) -> list[Point]:
+) -> list[SharingPoint]:
     """Predict both operators at the rate that arrived; `rule` is that of `match`."""
     return [
         _point(managers["match"], seen.operators["match"], counts[0], rule),
@@ -239,11 +228,11 @@ def _judge(
 
 def _point(
     manager: ObservedOperator, seen: OperatorMeasurement, counts: Counts, rule: Sharing
-) -> Point:
+) -> SharingPoint:
     model = replace(manager.model, aggregation=Aggregation.AVERAGE, sharing=rule)
     deployment = Deployment.from_named(counts, model.node_types)
     prediction = predict(model, np.array([deployment.counts]), seen.arrival_rate)
-    return Point(
+    return SharingPoint(
         operator=seen.name,
         rule=rule,
         counts=counts,
@@ -251,20 +240,3 @@ def _point(
         measured=seen.response_time,
         predicted=float(prediction.response_time[0]),
     )
-
-
-def _table(points: Sequence[Point]) -> Table:
-    table = Table("operator", "sharing", "deployment", title=f"{RATE:g} records/s")
-    for heading in ("utilisation", "measured", "predicted", "error"):
-        table.add_column(heading, justify="right")
-    for point in points:
-        table.add_row(
-            point.operator,
-            point.rule.value,
-            " + ".join(f"{count} x {name}" for name, count in point.counts.items()),
-            f"{point.utilisation:.2f}",
-            f"{1000 * point.measured:.1f} ms",
-            f"{1000 * point.predicted:.1f} ms",
-            f"{point.error:.0%}",
-        )
-    return table

@@ -40,7 +40,8 @@ from weir_policies.model.node_types import NodeType
 from weir_policies.model.queueing import predict
 from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import Result, simulate
+from weir_simulator.result import Result
+from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESIZE, RESTART
 
 ABOUT = "the demo's night simulated, beside the same night on a real Flink"

@@ -36,7 +36,8 @@ from rich.table import Table
 from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import Counts, measure_steady
+from benchmarks.model.steady_state import Counts, Point, measure_steady, table_of
+from weir_operator.loop.gather import sample_of_operator
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.arrays import Floats
@@ -243,24 +244,6 @@ JUDGED: tuple[tuple[Counts, Counts], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """One operator in one deployment that the fit has not seen."""
-
-    operator: str
-    counts: Counts
-    utilisation: float
-    """Of the worst replica, measured."""
-    measured: float
-    predicted: float
-    """Seconds, mean over records."""
-
-    @property
-    def error(self) -> float:
-        """Relative to what was measured."""
-        return abs(self.predicted - self.measured) / self.measured
-
-
 def run() -> list[Figure]:
     """Fit, predict and measure; then watch the simulated days.
 
@@ -271,7 +254,7 @@ def run() -> list[Figure]:
     job = Trips(name="fit", rates=[RATE], initial=deployments(*FITTED[0]), arguments=ARGUMENTS)
     calibration, points = asyncio.run(_measure(job))
     truth = _speeds(job)
-    Console().print(_points_table(points))
+    Console().print(table_of(points, title=f"Not seen in the fit, {RATE:g} records/s"))
     Console().print(_fit_table(calibration, truth))
     errors = [point.error for point in points]
     off = {
@@ -371,26 +354,10 @@ def _cores(node_type: str) -> float:
 
 def _interval(seen: AppMeasurement, counts: tuple[Counts, Counts]) -> IntervalSample:
     """Return a window as the fit takes it."""
-    operators = {}
-    for name, deployment in zip(OPERATORS, counts, strict=True):
-        measured = seen.operators[name]
-        operators[name] = OperatorSample(
-            deployment=deployment,
-            arrived=measured.arrival_rate,
-            taken=measured.processed_rate,
-            given=measured.emitted_rate,
-            services=tuple(
-                ServiceMeasurement(
-                    node_type=replica.node_type,
-                    records=replica.served,
-                    mean=replica.service_mean,
-                    variance=replica.service_variance,
-                )
-                for replica in measured.replicas
-            ),
-            response_time=measured.response_time,
-            utilisation=measured.utilisation,
-        )
+    operators = {
+        name: sample_of_operator(seen.operators[name], deployment)
+        for name, deployment in zip(OPERATORS, counts, strict=True)
+    }
     return IntervalSample(time=seen.end, seconds=seen.end - seen.start, operators=operators)
 
 
@@ -419,22 +386,6 @@ def _drift_figures(drifts: DriftFigures) -> list[Figure]:
             unit="",
         ),
     ]
-
-
-def _points_table(points: Sequence[Point]) -> Table:
-    table = Table("operator", "deployment", title=f"Not seen in the fit, {RATE:g} records/s")
-    for heading in ("utilisation", "measured", "predicted", "error"):
-        table.add_column(heading, justify="right")
-    for point in points:
-        table.add_row(
-            point.operator,
-            " + ".join(f"{count} x {name}" for name, count in point.counts.items()),
-            f"{point.utilisation:.2f}",
-            f"{1000 * point.measured:.1f} ms",
-            f"{1000 * point.predicted:.1f} ms",
-            f"{point.error:.0%}",
-        )
-    return table
 
 
 def _fit_table(calibration: Calibration, truth: Mapping[str, float]) -> Table:

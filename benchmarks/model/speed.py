@@ -23,7 +23,9 @@ from benchmarks.papers.taas2023 import Setting, describe
 from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import new_outcome, run_compiled, settings_of
+from weir_simulator.policies import settings_of
+from weir_simulator.result import new_outcome
+from weir_simulator.run import run_compiled
 
 ABOUT = "operator-steps per second of the compiled loop, cold start, growth with operators"
 DURATION = "5 min, most of it for 24 runs of DQL+PDS"

@@ -40,7 +40,9 @@ from weir_policies import registry
 from weir_policies.kernels.tables import Table
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import Result, new_outcome, run_compiled, settings_of, simulate
+from weir_simulator.policies import settings_of
+from weir_simulator.result import Result, new_outcome
+from weir_simulator.run import run_compiled, simulate
 from weir_simulator.traces import read_trace, write_trace
 
 ABOUT = "figures 12, 16, 18 and 23-25 of the 2023 paper, pictures of all but 18"

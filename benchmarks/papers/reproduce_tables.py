@@ -47,7 +47,8 @@ from benchmarks.papers.taas2023 import (
 from benchmarks.rows import EQUAL, RESULTS, Row, count_matches, match_numbers, write_rows
 from weir_policies.operator_manager.q_learning import QLearningParameters
 from weir_policies.operator_manager.threshold import ThresholdParameters
-from weir_simulator.run import Result, simulate
+from weir_simulator.result import Result
+from weir_simulator.run import simulate
 
 ABOUT = "Tables 2-5 of the 2023 paper but for the deep rows of 3-5: published beside ours"
 DURATION = "3 min for the tabular part, 10 min for the deep rows of table 2"

@@ -16,7 +16,6 @@ import asyncio
 import csv
 import json
 import shutil
-import socket
 import statistics
 import tempfile
 import time
@@ -27,12 +26,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
-import yaml
 
-from benchmarks.controller.scale_stage import running, until_answers
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from benchmarks.pipelines.pipelines_faults import Injected, Sample, injections, spoil
+from tests.dashboards.prometheus_server import running_scraper
 from weir_operator.metrics.prometheus_server import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.ingest import DayImport
@@ -87,9 +85,6 @@ def run() -> list[Figure]:
 @contextmanager
 def _prometheus(folder: Path, every: int) -> Iterator[str]:
     """Run a server that scrapes what the file of targets names; yield its address."""
-    program = shutil.which("prometheus")
-    if program is None:
-        raise RuntimeError("Expected `prometheus` on the PATH: apt-get install prometheus (Debian)")
     home = folder / f"prometheus-{every}"
     home.mkdir()
     job = {
@@ -97,19 +92,7 @@ def _prometheus(folder: Path, every: int) -> Iterator[str]:
         "scrape_interval": f"{every}s",
         "file_sd_configs": [{"files": [str(folder / "targets.json")], "refresh_interval": "1s"}],
     }
-    (home / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    command = (
-        program,
-        f"--config.file={home / 'prometheus.yml'}",
-        f"--storage.tsdb.path={home / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
-    with running(command, home / "log"):
-        url = f"http://127.0.0.1:{port}"
-        asyncio.run(until_answers(f"{url}/-/ready"))
+    with running_scraper(home, job) as url:
         yield url
 
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table
 
-from weir_cli.options import write_report
+from weir_cli.options import progress_bar, write_report
 from weir_simulator.comparison import (
     FinishedRun,
     Interval,
@@ -70,13 +70,7 @@ def _name(files: Sequence[Path]) -> list[str]:
 
 def _run(planned: Sequence[PlannedRun]) -> list[FinishedRun]:
     """Make the runs behind a progress bar on stderr."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar(MofNCompleteColumn(), TimeElapsedColumn()) as progress:
         task = progress.add_task("Comparing", total=len(planned))
 
         def show(run: FinishedRun) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weir_cli.history import need_pyarrow
+from weir_cli.options import read_duration
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import TemporaryError
 from weir_pipelines.errors import PipelineError
@@ -148,7 +149,6 @@ def controller(
     import asyncio
     import tempfile
 
-    from weir_cli.controller import open_history
     from weir_operator.kubernetes.process.logs import send_logs_to_stderr
     from weir_operator.kubernetes.process.running import allow_open_files, run_on_cluster
     from weir_operator.kubernetes.process.settings import (
@@ -183,7 +183,7 @@ def controller(
         else TunerAccess(
             template=read_job(tuner_job),
             namespace=tuner_namespace,
-            deadline=_read_seconds("--tuner-deadline", tuner_deadline),
+            deadline=read_duration(tuner_deadline, "--tuner-deadline"),
         ),
     )
     with storing(state):
@@ -210,21 +210,6 @@ def _read_labels(texts: list[str]) -> dict[str, str]:
             )
         labels[key] = value
     return labels
-
-
-def _read_seconds(option: str, text: str) -> float:
-    """Return seconds from a duration.
-
-    Raises:
-        PermanentError: The text is none.
-    """
-    from weir_operator.errors import PermanentError
-    from weir_operator.streamapp.quantities import Duration
-
-    try:
-        return Duration(text).seconds
-    except ValueError as error:
-        raise PermanentError(f"{option}: expected {Duration.expected}, got {text!r}") from error
 
 
 def _make_identity() -> str:

@@ -14,15 +14,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 
 from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
 from weir_cli.options import (
     DEFAULT_STATE,
     FileOrApp,
+    PolicyName,
     State,
     find_experiment,
+    progress_bar,
     read_seconds,
     write_report,
 )
@@ -146,12 +148,7 @@ def frontier(
             metavar="1,5,...",
         ),
     ] = DEFAULT_ALLOWED,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"
-        ),
-    ] = None,
+    policy: PolicyName = None,
     seeds: Annotated[int, typer.Option(help="Number of simulations per setting.", min=1)] = 3,
     slots: Annotated[
         int | None, typer.Option(help="Use only this many slots of the trace.", min=1)
@@ -265,13 +262,7 @@ def _take_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
 
 def _find(orders: Mapping[str, FrontierOrder]) -> dict[str, Frontier]:
     """Make the simulations behind a progress bar on stderr."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         task = progress.add_task("Simulating", total=sum(each.runs for each in orders.values()))
 
         def show(run: Tried) -> None:

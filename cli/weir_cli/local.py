@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from weir_cli.options import read_duration
+
 
 def send_logs_to(path: Path) -> None:
     """Append structured log lines to `path`, those of libraries included."""
@@ -93,7 +95,6 @@ def local(
 
     from rich.console import Console
 
-    from weir_cli.local import send_logs_to
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import Record, Run, to_json_line
     from weir_operator.reporting.live_view import LiveView
@@ -105,7 +106,7 @@ def local(
         manifest=manifest,
         state=state,
         cache=state / "cache",
-        duration=_read_duration(duration),
+        duration=None if duration is None else read_duration(duration, "--duration"),
         policy=policy,
         arguments=_read_arguments(job_args),
         prometheus=prometheus,
@@ -143,23 +144,6 @@ def local(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_report(seen), encoding="utf-8")
     typer.echo(f"Report: {path}", err=as_json)
-
-
-def _read_duration(text: str | None) -> float | None:
-    """Return seconds.
-
-    Raises:
-        PermanentError: The text is no duration.
-    """
-    from weir_operator.errors import PermanentError
-    from weir_operator.streamapp.quantities import Duration
-
-    if text is None:
-        return None
-    try:
-        return Duration(text).seconds
-    except ValueError as error:
-        raise PermanentError(f"--duration: expected {Duration.expected}, got {text!r}") from error
 
 
 def _read_arguments(text: str) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
+from weir_operator.errors import PermanentError
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.errors import ExperimentError, SimulatorError
 
@@ -16,6 +19,10 @@ FileOrApp = Annotated[
         help=("Experiment, or StreamApp (NAME or NAMESPACE/NAME) with a fitted simulator."),
         metavar="FILE|APP",
     ),
+]
+PolicyName = Annotated[
+    str | None,
+    typer.Option(help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"),
 ]
 State = Annotated[Path, typer.Option(help="Folder of Weir's state, for a StreamApp.")]
 DEFAULT_STATE = Path(".weir")
@@ -60,6 +67,24 @@ def read_seconds(text: str, option: str) -> float:
         raise ExperimentError(
             (f"{option}: expected {Duration.expected}, got {text!r}; add its unit",)
         ) from error
+
+
+def read_duration(text: str, option: str) -> float:
+    """Return the same for commands that run jobs.
+
+    Raises:
+        PermanentError: It says none.
+    """
+    try:
+        return Duration(text).seconds
+    except ValueError as error:
+        raise PermanentError(f"{option}: expected {Duration.expected}, got {text!r}") from error
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """Return a bar on stderr, with a description before it and these columns behind it."""
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=Console(stderr=True))
 
 
 REPORT = "report.html"

@@ -10,21 +10,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from weir_cli.options import PolicyName
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.section import MOST_SEED
 
 if TYPE_CHECKING:
-    from weir_simulator.run import Result
+    from weir_simulator.result import Result
 
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="Experiment to run.", metavar="FILE")],
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this policy, with its defaults, instead of the file's.", metavar="NAME"
-        ),
-    ] = None,
+    policy: PolicyName = None,
     trace: Annotated[
         Path | None, typer.Option(help="Use this whole trace instead of the file's.")
     ] = None,

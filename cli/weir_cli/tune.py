@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar, get_args
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TimeElapsedColumn
 from rich.table import Table
 
 from weir_cli.history import HistoryApp, HistoryFolder, fit_to_history
@@ -20,6 +20,7 @@ from weir_cli.options import (
     FileOrApp,
     State,
     find_experiment,
+    progress_bar,
     read_seconds,
     write_report,
 )
@@ -163,9 +164,8 @@ def _search(order: TuningRequest, study: Path | None) -> TuningResult:
     # Imported here: a file with a mistake is refused before the simulator is compiled.
     from weir_simulator.tuning.tune import tune as find_best
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     seen: list[Evaluation] = []
-    with Progress(*columns, console=Console(stderr=True)) as progress, _stop_at_ctrl_c() as stop:
+    with progress_bar(TimeElapsedColumn()) as progress, _stop_at_ctrl_c() as stop:
         task = progress.add_task("Searching", total=order.evaluations)
 
         def show(evaluation: Evaluation) -> None:

@@ -94,10 +94,6 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
 def decompress(raw: Raw, most: int) -> bytes:
     """Return a body as it was before it was compressed.
 
-    Args:
-        raw: As it came.
-        most: Bytes that it may have.
-
     Raises:
         TooLargeError: It has more.
         ValueError: It is not compressed as its header says, or that is not gzip.

@@ -259,11 +259,6 @@ def build_joint(
 ) -> ApplicationPolicy:
     """Return a new policy for all operators of an application.
 
-    Args:
-        name: One of `names()`.
-        rng: The only source of randomness that it may use.
-        parameters: As for `build`.
-
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range; or with them the

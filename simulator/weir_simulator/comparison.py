@@ -20,7 +20,8 @@ from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
 from weir_simulator.processes import run_in_processes
-from weir_simulator.run import Result, simulate
+from weir_simulator.result import Result
+from weir_simulator.run import simulate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +50,6 @@ def plan_runs(
 ) -> list[PlannedRun]:
     """Return every run: experiments by policies by seeds.
 
-    Args:
-        experiments: By the name to call them.
-        policies: Names; without any, each experiment's own.
-
     Raises:
         UnknownPolicyError: No policy has such a name.
     """
@@ -70,10 +67,6 @@ def run_all(
     planned: Sequence[PlannedRun], *, on_finished: Callable[[FinishedRun], None]
 ) -> list[FinishedRun]:
     """Make the runs, as many at once as there are processors, and return them in order.
-
-    Args:
-        planned: What to run.
-        on_finished: Called after each run, in the order in which they finish.
 
     Raises:
         SimulatorError: A process was killed from outside, for example for want of memory.

@@ -25,8 +25,8 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.compile import Scene, compile_experiment
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment, World
-from weir_simulator.policies import policy_generator
-from weir_simulator.run import Result, new_outcome, settings_of, summarise
+from weir_simulator.policies import policy_generator, settings_of
+from weir_simulator.result import Result, new_outcome, summarise
 from weir_simulator.state import (
     AT_CHANGE,
     AT_PRICE,

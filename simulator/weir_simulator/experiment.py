@@ -48,14 +48,11 @@ from weir_simulator.section import (
     AboveZero,
     AtLeastZero,
     Duration,
-    Mistake,
     Name,
     Probability,
-    Section,
-    refusal,
-    refuse,
 )
 from weir_simulator.traces import TraceKind
+from weir_simulator.validation import Mistake, Section, refusal, refuse
 
 
 def initial_counts(
@@ -96,12 +93,7 @@ def initial_counts(
 def find_overfull(
     begun: Sequence[Mapping[str, int]], node_types: Sequence[NodeType]
 ) -> tuple[str, int, int] | None:
-    """Return a pool that holds more replicas than its limit, the limit, and how many; or `None`.
-
-    Args:
-        begun: Replicas of each operator by node type.
-        node_types: Of the experiment.
-    """
+    """Return a pool that holds more replicas than its limit, the limit, and how many; or `None`."""
     limits = {each.pool_name: each.pool_limit for each in node_types if each.pool_limit is not None}
     for pool, limit in limits.items():
         names = [each.name for each in node_types if each.pool_name == pool]

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from weir_simulator import validation
 from weir_simulator.arrivals import arrival_rates, whole_trace
 from weir_simulator.errors import ExperimentError, TraceError
 from weir_simulator.experiment import Experiment, TraceSource, judge, suggest
@@ -52,8 +53,7 @@ Schema = Mapping[str, Any]  # Any: JSON schemas nest as they like
 
 def describe_all(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
     """Return each mistake that pydantic found: the path of the field, and a sentence."""
-    found = error.errors(include_url=False)
-    return [(each["loc"], _describe(each)) for each in found if not _is_echo(each, found)]
+    return [(each["loc"], _describe(each)) for each in validation.list_errors(error)]
 
 
 def join(path: Sequence[str | int], expected: str, got: object, remedy: str) -> str:
@@ -63,23 +63,7 @@ def join(path: Sequence[str | int], expected: str, got: object, remedy: str) -> 
 
 def written_path(path: Sequence[str | int]) -> str:
     """Return a field's path as people write it, such as `nodeTypes[1].price`."""
-    steps = []
-    for step in path:
-        if isinstance(step, int):
-            steps.append(f"[{step}]")
-        elif re.fullmatch(r"[A-Za-z_][\w-]*", step):
-            steps.append(f".{step}")
-        else:
-            steps.append(f'["{step}"]')
-    return "".join(steps).removeprefix(".") or "the experiment"
-
-
-def _is_echo(error: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
-    """Return whether a list is called too short only because its items have mistakes."""
-    path = error["loc"]
-    return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found
-    )
+    return validation.written_path(path, whole="the experiment")
 
 
 def _describe(error: ErrorDetails) -> str:
@@ -226,22 +210,7 @@ def _judge_trace(name: str, source: TraceSource) -> Iterator[tuple[Place, str]]:
 
 def _judge_right_sections(document: object) -> Iterator[tuple[Place, str]]:
     """Yield what the rules find in those sections that are right in themselves."""
-    if not isinstance(document, Mapping):
-        return
-    right: dict[str, object] = {}
-    for name, field in Experiment.model_fields.items():
-        if field.alias not in document:
-            if not field.is_required():
-                right[name] = field.get_default(call_default_factory=True)
-            continue
-        adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())
-        try:
-            right[name] = adapter.validate_json(
-                json.dumps(document[field.alias], default=str), by_alias=True, by_name=False
-            )
-        except ValidationError:
-            continue  # its mistakes are already told
-    for each in judge(right):
+    for each in judge(validation.read_right_fields(Experiment, document)):
         yield each.path, join(each.path, each.expected, each.got, each.remedy)
 
 

@@ -209,10 +209,6 @@ def default_bounds(experiment: Experiment) -> tuple[float, ...]:
 def find_frontier(order: FrontierOrder, *, on_finished: Callable[[Tried], None]) -> Frontier:
     """Simulate all candidates in parallel processes and price every objective.
 
-    Args:
-        order: What to find out.
-        on_finished: Called after each simulation.
-
     Raises:
         SimulatorError: No candidate could be run at all, or a process was killed from outside.
     """

@@ -11,6 +11,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory
+from weir_policies.parameters import Settings
 from weir_policies.policy import ApplicationPolicy, OperatorPolicy, WarmStartable
 from weir_simulator.experiment import Experiment
 
@@ -18,6 +19,11 @@ from weir_simulator.experiment import Experiment
 def policy_generator(seed: int, operator: int) -> np.random.Generator:
     """Return the generator of one operator's policy; one for all operators has the first's."""
     return np.random.default_rng([seed, 1, operator])
+
+
+def settings_of(experiment: Experiment, parameters: Mapping[str, Any]) -> Settings:
+    """Return a policy's settings: those given, and the experiment's rate levels where they fit."""
+    return Settings(parameters, {"levels": experiment.rate.levels, "max_rate": experiment.rate.max})
 
 
 @dataclass(frozen=True, slots=True)

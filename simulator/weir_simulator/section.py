@@ -7,76 +7,21 @@ camelCase in the file and snake_case in Python. Error messages suggest a field's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     SerializationInfo,
-    ValidationError,
     ValidationInfo,
 )
-from pydantic.alias_generators import to_camel
-from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from weir_simulator.validation import refusal
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)"
-
-
-class Section(BaseModel):
-    """A part of an experiment."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One thing that cannot be right."""
-
-    path: tuple[str | int, ...]
-    """The field, in the file's words, relative to the section that refuses."""
-    got: object
-    expected: str
-    remedy: str
-
-
-def refuse(mistakes: Iterable[Mistake]) -> None:
-    """Raise one validation error that holds every mistake; return where there is none.
-
-    Raises:
-        ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own
-            path before the mistakes'.
-    """
-    details = [
-        InitErrorDetails(
-            type=refusal(mistake.expected, mistake.remedy), loc=mistake.path, input=mistake.got
-        )
-        for mistake in mistakes
-    ]
-    if details:
-        raise ValidationError.from_exception_data("experiment", details)
-
-
-def refusal(expected: str, remedy: str) -> PydanticCustomError:
-    """Return the error of a value for which another was expected."""
-    return PydanticCustomError(
-        "rule", "expected {expected}; {remedy}", {"expected": expected, "remedy": remedy}
-    )
 
 
 def read_duration(value: object, info: ValidationInfo) -> float:

@@ -16,7 +16,7 @@ from weir_simulator.experiment import (
     TraceSource,
 )
 from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
-from weir_simulator.run import Result
+from weir_simulator.result import Result
 from weir_simulator.traces import TraceKind
 from weir_simulator.tuning.order import (
     Estimate,

@@ -14,8 +14,9 @@ import numpy as np
 
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
-from weir_simulator.run import new_outcome, settings_of
+from weir_simulator.result import new_outcome
 
 
 @dataclass(frozen=True, slots=True)

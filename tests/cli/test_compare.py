@@ -1,25 +1,18 @@
 import json
 
-import pytest
 from typer.testing import CliRunner
 
+from tests.cli.small_experiment import SMALL
 from weir_cli.main import app
 
-EXPERIMENT = """\
-operators: [{name: op, serviceRate: 180, scv: 0.5, maxReplicas: 5}]
-nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, {name: t2, speedup: 0.7, price: 0.7}]
-objective: {responseTime: 50ms}
+EXPERIMENT = (
+    SMALL
+    + """\
 trace: {kind: taxi, slots: 50}
 policy: {name: ql-pds}
 seeds: [1, 2]
 """
-
-
-@pytest.fixture
-def experiment(tmp_path):
-    path = tmp_path / "small.yaml"
-    path.write_text(EXPERIMENT)
-    return path
+)
 
 
 def weir(*arguments):

@@ -3,17 +3,18 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli.small_experiment import SMALL
 from weir_cli.main import app
 
-EXPERIMENT = """\
-operators: [{name: op, serviceRate: 180, scv: 0.5, maxReplicas: 5}]
-nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, {name: t2, speedup: 0.7, price: 0.7}]
-objective: {responseTime: 50ms}
+EXPERIMENT = (
+    SMALL
+    + """\
 rate: {levels: 30, max: 650}
 trace: {file: rates.txt}
 policy: {name: ql-pds, parameters: {}}
 seeds: [4, 5]
 """
+)
 KEYS = {
     "averageCost", "violations", "reconfigurations", "resources", "replicas", "slotsPerSecond",
     "policy", "seed", "slots",

@@ -7,13 +7,13 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds within which a server is ready; the limit only ends a test that fails."""
 
 
@@ -33,12 +33,8 @@ def running_prometheus(
         every: Seconds between two scrapes.
 
     Raises:
-        NoPrometheusError: There is none on the PATH.
-        RuntimeError: It ended, or was not ready in time.
+        NoPrometheusError, RuntimeError: As `running_scraper`.
     """
-    program = shutil.which("prometheus")
-    if program is None:
-        raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     job = {
         "job_name": "weir",
         "scrape_interval": f"{every * 1000:.0f}ms",
@@ -46,9 +42,31 @@ def running_prometheus(
         "honor_labels": True,
         "static_configs": [{"targets": [*targets]}],
     }
+    with running_scraper(folder, job) as url:
+        yield url
+
+
+@contextmanager
+def running_scraper(
+    folder: Path, job: Mapping[str, object], *, port: int | None = None
+) -> Iterator[str]:
+    """Run a server with one scrape job while the block runs; yield its address.
+
+    Args:
+        folder: Where it keeps everything.
+        job: The scrape job, in Prometheus' words.
+        port: Where it listens; `None` takes a free one.
+
+    Raises:
+        NoPrometheusError: There is none on the PATH.
+        RuntimeError: It ended, or was not ready in time.
+    """
+    program = shutil.which("prometheus")
+    if program is None:
+        raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{_free_port() if port is None else port}"
     command = (
         program,
         f"--config.file={config}",
@@ -62,7 +80,7 @@ def running_prometheus(
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:

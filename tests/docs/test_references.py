@@ -17,12 +17,11 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 @pytest.fixture
 def references(monkeypatch):
-    """The script as a module; it finds what lies beside it."""
+    """The script as a module."""
     monkeypatch.syspath_prepend(SCRIPTS)
     sys.modules.pop("references", None)
     yield importlib.import_module("references")
-    for name in ("references", "pictures"):
-        sys.modules.pop(name, None)
+    sys.modules.pop("references", None)
 
 
 def test_no_page_is_stale(references, capsys):

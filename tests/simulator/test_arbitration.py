@@ -11,8 +11,10 @@ from pydantic import ValidationError
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
-from weir_simulator.run import new_outcome, settings_of, simulate
+from weir_simulator.result import new_outcome
+from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
 BOUND = 0.05

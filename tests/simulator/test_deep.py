@@ -11,8 +11,9 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.deep import can_batch, simulate_deep
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
-from weir_simulator.run import new_outcome, settings_of, summarise
+from weir_simulator.result import new_outcome, summarise
 from weir_simulator.state import AT_CHANGE
 
 DEEP = ("dqn", "dqn-pds", "dqn-pds-plus")

@@ -9,9 +9,9 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
-from weir_simulator.policies import Policies, build_policies
+from weir_simulator.policies import Policies, build_policies, settings_of
 from weir_simulator.reference import PlainOperator, run_reference
-from weir_simulator.run import new_outcome, settings_of
+from weir_simulator.result import new_outcome
 from weir_simulator.testing import an_experiment
 
 SLOTS = 150

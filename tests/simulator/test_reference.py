@@ -9,8 +9,10 @@ import pytest
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
-from weir_simulator.run import new_outcome, run_compiled, settings_of
+from weir_simulator.result import new_outcome
+from weir_simulator.run import run_compiled
 
 SLOTS = 180
 SEED = 3

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import new_outcome, run_compiled
+from weir_simulator.result import new_outcome
+from weir_simulator.run import run_compiled
 from weir_simulator.state import (
     AT_PRICE,
     AT_RATE,

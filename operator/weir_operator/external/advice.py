@@ -128,15 +128,7 @@ def advise(
     app: StreamApp,
     pods: Sequence[Place],
 ) -> Advice | None:
-    """Return what a tick advises, `None` where it held.
-
-    Args:
-        tick: What was seen and proposed.
-        job: The job as it runs now.
-        managers: Of its operators.
-        app: The StreamApp, with the job's operators.
-        pods: All that run for the job now.
-    """
+    """Return what a tick advises, `None` where it held."""
     if tick.held or tick.dataflow is None:
         return None
     seen = tick.sight.app

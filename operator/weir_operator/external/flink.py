@@ -12,44 +12,16 @@ were collected. Verified on Flink 2.3.0; the fields exist since 1.16.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-from urllib.parse import quote, urlsplit
-
-import aiohttp
+from urllib.parse import quote
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.answers import JobState
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.transport import FlinkTransport, Json
-
-T = TypeVar("T")
+from weir_operator.flink.transport import Json
 
 _QUERY_LIMIT = 3000
 """Characters of ids in one request; Flink's server takes a first line of 4096."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExternalTaskManager:
-    """A TaskManager of the cluster."""
-
-    id: str
-    host: str
-    """Its address as Flink knows it; on Kubernetes the pod's IP."""
-    slots: int
-    cores: int
-    """Processors that its JVM sees."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExternalRun:
-    """A job that has not come to its end."""
-
-    id: str
-    name: str
-    changed: float
-    """Unix time at which the job or one of its tasks last changed its state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,16 +42,7 @@ class ExternalFlink(FlinkRest):
     """A client that sends nothing but GET."""
 
     def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
-        super().__init__(base_url, timeout=timeout)
-        self._transport = _ReadOnlyTransport(base_url, timeout=timeout)
-
-    async def runs(self) -> tuple[ExternalRun, ...]:
-        """Return the jobs that have not come to their end."""
-        return await self._transport.ask("GET", "/jobs/overview", read_runs)
-
-    async def hosts(self) -> tuple[ExternalTaskManager, ...]:
-        """Return the TaskManagers with where they run."""
-        return await self._transport.ask("GET", "/taskmanagers", read_hosts)
+        super().__init__(base_url, timeout=timeout, guard=_refuse_changes)
 
     async def counters(self, job_id: str, vertex_id: str) -> tuple[SubtaskCounters, ...]:
         """Return what the running subtasks of a vertex have counted."""
@@ -110,54 +73,15 @@ class ExternalFlink(FlinkRest):
         return found
 
 
-class _ReadOnlyTransport(FlinkTransport):
-    """The last gate: whatever the code above it believes, a foreign job is not touched."""
+async def _refuse_changes() -> None:
+    """Refuse: whatever the code above believes, an external job is not changed.
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        parse: Callable[[Json], T],
-        *,
-        body: Mapping[str, Json] | None = None,
-        form: aiohttp.FormData | None = None,
-        timeout: float | None = None,
-        what: str = "",
-    ) -> T:
-        """Send one GET; see the base.
-
-        Raises:
-            PermanentError: It is another method.
-        """
-        if method != "GET":
-            raise PermanentError(
-                f"Expected only GET requests to an external job, got {method} {path}: "
-                "Weir only advises it, see spec.flink.ref"
-            )
-        return await super().ask(
-            method, path, parse, body=body, form=form, timeout=timeout, what=what
-        )
-
-
-def read_runs(answer: Json) -> tuple[ExternalRun, ...]:
-    """Read `GET /jobs/overview`."""
-    return tuple(
-        ExternalRun(id=job["jid"], name=job["name"], changed=job["last-modification"] / 1000)
-        for job in answer["jobs"]
-        if not JobState(job["state"]).is_over
-    )
-
-
-def read_hosts(answer: Json) -> tuple[ExternalTaskManager, ...]:
-    """Read `GET /taskmanagers`."""
-    return tuple(
-        ExternalTaskManager(
-            id=each["id"],
-            host=_host(each["path"]),
-            slots=each["slotsNumber"],
-            cores=each["hardware"]["cpuCores"],
-        )
-        for each in answer["taskmanagers"]
+    Raises:
+        PermanentError: Always.
+    """
+    raise PermanentError(
+        "Expected only GET requests to an external job, got another method: "
+        "Weir only advises it, see spec.flink.ref"
     )
 
 
@@ -190,11 +114,6 @@ def _read_subtask(answer: Json) -> SubtaskCounters:
 
 def _read_values(answer: Json) -> dict[str, float]:
     return {str(each["id"]): float(each["value"]) for each in answer if "value" in each}
-
-
-def _host(path: str) -> str:
-    """Return the host in an actor's path, `pekko.tcp://flink@10.1.2.3:6122/user/...`."""
-    return urlsplit(path.replace(".tcp", "", 1)).hostname or ""
 
 
 def _in_short_queries(ids: Iterable[str]) -> Iterator[str]:

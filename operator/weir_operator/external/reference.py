@@ -23,8 +23,8 @@ from datetime import datetime
 from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink import ExternalTaskManager
 from weir_operator.external.view import Place
+from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import StreamApp
@@ -93,7 +93,7 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
 async def place_task_managers(
     api: ClusterReader,
     namespace: str,
-    task_managers: Iterable[ExternalTaskManager],
+    task_managers: Iterable[TaskManager],
     pools: Sequence[NodePool],
 ) -> dict[str, Place]:
     """Return where each TaskManager runs and how much CPU it has, by id.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink import ExternalFlink, ExternalRun
+from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.reference import (
     Reference,
     find_reference,
@@ -11,6 +11,7 @@ from weir_operator.external.reference import (
     place_task_managers,
 )
 from weir_operator.external.view import ExternalJob, Place, view_job
+from weir_operator.flink.answers import JobSummary
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import StreamApp
 
@@ -34,7 +35,7 @@ class JobWatch:
         self.flink: ExternalFlink | None = None
         self.job_managers: tuple[Place, ...] = ()
         self._places: dict[str, Place] = {}
-        self._seen: ExternalRun | None = None
+        self._seen: JobSummary | None = None
         self._looks = 0
 
     @property
@@ -61,7 +62,7 @@ class JobWatch:
             subtasks = {
                 vertex.id: await flink.subtasks(job.id, vertex.id) for vertex in job.vertices
             }
-            hosts = await flink.hosts()
+            hosts = await flink.task_managers()
         except TemporaryError:
             await self._let_go()  # its service may have been made again, with another address
             raise
@@ -89,9 +90,9 @@ class JobWatch:
         if flink is not None:
             await flink.close()
 
-    async def _find_run(self, flink: ExternalFlink) -> ExternalRun:
+    async def _find_run(self, flink: ExternalFlink) -> JobSummary:
         """Return the one job that runs."""
-        runs = await flink.runs()
+        runs = [job for job in await flink.jobs() if not job.state.is_over]
         if len(runs) > 1:
             names = ", ".join(sorted(run.name for run in runs))
             raise PermanentError(

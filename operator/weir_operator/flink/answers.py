@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from weir_operator.flink.causes import root_cause
 from weir_operator.flink.transport import Json
@@ -46,6 +47,8 @@ class JobSummary:
     name: str
     state: JobState
     started: float
+    changed: float
+    """When the job or one of its tasks last changed its state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +122,10 @@ class TaskManager:
     """External resources that it advertises, such as {"op-match": 1.0}."""
     managed_memory: int = 0
     """MiB of managed memory in its slots."""
+    host: str = ""
+    """Its address as Flink knows it; on Kubernetes the pod's IP."""
+    cores: int = 0
+    """Processors that its JVM sees."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +182,7 @@ def read_jobs(answer: Json) -> tuple[JobSummary, ...]:
             name=job["name"],
             state=JobState(job["state"]),
             started=job["start-time"] / 1000,
+            changed=job["last-modification"] / 1000,
         )
         for job in answer["jobs"]
     )
@@ -236,9 +244,16 @@ def read_task_managers(answer: Json) -> tuple[TaskManager, ...]:
                 for name, amount in each["totalResource"]["extendedResources"].items()
             },
             managed_memory=each["totalResource"]["managedMemory"],
+            host=_host(each["path"]),
+            cores=each["hardware"]["cpuCores"],
         )
         for each in answer["taskmanagers"]
     )
+
+
+def _host(path: str) -> str:
+    """Return the host in an actor's path, `pekko.tcp://flink@10.1.2.3:6122/user/...`."""
+    return urlsplit(path.replace(".tcp", "", 1)).hostname or ""
 
 
 def read_savepoint(answer: Json) -> SavepointProgress:

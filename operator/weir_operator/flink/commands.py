@@ -163,16 +163,7 @@ def task_manager_command(
     archive_options: tuple[str, ...] = (),
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """Return the command line of a TaskManager.
-
-    Args:
-        installation: Java and Flink.
-        configuration_dir: As for a JobManager.
-        memory: From `parse_memory_arguments`.
-        processors: As for `task_manager_options`.
-        archive_options: How the JVM makes or uses an archive of classes.
-        user_options: As for a JobManager.
-    """
+    """Return the command line of a TaskManager."""
     return (
         str(installation.java),
         *task_manager_options(memory.jvm, processors=processors),
@@ -189,11 +180,7 @@ def task_manager_command(
 
 
 def job_manager_options(memory: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options of a JobManager's JVM, wherever it runs.
-
-    Args:
-        memory: Its options about heap and metaspace.
-    """
+    """Return the options of a JobManager's JVM, wherever it runs."""
     return (*_modules(), *memory, _END)
 
 

@@ -36,13 +36,6 @@ async def ask_program(
 ) -> str:
     """Return what a program answered: a stack trace; empty where it built a job instead.
 
-    Args:
-        rest: The JobManager that runs it.
-        main: Its class.
-        arguments: Of the program.
-        parallelism: Default parallelism; `None` takes the cluster's.
-        configuration: Keys above the cluster's.
-
     Raises:
         TemporaryError: The JobManager does not answer.
         PermanentError: The programs are not installed beside Weir.

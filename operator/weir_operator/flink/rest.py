@@ -240,13 +240,6 @@ class FlinkRest:
     ) -> None:
         """Run a program's `main` in the JobManager for its plan; no job is submitted.
 
-        Args:
-            jar_id: As for `run_jar`, and so are the others.
-            entry_class: The program.
-            arguments: Its arguments.
-            parallelism: Default parallelism.
-            configuration: Keys of its configuration.
-
         Raises:
             RefusedByFlinkError: The program ended with an exception; `trace` has it.
             TemporaryError: No answer in time.

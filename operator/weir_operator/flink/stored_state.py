@@ -30,11 +30,6 @@ _UNREADABLE = 2**63 - 1
 async def list_snapshots(rest: FlinkRest, job_id: str, storage: Storage) -> tuple[str, ...]:
     """Return the job's complete savepoints and checkpoints in the storage, oldest first.
 
-    Args:
-        rest: The JobManager that looks; it need not know the job.
-        job_id: The job.
-        storage: The folders that it wrote to.
-
     Raises:
         TemporaryError: The JobManager does not answer, or the storage gives an error.
         PermanentError: The program is not installed beside Weir.
@@ -49,11 +44,6 @@ async def list_snapshots(rest: FlinkRest, job_id: str, storage: Storage) -> tupl
 
 async def remove_empty_folders(rest: FlinkRest, job_ids: Sequence[str], storage: Storage) -> None:
     """Remove the folders of ended jobs in the storage of checkpoints, where nothing is in them.
-
-    Args:
-        rest: The JobManager that looks.
-        job_ids: Jobs that have ended.
-        storage: The folders that they wrote to.
 
     Raises:
         TemporaryError: The JobManager does not answer, or the storage gives an error.

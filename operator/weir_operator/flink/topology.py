@@ -57,11 +57,6 @@ async def discover(
 ) -> Topology:
     """Return the operators of a job whose tasks all have a TaskManager.
 
-    Args:
-        rest: The cluster.
-        job_id: The job.
-        operator_of_task_manager: Operator by TaskManager id.
-
     Raises:
         TemporaryError: The job is unknown or has no graph yet, or a subtask has no TaskManager yet.
         PermanentError: A vertex is spread over TaskManagers of several operators.
@@ -130,11 +125,6 @@ def build_topology(
     operator_of_task_manager: Mapping[str, str],
 ) -> Topology:
     """Return the operators of a job, from what Flink said of it.
-
-    Args:
-        job: The job.
-        subtasks: Its subtasks by vertex id.
-        operator_of_task_manager: Operator by TaskManager id.
 
     Raises:
         TemporaryError: A subtask has no TaskManager that is known.

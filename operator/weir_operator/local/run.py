@@ -57,15 +57,7 @@ class ManifestWatch:
         clock: Clock,
         on_event: Callable[[Event], None],
     ) -> None:
-        """Begin with the manifest as it was loaded.
-
-        Args:
-            manifest: Its file.
-            app: What it said.
-            arguments: More arguments of the job, after the manifest's.
-            clock: The time.
-            on_event: Takes what is told.
-        """
+        """Begin with the manifest as it was loaded."""
         self._manifest = manifest
         self._app = app
         self._arguments = arguments
@@ -155,10 +147,6 @@ class Keeping:
 
 async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
     """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
-
-    Args:
-        run: What and how.
-        show: Takes every record of the run, in order of time.
 
     Raises:
         InvalidStreamAppError: The manifest cannot be right.

@@ -69,17 +69,7 @@ class ChangeExecutor:
         on_event: Callable[[Event], None],
         clock: Clock,
     ) -> None:
-        """Begin with nothing under way.
-
-        Args:
-            lifecycle: What acts.
-            store: The status.
-            settings: How the loops run.
-            buy: Gives the restart tokens after one more restart at a Unix time; `None` where none
-                is allowed.
-            on_event: Takes what is told.
-            clock: The time.
-        """
+        """Begin with nothing under way."""
         self._lifecycle = lifecycle
         self._store = store
         self._settings = settings

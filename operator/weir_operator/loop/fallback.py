@@ -71,15 +71,7 @@ def answer_outage(
     pool_limits: Mapping[str, int],
     guards: Sequence[Guard],
 ) -> Answer:
-    """Return what the manifest asks for once the metrics have been unhealthy for long enough.
-
-    Args:
-        directives: What holds now.
-        current: What runs.
-        models: Of the operators that may change.
-        pool_limits: Most replicas over all operators, by pool that has a limit.
-        guards: What forbids scaling now.
-    """
+    """Return what the manifest asks for once the metrics have been unhealthy for long enough."""
     asked = directives.fallback
     target = find_fallback(asked, current, models, pool_limits)
     refusal = refuse_move(current, target, models, guards)
@@ -98,14 +90,7 @@ def find_fallback(
     models: Mapping[str, OperatorModel],
     pool_limits: Mapping[str, int],
 ) -> DeploymentMap:
-    """Return the deployments to go to.
-
-    Args:
-        fallback: What the manifest asks for.
-        current: What runs.
-        models: Of the operators that may change.
-        pool_limits: Most replicas over all operators, by pool that has a limit.
-    """
+    """Return the deployments to go to."""
     if fallback.deployment is FallbackDeployment.HOLD:
         return current
     if fallback.deployment is FallbackDeployment.NAMED:

@@ -432,7 +432,7 @@ def sample_of(
         time=view.now,
         seconds=view.now - view.start,
         operators={
-            name: _operator_sample(measured, deployments[name])
+            name: sample_of_operator(measured, deployments[name])
             for name, measured in sight.app.operators.items()
             if name in deployments
         },
@@ -441,9 +441,10 @@ def sample_of(
     )
 
 
-def _operator_sample(
+def sample_of_operator(
     measured: OperatorMeasurement, deployment: Mapping[str, int]
 ) -> OperatorSample:
+    """Return what is fitted of one operator: of replicas that served nothing, no service time."""
     return OperatorSample(
         deployment=dict(deployment),
         arrived=measured.arrival_rate,

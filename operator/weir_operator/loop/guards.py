@@ -154,13 +154,7 @@ def refuse_change(direction: Direction, guards: Sequence[Guard]) -> str | None:
 def refuse_target(
     observation: Observation, target: Deployment, guards: Sequence[Guard]
 ) -> str | None:
-    """Return why an operator may not go to a target, one sentence; `None` where it may.
-
-    Args:
-        observation: What was measured of it.
-        target: Where to go.
-        guards: What forbids scaling now.
-    """
+    """Return why an operator may not go to a target, one sentence; `None` where it may."""
     direction = direction_of(observation.deployment, target, observation.model.node_types)
     refusal = refuse_change(direction, guards)
     if refusal is not None or direction is not Direction.IN:
@@ -175,15 +169,7 @@ def refuse_move(
     guards: Sequence[Guard],
     observations: Mapping[str, Observation] | None = None,
 ) -> str | None:
-    """Return why going from deployments to deployments is denied; `None` where it is not.
-
-    Args:
-        current: What runs.
-        target: Where to go.
-        models: Of the operators that may change.
-        guards: What forbids scaling now.
-        observations: What was measured of the operators, as far as something was.
-    """
+    """Return why going from deployments to deployments is denied; `None` where it is not."""
     for name, model in models.items():
         before = Deployment.from_named(current.get(name, {}), model.node_types)
         after = Deployment.from_named(target.get(name, {}), model.node_types)

@@ -56,10 +56,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     ) -> dict[str, Decision]:
         """Learn from the last interval, then decide.
 
-        Args:
-            observations: Of all operators.
-            dataflow: All operators.
-
         Returns:
             A decision for each operator that is scaled.
 
@@ -123,10 +119,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     @abstractmethod
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
         """Let policies decide from now on, with what they have learned in a simulator.
-
-        Args:
-            trained: What each operator's policy has learned.
-            application: What the policy for all operators has.
 
         Returns:
             Operators for which that holds from now on and did not before.

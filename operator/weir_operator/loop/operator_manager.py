@@ -112,14 +112,7 @@ class ObservedOperator:
         fixed: Deployment | None,
         most_replicas: int | None = None,
     ) -> None:
-        """Begin without any belief.
-
-        Args:
-            model: The operator as the manifest has it.
-            given: Names of the node types whose speedup the manifest gives.
-            fixed: The deployment that never changes; `None` where the operator is scaled.
-            most_replicas: See `Observation`.
-        """
+        """Begin without any belief."""
         self.name = model.name
         self.fixed = fixed
         self._most_replicas = most_replicas
@@ -266,17 +259,7 @@ class OperatorManager(ObservedOperator):
         fallback_policy: OperatorPolicy | None = None,
         without_room: OperatorPolicy | None = None,
     ) -> None:
-        """Begin without any belief.
-
-        Args:
-            model: The operator as the manifest has it.
-            given: Names of the node types whose speedup the manifest gives.
-            policy: What decides.
-            fixed: The deployment that never changes; `None` where the operator is scaled.
-            most_replicas: See `Observation`.
-            fallback_policy: Decides until the policy was trained; `None` where none is needed.
-            without_room: Decides while the policy's tables have no room; `None` where nobody does.
-        """
+        """Begin without any belief."""
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
         self._policy = policy
         self._new_fallback_policy = fallback_policy

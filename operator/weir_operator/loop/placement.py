@@ -93,11 +93,6 @@ def fit_to_manifest(
 
     A size that its pool has no more becomes the pool's fastest, a pool that is gone the fastest of
     all; what is beyond `maxReplicas` or a pool's limit goes.
-
-    Args:
-        deployments: What runs.
-        initial: Of all operators of the manifest: what new and fixed ones have.
-        models: Of those that may change.
     """
     return {
         name: _fit_one(deployments[name], models[name])

@@ -87,11 +87,6 @@ class Retries:
     async def note(self, journal: RescaleJournal, end: RescaleJournal, pauses: Pauses) -> None:
         """Take over how a change has ended; one that was made ends all waiting.
 
-        Args:
-            journal: The change as it was begun.
-            end: The same at its end.
-            pauses: How long it waits for another try.
-
         Raises:
             TemporaryError: The status could not be written.
         """
@@ -223,15 +218,7 @@ def improve(
     *,
     now: float,
 ) -> RescaleJournal | None:
-    """Return the change by which a job that runs becomes what is asked; `None` where it is that.
-
-    Args:
-        status: What is known of it.
-        alive: Its TaskManagers.
-        wanted: What it is to be made of; `None` takes it as it is.
-        target: What runs, as far as the manifest allows it.
-        now: Unix time.
-    """
+    """Return the change by which a job that runs becomes what is asked; `None` where it is that."""
     running = status.revision
     if wanted is not None and running is not None and wanted.id != running.id:
         return upgrade(status, wanted, target, now=now)
@@ -291,14 +278,7 @@ def replace_sizes(
 def replace_terminating(
     status: AppStatus, alive: Sequence[Replica], target: DeploymentMap, *, now: float
 ) -> RescaleJournal | None:
-    """Return the replacement of replicas about to go; `None` where none is.
-
-    Args:
-        status: What is known of the job.
-        alive: Its TaskManagers.
-        target: Where it runs without them: elsewhere only where their pool is full.
-        now: Unix time.
-    """
+    """Return the replacement of replicas about to go; `None` where none is."""
     terminating = {replica.id: replica.terminating for replica in alive if replica.terminating}
     if not terminating:
         return None

@@ -47,12 +47,7 @@ class NodeWatch:
     """The nodes of one StreamApp."""
 
     def __init__(self, rules: MigrationRules, rng: np.random.Generator) -> None:
-        """Begin with nothing seen.
-
-        Args:
-            rules: When a node is one to leave.
-            rng: Draws the replica that leaves.
-        """
+        """Begin with nothing seen."""
         self._rules = rules
         self._rng = rng
         self._run = ""
@@ -71,14 +66,7 @@ class NodeWatch:
         last: RescaleJournal | None,
         now: float,
     ) -> Move | None:
-        """Take in a healthy interval; return which replica is to leave, `None` where none is.
-
-        Args:
-            app: What was measured.
-            replicas: TaskManagers.
-            last: The last change of the job.
-            now: Unix seconds.
-        """
+        """Take in a healthy interval; return which replica is to leave, `None` where none is."""
         self._see_end(last)
         if app.job_id != self._run:
             self._run, self._slow_for = app.job_id, {}

@@ -96,10 +96,6 @@ class Runtime(Protocol):
         """Return why no node takes the processes of `revision` now, one sentence.
 
         Empty where some node does, and where nothing is known of nodes.
-
-        Args:
-            revision: What the processes are to be made of.
-            pools: Where its replicas are to run.
         """
         ...
 

@@ -19,10 +19,6 @@ async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset
     """Return which TaskManagers are registered and advertise their operator's resource.
 
     Whether the slot is still free is not asked: a job that waits takes it at once.
-
-    Args:
-        rest: The cluster.
-        operators: Operator by TaskManager id.
     """
     return frozenset(
         each.id

@@ -16,15 +16,8 @@ from weir_operator.streamapp.pod_template import (
     remedy_for_owned,
 )
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import (
-    Mistake,
-    Name,
-    Rule,
-    Section,
-    refusal,
-    refuse,
-    validations,
-)
+from weir_operator.streamapp.section import Name, Rule, validations
+from weir_simulator.validation import Mistake, Section, refusal, refuse
 
 _REPOSITORY = "[a-z0-9]+([._-]+[a-z0-9]+)*"
 IMAGE = (

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
 from weir_operator.streamapp.rules import judge
-from weir_operator.streamapp.section import Mistake
 from weir_operator.streamapp.sentences import sentence, sentences, written_path
+from weir_simulator.validation import Mistake, read_right_fields
 
 MOST_LEVELS = 32
 """Of nesting, from the top of a manifest; a pod's fields take a dozen."""
@@ -180,24 +180,9 @@ def _check_kind(manifest: Mapping[Any, object]) -> None:
 
 def _judge_right_sections(spec: object) -> list[str]:
     """Return what the rules find in those sections that are right in themselves."""
-    if not isinstance(spec, Mapping):
-        return []
-    right: dict[str, object] = {}
-    for name, field in Spec.model_fields.items():
-        if field.alias not in spec:
-            if not field.is_required():
-                right[name] = field.get_default(call_default_factory=True)
-            continue
-        adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())
-        try:
-            right[name] = adapter.validate_json(
-                json.dumps(spec[field.alias]), by_alias=True, by_name=False
-            )
-        except ValidationError:
-            continue  # its mistakes are already told
     return [
         sentence(Mistake(("spec", *each.path), each.got, each.expected, each.remedy))
-        for each in judge(right)
+        for each in judge(read_right_fields(Spec, spec))
     ]
 
 

@@ -10,15 +10,8 @@ from pydantic.types import JsonValue
 
 from weir_operator.streamapp.quantities import Duration
 from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
-from weir_operator.streamapp.section import (
-    Mistake,
-    Name,
-    Replicas,
-    Rule,
-    Section,
-    refuse,
-    validations,
-)
+from weir_operator.streamapp.section import Name, Replicas, Rule, validations
+from weir_simulator.validation import Mistake, Section, refuse
 
 
 class Policy(Section):

@@ -25,14 +25,8 @@ from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.rules import CEL_RULES, judge
-from weir_operator.streamapp.section import (
-    Name,
-    Section,
-    map_list_by,
-    refusal,
-    refuse,
-    validations,
-)
+from weir_operator.streamapp.section import Name, map_list_by, validations
+from weir_simulator.validation import Section, refusal, refuse
 
 API_VERSION: Final = "weir.dev/v1alpha1"
 KIND: Final = "StreamApp"

@@ -18,7 +18,8 @@ from pydantic.types import JsonValue
 from pydantic_core import CoreSchema
 
 from weir_operator.streamapp.quantities import Duration, Percentage
-from weir_operator.streamapp.section import Mistake, Name, Section, map_list_by, refuse
+from weir_operator.streamapp.section import Name, map_list_by
+from weir_simulator.validation import Mistake, Section, refuse
 
 A_DURATION: tuple[dict[str, Any], ...] = (
     {"pattern": f"^{Duration.pattern}$"},

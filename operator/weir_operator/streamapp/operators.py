@@ -8,16 +8,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from weir_operator.streamapp.quantities import Memory
-from weir_operator.streamapp.section import (
-    Mistake,
-    Name,
-    Replicas,
-    Rule,
-    Section,
-    refuse,
-    validations,
-)
+from weir_operator.streamapp.section import Name, Replicas, Rule, validations
 from weir_policies.policy import Sharing
+from weir_simulator.validation import Mistake, Section, refuse
 
 WHOLE_JOB = "job"
 """Name of the operator that stands for a job whose manifest lists none."""

@@ -27,7 +27,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import Mistake, Rule, refuse, validations
+from weir_operator.streamapp.section import Rule, validations
+from weir_simulator.validation import Mistake, refuse
 
 _ADDRESS = "remove it, because Weir chooses addresses and ports"
 _PIN = "remove it, because Weir uses it to pin operators to their TaskManagers"

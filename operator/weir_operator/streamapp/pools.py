@@ -9,15 +9,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from weir_operator.streamapp.quantities import Cpu, Memory
-from weir_operator.streamapp.section import (
-    LABEL_KEY,
-    Mistake,
-    Name,
-    Rule,
-    Section,
-    refuse,
-    validations,
-)
+from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
+from weir_simulator.validation import Mistake, Section, refuse
 
 LabelValue = Annotated[
     str,

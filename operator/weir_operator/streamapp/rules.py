@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
@@ -21,10 +21,8 @@ from weir_operator.streamapp.managers import (
 )
 from weir_operator.streamapp.operators import WHOLE_JOB, Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.section import Mistake, Replicas, Rule, suggest
-
-if TYPE_CHECKING:
-    from weir_operator.streamapp.models import DeletionPolicy, Mode, State
+from weir_operator.streamapp.section import Replicas, Rule, suggest
+from weir_simulator.validation import Mistake
 
 _OPERATOR_EXISTS = (
     "has(self.operators) && self.operators.size() > 0"
@@ -255,7 +253,7 @@ def replicas_within_max_parallelism(
 
 
 def foreign_job_is_only_advised(
-    flink: Flink, mode: Mode, state: State, deletion_policy: DeletionPolicy
+    flink: Flink, mode: str, state: str, deletion_policy: str
 ) -> Iterator[Mistake]:
     """Refuse to scale, to stop, or to clean up after a job that somebody else runs."""
     if flink.ref is None:

@@ -17,66 +17,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
 LONGEST_NAME = 63
 
 _EXPECTED_NAME = f"a name of at most {LONGEST_NAME} lower-case letters, digits and '-'"
-
-
-class Section(BaseModel):
-    """A part of the StreamApp: camelCase in the manifest, snake_case in Python."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One mistake in a manifest."""
-
-    path: tuple[str | int, ...]
-    """The field, in the manifest's words, relative to the section that refuses."""
-    got: object
-    expected: str
-    remedy: str
-
-
-def refuse(mistakes: Iterable[Mistake]) -> None:
-    """Raise one validation error that holds every mistake; return where there is none.
-
-    Raises:
-        ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own
-            path before the mistakes'.
-    """
-    details = [
-        InitErrorDetails(
-            type=refusal(mistake.expected, mistake.remedy), loc=mistake.path, input=mistake.got
-        )
-        for mistake in mistakes
-    ]
-    if details:
-        raise ValidationError.from_exception_data("StreamApp", details)
-
-
-def refusal(expected: str, remedy: str) -> PydanticCustomError:
-    """Return the error for one value, to be raised where it is read."""
-    return PydanticCustomError(
-        "rule", "expected {expected}; {remedy}", {"expected": expected, "remedy": remedy}
-    )
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

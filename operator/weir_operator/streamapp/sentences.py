@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -11,7 +10,9 @@ from pydantic_core import ErrorDetails
 
 from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.section import Mistake, nearest, suggest
+from weir_operator.streamapp.section import nearest, suggest
+from weir_simulator import validation
+from weir_simulator.validation import Mistake
 
 _LONGEST_VALUE = 80
 
@@ -39,8 +40,7 @@ _EXPECTED = {
 
 def sentences(error: ValidationError) -> list[str]:
     """Return a sentence for each mistake in a manifest, in the manifest's order."""
-    found = error.errors(include_url=False)
-    return [_sentence(each) for each in found if not _is_echo(each, found)]
+    return [_sentence(each) for each in validation.list_errors(error)]
 
 
 def sentence(mistake: Mistake) -> str:
@@ -50,23 +50,7 @@ def sentence(mistake: Mistake) -> str:
 
 def written_path(path: Sequence[str | int]) -> str:
     """Return a field's path as people write it, such as `spec.nodePools[1].price`."""
-    steps = []
-    for step in path:
-        if isinstance(step, int):
-            steps.append(f"[{step}]")
-        elif re.fullmatch(r"[A-Za-z_][\w-]*", step):
-            steps.append(f".{step}")
-        else:
-            steps.append(f'["{step}"]')
-    return "".join(steps).removeprefix(".") or "the manifest"
-
-
-def _is_echo(error: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
-    """Return whether a list is called too short only because its items have mistakes."""
-    path = error["loc"]
-    return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found
-    )
+    return validation.written_path(path, whole="the manifest")
 
 
 def _sentence(error: ErrorDetails) -> str:

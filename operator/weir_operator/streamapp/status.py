@@ -15,7 +15,8 @@ from typing import Final, Literal
 from pydantic import Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import LONGEST_NAME, Replicas, Section, map_list_by
+from weir_operator.streamapp.section import LONGEST_NAME, Replicas, map_list_by
+from weir_simulator.validation import Section
 
 LONGEST_ID: Final = LONGEST_NAME + 17
 """Characters of a decision's id, which is that of its tick and the operator's name."""

@@ -43,10 +43,6 @@ def find_fitted(folder: Path) -> Path:
 def write_fitted(folder: Path, request: TuningRequest) -> None:
     """Write the experiment of a request with what is in force, and its trace beside it.
 
-    Args:
-        folder: Of the StreamApp's state.
-        request: What a tuner is asked for.
-
     Raises:
         TemporaryError: The disk is full.
         SimulatorError: The files cannot be written for another reason.

@@ -229,10 +229,6 @@ def _joint_managers(
 def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
     """Refuse operators that the policy cannot decide for together.
 
-    Args:
-        app: The manifest.
-        policy: Overrides the manifest's.
-
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: It cannot; names the setting to change.

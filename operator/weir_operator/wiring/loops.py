@@ -104,12 +104,6 @@ def assemble(
 ) -> Steering:
     """Put the loops of `app` together.
 
-    Args:
-        app: The manifest.
-        around: What the loops stand on.
-        job: How the job is submitted.
-        policy: Overrides the manifest's.
-
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.

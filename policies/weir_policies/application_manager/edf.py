@@ -137,13 +137,7 @@ class Node:
 def ask_for_migration(
     node: Node, rules: MigrationRules, rng: np.random.Generator
 ) -> AdaptationRequest | None:
-    """Return the node's request to be rid of a replica; `None` where it has no reason, or none.
-
-    Args:
-        node: The one that decides.
-        rules: When a node is one to leave.
-        rng: Draws the replica.
-    """
+    """Return the node's request to be rid of a replica; `None` where it has no reason, or none."""
     score = rules.score(node)
     if score == 0 or not node.hosted:
         return None

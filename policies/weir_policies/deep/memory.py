@@ -37,12 +37,6 @@ def prepare_memory(
 ) -> DeepMemory:
     """Return the memory of runs that begin.
 
-    Args:
-        parameters: The policy's.
-        view: The operators' models; all rows have the same `k_max`.
-        rngs: One per run.
-        outputs: Of the network.
-
     Raises:
         ParameterError: The encoding or the rate levels do not suit the operators.
     """
@@ -107,10 +101,6 @@ def begin_diverged_anew(memory: DeepMemory, aims: Floats) -> bool:
 
     Gradient descent with a fixed step may overshoot ever further, until weights are no numbers and
     the policy would stay where it is for ever. What the buffer holds is kept.
-
-    Args:
-        memory: Whose networks.
-        aims: What the networks' answers lead to, `(r, b)`.
     """
     diverged = np.flatnonzero(~np.isfinite(aims).all(axis=1))
     for run in diverged:

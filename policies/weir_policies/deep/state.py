@@ -40,13 +40,6 @@ def unpack_memory(
 ) -> DeepMemory:
     """Return the memory that `pack_memory` packed.
 
-    Args:
-        packed: Its answer.
-        parameters: The policy's.
-        rng: The operator's generator, restored.
-        node_types: Of the operator that the memory is of.
-        max_replicas: The same.
-
     Raises:
         StateError: It was packed with other parameters.
     """

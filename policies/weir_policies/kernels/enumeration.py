@@ -187,14 +187,7 @@ def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) 
 
 @compiled_apart
 def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
-    """Write the deployments, `(d, t)`, as many as there is room for; return how many.
-
-    Args:
-        o: Row of the operator.
-        view: Where its limits stand.
-        row: Zeros, and zeros again in the end, `(t,)`.
-        rows: Room for the answer.
-    """
+    """Write the deployments, `(d, t)`, as many as there is room for; return how many."""
     found, number, kinds = 0, FIRST, most_kinds(o, view)
     while True:
         number = go_on(o, view, row, kinds, number, False)

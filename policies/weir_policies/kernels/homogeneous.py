@@ -243,16 +243,7 @@ def _predict(
 
 @compiled
 def would_violate(row: int, size: int, level: int, o: int, view: View, memory: Memory) -> bool:
-    """Return whether so many replicas of an operator break its bound, by the believed model.
-
-    Args:
-        row: The operator.
-        size: Its replicas.
-        level: Of the plan.
-        o: Row of the plan.
-        view: What is believed.
-        memory: All plans.
-    """
+    """Return whether so many replicas of an operator break its bound, by the believed model."""
     own = HomogeneousPlan(memory[o])
     time, busy = _predict(row, size, level, o, view, memory)
     if own.most_busy < np.inf:
@@ -361,14 +352,7 @@ def sweep(o: int, view: View, own: HomogeneousPlan) -> float:
 
 @compiled
 def take_move(o: int, view: View, memory: Memory, after: int) -> bool:
-    """Write the targets of a deployment that one action leads to; return whether they can be.
-
-    Args:
-        o: Row of the plan.
-        view: Where from, and the targets.
-        memory: All plans.
-        after: The deployment's number.
-    """
+    """Write the targets of a deployment that one action leads to; return whether they can be."""
     own, left = HomogeneousPlan(memory[o]), after
     for axis in range(own.axes):
         row = axis if own.joint else o
@@ -393,16 +377,7 @@ def take_move(o: int, view: View, memory: Memory, after: int) -> bool:
 
 @compiled
 def score_of(o: int, view: View, memory: Memory, action: int, here: int, level: int) -> float:
-    """Return Q of an action, infinite where it cannot be; the view's targets follow it.
-
-    Args:
-        o: Row of the plan.
-        view: The state.
-        memory: All plans.
-        action: Number of the action, 0 stays.
-        here: Number of the deployment in force.
-        level: Of the rate.
-    """
+    """Return Q of an action, infinite where it cannot be; the view's targets follow it."""
     own = HomogeneousPlan(memory[o])
     after = own.moves[here, action]
     if after < 0 or not take_move(o, view, memory, after):

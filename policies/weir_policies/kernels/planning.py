@@ -139,16 +139,7 @@ def remember_prices(o: int, view: View, own: Plan) -> None:
 
 @compiled
 def value_of(o: int, view: View, own: Plan, action: int, after: int, level: int) -> float:
-    """Return what an action is expected to cost for ever, discounted.
-
-    Args:
-        o: Row of the operator.
-        view: Its weights.
-        own: The plan.
-        action: The action.
-        after: Number of the deployment that it leads to.
-        level: Of the rate.
-    """
+    """Return what an action is expected to cost for ever, discounted."""
     moved = view.model[o].weight_reconfiguration if action > 0 else 0.0
     resources = view.model[o].weight_resources * own.prices[after]
     return own.values[after, level] + (moved + resources)

@@ -50,16 +50,7 @@ def has_room(o: int, view: View, counts: Counts, place: int) -> bool:
 
 @compiled
 def can_move(o: int, view: View, counts: Counts, size: int, place: int, change: int) -> bool:
-    """Return whether one replica less or more of a node type leads to what can be.
-
-    Args:
-        o: Row of the operator.
-        view: Where its limits stand.
-        counts: Where from, `(t,)`.
-        size: Their sum.
-        place: Node type.
-        change: -1 or 1.
-    """
+    """Return whether one replica less or more of a node type leads to what can be."""
     if change < 0:
         return counts[place] > 0 and size > 1
     return size < view.model[o].max_replicas and has_room(o, view, counts, place)

@@ -177,14 +177,7 @@ def compile_kernel(kernel: Kernel) -> None:
 
 
 def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int = 0) -> View:
-    """Return a view filled with zeros, `joined` with -1 and `limit` with none.
-
-    Args:
-        operators: Rows.
-        node_types: Columns of what is counted per node type.
-        max_replicas: The largest `k_max` of the operators.
-        edges: Edges of the dataflow.
-    """
+    """Return a view filled with zeros, `joined` with -1 and `limit` with none."""
 
     def floats(columns: int) -> Floats:
         return np.zeros((operators, columns))

@@ -113,14 +113,7 @@ def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
 
 
 def new_memory(parameters: QLearningParameters, view: View, *, keys: int, writes: int) -> Memory:
-    """Return memory with an empty table.
-
-    Args:
-        parameters: The settings.
-        view: The operators.
-        keys: How many keys there are.
-        writes: How many of them will be written at most.
-    """
+    """Return memory with an empty table."""
     return allocate_table(
         QLearningMemory,
         view,

@@ -154,17 +154,7 @@ def estimate(o: int, view: View, place: int, change: int, level: int, quantum: f
 def value_of(
     o: int, view: View, own: PdsMemory, place: int, change: int, key: int, level: int
 ) -> float:
-    """Return q(s, a) in the present state.
-
-    Args:
-        o: Row of the operator.
-        view: The state.
-        own: What was learned.
-        place: Node type that the action moves.
-        change: -1, 0 or 1.
-        key: Of the post-decision state that it leads to.
-        level: Of the present rate.
-    """
+    """Return q(s, a) in the present state."""
     expected = 0.0
     if own.estimating:
         expected = own.estimates[key] if own.estimated else UNKNOWN

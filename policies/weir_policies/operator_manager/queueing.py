@@ -333,14 +333,7 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
 
 @pasted
 def choose(o: int, view: View, plan: Plan, row: Counts) -> None:
-    """Write the target; pasted into the one kernel that calls it, to be compiled once.
-
-    Args:
-        o: Row of the operator.
-        view: What is known of it.
-        plan: What deployments are judged by.
-        row: Zeros, and zeros again in the end, `(t,)`.
-    """
+    """Write the target; pasted into the one kernel that calls it, to be compiled once."""
     here = view.counts[o]
     for place in range(here.size):
         view.target[o, place] = here[place]
@@ -455,15 +448,7 @@ class Weighed:
 
 
 def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Counts) -> Weighed:
-    """Judge all deployments of the only operator of a view.
-
-    Args:
-        plan: What they are judged by.
-        words: The same for people.
-        target: Where the decision goes.
-        view: What is known of the operator.
-        row: Room for one deployment, `(t,)`, zeros.
-    """
+    """Judge all deployments of the only operator of a view."""
     there = np.array(target.counts, dtype=np.int64)
     case = find_case(0, view, plan, there)
     room = 2 * COMPLETE_UP_TO + count_near(view)

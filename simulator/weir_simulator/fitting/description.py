@@ -117,10 +117,6 @@ def contract(
 ) -> Dataflow:
     """Return the graph of the scaled operators, edges through the others joined.
 
-    Args:
-        structure: The job.
-        selectivities: By edge; `None` takes them for 1.
-
     Raises:
         FitError: No operator is scaled, or one gets records both from a scaled operator and
             directly from a source.

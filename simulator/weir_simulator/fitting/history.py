@@ -83,11 +83,7 @@ class History:
         )
 
     def within(self, structure: Structure) -> History:
-        """Return what is of operators on the pools that they may use now, and all of the traffic.
-
-        Args:
-            structure: The job as specified.
-        """
+        """Return what is of operators on pools that they may use now, and all of the traffic."""
         usable = {
             name: {each.name for each in model.node_types}
             for name, model in structure.models.items()
@@ -179,13 +175,7 @@ def is_traffic_alone(history: History, fitted: Fit | None) -> bool:
 
 
 def add_traffic(fitted: Fit, history: History, own: Samples) -> Fit:
-    """Return a fit with the rates of the history, then those since; all else is as it was.
-
-    Args:
-        fitted: To the same job.
-        history: What is kept of it.
-        own: What the controller itself has measured.
-    """
+    """Return a fit with the rates of the history, then those since; all else is as it was."""
     arrivals = {
         name: _trace(history, name, own, slot=fitted.slot) or trace
         for name, trace in fitted.arrivals.items()

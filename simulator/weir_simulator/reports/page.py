@@ -122,13 +122,7 @@ class Section:
 
 
 def render_page(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
-    """Return a self-contained HTML page.
-
-    Args:
-        title: The page's title and heading.
-        sections: Its parts, in order.
-        subtitle: A line under the heading.
-    """
+    """Return a self-contained HTML page."""
     charts = any(isinstance(block, Charts) for section in sections for block in section.blocks)
     return (
         _environment()

@@ -32,10 +32,6 @@ def render_trace_page(name: str, trace: Trace) -> str:
 
     A trace too long to draw slot by slot is drawn as the mean of equal groups of slots, between
     the lowest and the highest slot of each.
-
-    Args:
-        name: What to call it.
-        trace: Records/s per slot, shape `(n,)`.
     """
     statistics = describe(trace)
     blocks: list[Block] = [

@@ -344,13 +344,7 @@ _BAR, _BARS_AROUND = 44, 70
 
 
 def render_tuning_page(name: str, order: TuningRequest, result: TuningResult) -> str:
-    """Return a page on a tuning.
-
-    Args:
-        name: What the experiment is called.
-        order: What was asked for.
-        result: What came of it.
-    """
+    """Return a page on a tuning."""
     sections = [
         Section(title="", blocks=_outcome(order, result)),
         Section(title="Search", blocks=_search(order, result)),

@@ -17,7 +17,9 @@ from weir_policies.application_manager.search.protocol import Outcome
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import Tuning
 from weir_simulator.experiment import Experiment
-from weir_simulator.run import new_outcome, run_compiled, settings_of, simulate
+from weir_simulator.policies import settings_of
+from weir_simulator.result import new_outcome
+from weir_simulator.run import run_compiled, simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import Forecast, apply_tuning

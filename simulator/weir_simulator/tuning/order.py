@@ -17,15 +17,8 @@ from weir_policies.application_manager.search.protocol import Limits, Outcome
 from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
-from weir_simulator.section import (
-    MOST_SEED,
-    MOST_SLOTS,
-    AtLeastZero,
-    Duration,
-    Probability,
-    Section,
-    refusal,
-)
+from weir_simulator.section import MOST_SEED, MOST_SLOTS, AtLeastZero, Duration, Probability
+from weir_simulator.validation import Section, refusal
 
 DAY = 86_400.0
 """Seconds."""

@@ -221,6 +221,12 @@ class Bench:
     async def until_ready(self, reason="JobRunning", name="trips"):
         return await self.until_condition("Ready", reason, name)
 
+    async def until_gone(self):
+        async def gone():
+            return await self.app() is None
+
+        await self.until(gone, "expected the app to be gone")
+
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
         return {event["reason"]: event["message"] for event in answer.body["items"]}

@@ -28,10 +28,7 @@ async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     world = bench.worlds.of["trips"]
     [path] = world.positions
     assert world.alive == {}
@@ -54,10 +51,7 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     events = await bench.events()
     assert kept["status"] == "True"
     assert "records.sqlite.damaged" in events["RecordsDamaged"]
@@ -76,10 +70,7 @@ async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_dele
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     assert "cannot record its decisions" in lost["message"]
     assert (await bench.events())["FinalSavepoint"]
 
@@ -171,10 +162,7 @@ async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_sa
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     [path] = bench.worlds.of["trips"].positions
     assert path in (await bench.events())["FinalSavepoint"]
 
@@ -195,10 +183,7 @@ async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_bef
     assert bench.worlds.of["trips"].running() == [job]
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     [path] = bench.worlds.of["trips"].positions
     assert path in (await bench.events())["FinalSavepoint"]
 
@@ -308,10 +293,7 @@ async def test_an_app_that_is_deleted_with_its_state_leaves_none(bench):
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     assert (world.positions, world.running(), world.alive) == ({}, [], {})
     assert not list((bench.folder / "one").glob("*.trips"))
 
@@ -335,10 +317,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     assert "The JobManager did not answer" in (await bench.events())["DeletionWaits"]
     monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     assert any("/checkpoints/" in told for told in await bench.messages("FinalSavepointFailed"))
     assert await bench.messages("FinalSavepoint") == []
     assert world.alive == {}

@@ -78,10 +78,7 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
 
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     assert "FinalSavepoint" in await bench.events()
     canary = await bench.app("weir-canary")
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"

@@ -36,16 +36,10 @@ async def place_a_pod(kube, name, node, labels):
     assert made.status == 201, made.message
 
 
-async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, node, monkeypatch):
-    monkeypatch.setattr("weir_operator.kubernetes.app.opening.LOOK_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    await place_a_replica(kube, "trips", node)
+async def drain(bench, kube, node):
+    """Cordon the node of the app's replicas; return once others run in their place."""
     world = bench.worlds.of["trips"]
     terminating = dict.fromkeys(world.alive, "its node is cordoned")
-
     world.terminating = terminating
     await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
 
@@ -55,25 +49,28 @@ async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, 
     await bench.until(replaced, "expected other replicas in the place of those that are lost")
 
 
-async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(
-    bench, kube, node, monkeypatch
-):
+@pytest.fixture(autouse=True)
+def _only_the_drain_wakes_the_loops(monkeypatch):
     monkeypatch.setattr("weir_operator.kubernetes.app.opening.LOOK_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
+
+
+async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, node):
+    bench.start()
+    await bench.create()
+    await bench.until_ready()
+    await place_a_replica(kube, "trips", node)
+
+    await drain(bench, kube, node)
+
+
+async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(bench, kube, node):
     running = bench.start()
     await bench.create()
     await bench.until_ready()
     await place_a_pod(kube, "stray", node, A_REPLICA)
     await place_a_replica(kube, "trips", node)
-    world = bench.worlds.of["trips"]
-    terminating = dict.fromkeys(world.alive, "its node is cordoned")
 
-    world.terminating = terminating
-    await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-
-    async def replaced():
-        return world.alive and not set(terminating) & set(world.alive)
-
-    await bench.until(replaced, "expected other replicas in the place of those that are lost")
+    await drain(bench, kube, node)
     assert not running.ended
     assert "weir_background_task_failures_total{" not in await bench.ask(running, "metrics")

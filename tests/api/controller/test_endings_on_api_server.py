@@ -27,10 +27,7 @@ async def delete_with_the_namespace(bench):
     bench.worlds.of["trips"].refuse_calls = 10**6  # no pod is left that could answer
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
 
 
 def facts(logs, reason):
@@ -103,10 +100,7 @@ async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_s
 
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 
-    async def gone():
-        return await bench.app() is None
-
-    await bench.until(gone, "expected the app to be gone")
+    await bench.until_gone()
     events = await bench.events()
     assert "finished" in events["EndedWithoutSavepoint"]
     assert "FinalSavepoint" not in events

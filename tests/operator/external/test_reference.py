@@ -3,7 +3,6 @@
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.external.flink import ExternalTaskManager
 from weir_operator.external.reference import (
     find_reference,
     flatten,
@@ -17,6 +16,7 @@ from weir_operator.external.testing import (
     a_service,
     flink_deployment_objects,
 )
+from weir_operator.flink.answers import TaskManager
 from weir_operator.streamapp.testing import a_stream_app
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/jobmanager"
@@ -54,7 +54,9 @@ def selecting(service, selector):
 
 
 def a_task_manager(name, host="10.1.2.3", cores=4):
-    return ExternalTaskManager(id=name, host=host, slots=2, cores=cores)
+    return TaskManager(
+        id=name, slots=2, free_slots=2, extended_resources={}, host=host, cores=cores
+    )
 
 
 async def test_a_flink_deployment_is_reached_through_its_rest_service():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weir_operator.errors import TemporaryError
-from weir_operator.external.flink import read_counters, read_hosts
+from weir_operator.external.flink import read_counters
 from weir_operator.external.view import (
     Place,
     external_app,
@@ -230,7 +230,7 @@ def test_a_subtask_that_does_not_run_or_was_not_counted_yet_says_nothing():
 
 
 def test_task_managers_are_found_by_where_they_listen():
-    (host,) = read_hosts(recorded("taskmanagers"))
+    (host,) = answers.read_task_managers(recorded("taskmanagers"))
 
     assert (host.id, host.host, host.slots, host.cores) == ("tm-a", "127.0.0.1", 2, 1)
 

@@ -180,7 +180,8 @@ async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limi
 async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
     threads: list[threading.Thread] = []
     monkeypatch.setattr(answers, "read_jobs", noting_threads(answers.read_jobs, threads))
-    job = {"jid": JOB, "name": "n" * 100, "state": "RUNNING", "start-time": 1, "end-time": -1}
+    job: dict[str, str | int] = {"jid": JOB, "name": "n" * 100, "state": "RUNNING"}
+    job |= {"start-time": 1, "last-modification": 1}
     text = json.dumps({"jobs": [job] * 20_000})
     flink.given["GET", "/jobs/overview"] = (200, text.encode())
     async with FlinkRest(flink.url, timeout=60.0) as rest:

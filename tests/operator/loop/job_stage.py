@@ -1,9 +1,9 @@
 """A lifecycle over a miniature world, for the tests of what happens to a job."""
 
+from tests.operator.rescale.bench import NAMES, ONE, an_engine
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import State
@@ -14,8 +14,7 @@ SUSPENDED = Directives(state=State.SUSPENDED)
 
 
 def a_revision(*arguments):
-    names = {"match": "--weir.parallelism.match"}
-    return Revision(arguments=arguments, parallelism_arguments=names)
+    return Revision(arguments=arguments, parallelism_arguments=NAMES)
 
 
 def asking_for(*arguments):
@@ -27,7 +26,6 @@ TYPES = (
     NodeType(name="small/500m", pool="small", speedup=0.5, price=0.02),
     NodeType(name="large/1", pool="large", speedup=1.6, price=0.05),
 )
-ONE = {"match": {"small/250m": 1}}
 TWO = {"match": {"small/250m": 2}}
 
 
@@ -46,23 +44,10 @@ class Stage:
 
     def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
         jobs = JobsOf(self.world)
-        rescaler = Rescaler(
-            runtime=self.world,
-            jobs=jobs,
-            spec=JobSpec(
-                entry_class=None,
-                arguments=(),
-                parallelism_arguments={"match": "--weir.parallelism.match"},
-                max_parallelism=720,
-            ),
-            store=self.store,
-            settings=self.settings,
-            clock=self.clock,
-        )
         return Lifecycle(
             runtime=self.world,
             jobs=jobs,
-            rescaler=rescaler,
+            rescaler=an_engine(self.world, self.store, self.settings),
             store=self.store,
             initial=initial,
             initial_savepoint=initial_savepoint,

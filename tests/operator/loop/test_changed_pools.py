@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, Stage
+from tests.operator.loop.job_stage import Stage
+from tests.operator.rescale.bench import ONE
 from weir_operator.errors import JobFailedError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.loop.directives import Directives

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, SUSPENDED, TWO, Stage
+from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage
+from tests.operator.rescale.bench import ONE
 from weir_operator.errors import UnexpectedJobError
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Kind, Step, plan

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, TWO, TYPES, Stage, asking_for
+from tests.operator.loop.job_stage import TWO, TYPES, Stage, asking_for
+from tests.operator.rescale.bench import ONE
 from weir_operator.rescale.journal import Kind
 from weir_operator.rescale.replicas import deployments_of
 

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.operator.loop.job_stage import (
-    ONE,
     SUSPENDED,
     TWO,
     Stage,
     a_revision,
     asking_for,
 )
+from tests.operator.rescale.bench import ONE
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.operator.loop.job_stage import (
-    ONE,
     SUSPENDED,
     Stage,
     a_revision,
     asking_for,
 )
+from tests.operator.rescale.bench import ONE
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Step

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.operator.loop.job_stage import (
-    ONE,
     TWO,
     Stage,
 )
+from tests.operator.rescale.bench import ONE
 from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Kind, Step, plan

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, TWO, Stage
+from tests.operator.loop.job_stage import TWO, Stage
+from tests.operator.rescale.bench import ONE
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from weir_policies.policy import Neighbourhood
 from weir_policies.testing import a_model, an_observation
 from weir_simulator import reference
 from weir_simulator.experiment import Experiment
-from weir_simulator.policies import Policies, build_policies
-from weir_simulator.run import new_outcome, settings_of
+from weir_simulator.policies import Policies, build_policies, settings_of
+from weir_simulator.result import new_outcome
 
 OPERATORS = [
     {"name": "source", "fixed": {"small/1": 1}},

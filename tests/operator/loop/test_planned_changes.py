@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, TWO, Stage
+from tests.operator.loop.job_stage import TWO, Stage
+from tests.operator.rescale.bench import ONE
 from weir_operator.loop.directives import Directives, Pause, directives_of
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.metrics.source import Window

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.operator.loop.job_stage import ONE, SUSPENDED, TWO, Stage, asking_for
+from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, asking_for
+from tests.operator.rescale.bench import ONE
 from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import NOTE_CHECKPOINT_EVERY, Health

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.chromium import on_every_screen
 from weir_operator.reporting.report import render_report
 from weir_operator.reporting.testing import a_run
 from weir_simulator.reports.trace import render_trace_page
@@ -17,11 +18,7 @@ def report(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("width", "touch", "dark"),
-    [(1400, False, False), (390, True, True)],
-    ids=["wide and light", "phone and dark"],
-)
+@on_every_screen
 async def test_the_report_is_drawn_whole_and_never_scrolls_sideways(
     page, report, width, touch, dark
 ):

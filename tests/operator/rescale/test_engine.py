@@ -2,84 +2,26 @@
 
 import pytest
 
+from tests.operator.rescale.bench import ONE, Bench
 from weir_operator.errors import TemporaryError
-from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import (
     ControllerDied,
-    FakeClock,
     FakeWorld,
-    JobsOf,
-    MemoryStatusStore,
 )
 
-ONE = {"match": {"small/250m": 1}}
 TWO = {"match": {"small/250m": 1, "large/1": 1}}
 
 
-class Bench:
-    """A world with an engine over it."""
-
-    def __init__(self, **settings):
-        self.clock = FakeClock()
-        self.world = FakeWorld(self.clock)
-        self.store = MemoryStatusStore()
-        self.settings = RescaleSettings(**settings)
-
-    def engine(self):
-        spec = JobSpec(
-            entry_class=None,
-            arguments=("--x", "1"),
-            parallelism_arguments={"match": "--weir.parallelism.match"},
-            max_parallelism=720,
-        )
-        return Rescaler(
-            runtime=self.world,
-            jobs=JobsOf(self.world),
-            spec=spec,
-            store=self.store,
-            settings=self.settings,
-            clock=self.clock,
-        )
-
-    async def change(self, target, kind=Kind.RESCALE):
-        status = self.store.load()
-        journal = plan(
-            kind=kind,
-            reason="a test",
-            now=self.clock.now(),
-            source=status.deployments,
-            target=target,
-            old_job=status.job_id,
-            restore_path=status.restore_path,
-        )
-        return await self.engine().execute(journal)
-
-    async def started(self):
-        await self.change(ONE, Kind.START)
-        self.world.process(100)
-        return self
-
-    @property
-    def arguments(self):
-        [job] = self.world.running()
-        return self.world.jobs[job].arguments
-
-    def exact(self):
-        self.world.process(10)
-        return self.world.lost_and_doubled() == (0, 0)
-
-
 async def test_a_first_start_submits_the_job_at_the_target():
-    bench = Bench()
+    bench = Bench(arguments=("--x", "1"))
 
     end = await bench.change(ONE, Kind.START)
 
     assert end.step is Step.DONE
     assert bench.store.load().deployments == ONE
-    assert bench.arguments == (
+    assert bench.runs_with == (
         *("--x", "1", "--weir.parallelism.match", "1", "--weir.maxParallelism", "720"),
     )
 
@@ -103,7 +45,7 @@ async def test_a_rescale_goes_on_from_its_savepoint_with_the_new_parallelism():
 
     assert end.step is Step.DONE
     assert bench.exact()
-    assert "--weir.parallelism.match 2" in " ".join(bench.arguments)
+    assert "--weir.parallelism.match 2" in " ".join(bench.runs_with)
     assert sorted(r.node_type for r in await bench.world.replicas()) == ["large/1", "small/250m"]
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from tests.operator.rescale.bench import ONE, Bench
+from weir_operator.rescale.journal import Step
+from weir_operator.rescale.testing import FakeClock, FakeWorld
 
-ONE = {"match": {"small/250m": 1}}
 TWO = {"match": {"small/250m": 1, "large/1": 1}}
 
 
@@ -40,56 +38,28 @@ class QuickWorld(EndingWorld):
             self.end_job()
 
 
-async def change(world, store, target, kind=Kind.RESCALE, **settings):
-    engine = Rescaler(
-        runtime=world,
-        jobs=JobsOf(world),
-        spec=JobSpec(
-            entry_class=None,
-            arguments=(),
-            parallelism_arguments={"match": "--match"},
-            max_parallelism=720,
-        ),
-        store=store,
-        settings=RescaleSettings(**settings),
-        clock=world.clock,
-    )
-    status = store.load()
-    return await engine.execute(
-        plan(
-            kind=kind,
-            reason="a test",
-            now=world.clock.now(),
-            source=status.deployments,
-            target=target,
-            old_job=status.job_id,
-            restore_path=status.restore_path,
-        )
-    )
-
-
 @pytest.mark.parametrize("via", ["Auto", "Savepoint", "Checkpoint"])
 async def test_a_job_that_ends_while_replicas_start_is_not_begun_anew(via):
-    world, store = EndingWorld(FakeClock()), MemoryStatusStore()
-    await change(world, store, ONE, Kind.START)
+    world = EndingWorld(FakeClock())
+    bench = await Bench(world=world, via=via).started()
     world.ends_at = 2
 
-    end = await change(world, store, TWO, via=via)
+    end = await bench.change(TWO)
 
     assert end.step is Step.ABANDONED
     assert end.failure is not None
     assert len(world.jobs) == 1
-    assert store.load().deployments == ONE
+    assert bench.store.load().deployments == ONE
     assert [replica.pool for replica in await world.replicas()] == ["small"]
 
 
 async def test_a_job_that_ends_before_it_is_looked_at_has_run():
-    world, store = QuickWorld(FakeClock()), MemoryStatusStore()
-    await change(world, store, ONE, Kind.START)
+    world = QuickWorld(FakeClock())
+    bench = await Bench(world=world).started()
     world.is_quick = True
 
-    end = await change(world, store, TWO)
+    end = await bench.change(TWO)
 
     assert end.step is Step.DONE
     assert len(world.jobs) == 2
-    assert store.load().deployments == TWO
+    assert bench.store.load().deployments == TWO

@@ -4,68 +4,18 @@ import math
 
 import pytest
 
-from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.journal import Kind, Step, plan
+from tests.operator.rescale.bench import Bench
+from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.testing import (
     ControllerDied,
-    FakeClock,
-    FakeWorld,
-    JobsOf,
-    MemoryStatusStore,
 )
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
 
 TWO = {"match": {"small/250m": 2}}
-
-
-class Bench:
-    """A job on two replicas."""
-
-    def __init__(self):
-        self.clock = FakeClock()
-        self.world = FakeWorld(self.clock)
-        self.store = MemoryStatusStore()
-
-    def engine(self):
-        return Rescaler(
-            runtime=self.world,
-            jobs=JobsOf(self.world),
-            spec=JobSpec(
-                entry_class=None,
-                arguments=(),
-                parallelism_arguments={"match": "--weir.parallelism.match"},
-                max_parallelism=720,
-            ),
-            store=self.store,
-            settings=RescaleSettings(),
-            clock=self.clock,
-        )
-
-    async def change(self, target, kind=Kind.RESCALE, **more):
-        status = self.store.load()
-        journal = plan(
-            kind=kind,
-            reason="a test",
-            now=self.clock.now(),
-            source=status.deployments,
-            target=target,
-            old_job=status.job_id,
-            **more,
-        )
-        return await self.engine().execute(journal)
-
-    async def started(self):
-        await self.change(TWO, Kind.START)
-        self.world.process(100)
-        return self
-
-    def exact(self):
-        self.world.process(10)
-        return self.world.lost_and_doubled() == (0, 0)
 
 
 def a_replica(key, size="250m", revision="", place=""):
@@ -82,7 +32,7 @@ def a_replica(key, size="250m", revision="", place=""):
 
 
 async def test_replicas_that_have_a_place_and_start_slowly_are_waited_for_longer():
-    bench = await Bench().started()
+    bench = await Bench().started(TWO)
     bench.world.slow_until = bench.clock.now() + 2.5 * RescaleSettings().start_deadline
 
     end = await bench.change({"match": {"small/250m": 3}})
@@ -91,7 +41,7 @@ async def test_replicas_that_have_a_place_and_start_slowly_are_waited_for_longer
 
 
 async def test_replicas_that_have_a_place_and_never_register_are_given_up():
-    bench = await Bench().started()
+    bench = await Bench().started(TWO)
     bench.world.slow_until = math.inf
 
     end = await bench.change({"match": {"small/250m": 3}})
@@ -101,7 +51,7 @@ async def test_replicas_that_have_a_place_and_never_register_are_given_up():
 
 
 async def test_a_replaced_replica_goes_only_after_another_has_its_place():
-    bench = await Bench().started()
+    bench = await Bench().started(TWO)
     first, second = sorted(bench.world.alive)
 
     end = await bench.change(TWO, replace=(first,))
@@ -114,7 +64,7 @@ async def test_a_replaced_replica_goes_only_after_another_has_its_place():
 
 
 async def test_a_replacement_that_finds_no_place_leaves_everything_as_it_was():
-    bench = await Bench().started()
+    bench = await Bench().started(TWO)
     before = sorted(bench.world.alive)
     bench.world.full_pools = {"small": 2}
 
@@ -135,7 +85,7 @@ async def leave(bench, node):
 async def started_on(*nodes):
     bench = Bench()
     bench.world.nodes = nodes
-    return await bench.started()
+    return await bench.started(TWO)
 
 
 def nodes_of(bench):
@@ -181,7 +131,7 @@ async def test_a_node_that_cannot_be_left_leaves_everything_as_it_was_and_its_po
 
 
 async def test_replicas_without_a_place_end_the_change_and_name_operator_and_pool():
-    bench = await Bench().started()
+    bench = await Bench().started(TWO)
     bench.world.full_pools = {"large": 0}
 
     end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})

@@ -6,6 +6,7 @@ import re
 import pytest
 from plotly import graph_objects
 
+from tests.chromium import on_every_screen
 from weir_simulator.comparison import summarise
 from weir_simulator.reports.comparison import (
     cost_against_violations,
@@ -110,11 +111,7 @@ def test_the_course_of_a_cost_that_falls_far_is_drawn_on_a_logarithmic_axis():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("width", "touch", "dark"),
-    [(1400, False, False), (390, True, True)],
-    ids=["wide and light", "phone and dark"],
-)
+@on_every_screen
 async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(
     page, tmp_path, width, touch, dark
 ):

@@ -6,6 +6,7 @@ import re
 import pytest
 from plotly import graph_objects
 
+from tests.chromium import on_every_screen
 from weir_simulator.reports import frontier
 from weir_simulator.reports.frontier import render_frontier_page
 from weir_simulator.testing import a_frontier
@@ -67,11 +68,7 @@ def test_every_chart_is_a_figure_that_plotly_accepts(draw):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("width", "touch", "dark"),
-    [(1400, False, False), (390, True, True)],
-    ids=["wide and light", "phone and dark"],
-)
+@on_every_screen
 async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(
     page, tmp_path, width, touch, dark
 ):

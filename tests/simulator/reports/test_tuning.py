@@ -6,6 +6,7 @@ import re
 import pytest
 from plotly import graph_objects
 
+from tests.chromium import on_every_screen
 from weir_simulator.reports import tuning
 from weir_simulator.reports.tuning import render_tuning_page
 from weir_simulator.testing import a_tuning
@@ -98,11 +99,7 @@ def test_every_chart_is_a_figure_that_plotly_accepts(chart):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("width", "touch", "dark"),
-    [(1400, False, False), (390, True, True)],
-    ids=["wide and light", "phone and dark"],
-)
+@on_every_screen
 async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(
     page, tmp_path, width, touch, dark
 ):

@@ -256,13 +256,7 @@ class KubernetesApi:
         return await self._ask(Request(method="GET", path=path))
 
     async def read_log(self, path: str, *, container: str, most: int) -> str:
-        """Return the log of a container of the pod at `path`.
-
-        Args:
-            path: Of the pod.
-            container: Its name.
-            most: Bytes from its beginning.
-        """
+        """Return the log of a container of the pod at `path`."""
         query = (("container", container), ("limitBytes", str(most)))
         request = Request(method="GET", path=f"{path}/log", query=query)
         return (await self._answered(request)).content

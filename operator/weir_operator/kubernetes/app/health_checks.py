@@ -55,12 +55,7 @@ class HealthCheckScheduler:
                 del self._joined[key], self._wakers[key]
 
     def look_every(self, key: Key, least: float) -> float:
-        """Return seconds between two looks at one job.
-
-        Args:
-            key: Whose it is.
-            least: Seconds where there are few.
-        """
+        """Return seconds between two looks at one job."""
         equals = self._threatened if key in self._threatened else self._wakers
         return max(least, len(equals) / LOOKS_PER_SECOND)
 

@@ -80,16 +80,7 @@ async def open_loops(
     reporter: StatusReporter,
     directives: Callable[[], Directives],
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end its job is let go and runs on.
-
-    Args:
-        context: What all StreamApps share.
-        app: The spec that the loops are made for.
-        resource: The object.
-        memory: Opened before.
-        reporter: Where everything is told.
-        directives: What people ask of the loops now, read at every tick.
-    """
+    """Put the loops of `app` together; in the end its job is let go and runs on."""
     async with AsyncExitStack() as stack:
         stack.enter_context(context.health_checks.joined(resource.key))
         runtime = context.worlds.runtime(app, resource, memory.guard)

@@ -26,11 +26,12 @@ from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.runtime.places import MIB, memory_needs_of, size_memory
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.section import Mistake, suggest
+from weir_operator.streamapp.section import suggest
 from weir_operator.streamapp.sentences import sentence
 from weir_operator.wiring import assembly
 from weir_policies import registry
 from weir_policies.errors import MissingExtraError, ParameterError, WeirPolicyError
+from weir_simulator.validation import Mistake
 
 log = structlog.get_logger()
 

@@ -70,14 +70,7 @@ class StatusWriter:
         clock: Clock,
         on_written: Callable[[StreamAppStatus], None],
     ) -> None:
-        """Begin with what is known before anything was seen.
-
-        Args:
-            door: Through which is written.
-            facts: What is known.
-            clock: The time.
-            on_written: Told of every status that was written.
-        """
+        """Begin with what is known before anything was seen."""
         self._door = door
         self._on_written = on_written
         self._clock = clock
@@ -207,14 +200,7 @@ class StatusReporter:
     def __init__(
         self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts
     ) -> None:
-        """Begin with what is known before anything was seen.
-
-        Args:
-            context: Who listens.
-            resource: The StreamApp.
-            door: Through which its status is written.
-            facts: What is known.
-        """
+        """Begin with what is known before anything was seen."""
         self._context = context
         self._resource = resource
         self._writer = StatusWriter(
@@ -255,13 +241,7 @@ class StatusReporter:
         self._records = self._store = None
 
     def set_spec(self, generation: int, mistake: str, asked: Directives) -> None:
-        """Tell of which spec the status speaks, what it asks, and why it cannot be right.
-
-        Args:
-            generation: Of the spec.
-            mistake: Why it cannot be right; empty where it can.
-            asked: What the last right one asks of the loops.
-        """
+        """Tell of which spec the status speaks, what it asks, and why it cannot be right."""
         guards = guards_at(asked, self._context.clock.now())
         self._note(
             replace(

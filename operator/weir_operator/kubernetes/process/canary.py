@@ -35,14 +35,7 @@ class Canary:
     """Writes to the canary, and hears it from the watch."""
 
     def __init__(self, api: ObjectApi, key: Key, *, clock: Clock, every: float = 30.0) -> None:
-        """Take a place for the canary.
-
-        Args:
-            api: Where it is written.
-            key: Its name; the namespace must be watched.
-            clock: Measures ages; nobody sets it.
-            every: Seconds between two writings.
-        """
+        """Take a place for the canary."""
         self._api = api
         self._key = key
         self._clock = clock

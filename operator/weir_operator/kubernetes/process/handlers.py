@@ -90,12 +90,7 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
 def build_registry(
     reconciler: Reconciler, *, on_watch: Callable[[Resource], None]
 ) -> kopf.OperatorRegistry:
-    """Return kopf's registry with Weir's handlers in it.
-
-    Args:
-        reconciler: Makes the passes.
-        on_watch: Told of every object that the watch shows.
-    """
+    """Return kopf's registry with Weir's handlers in it."""
     registry = kopf.OperatorRegistry()
     kind = (GROUP, VERSION, PLURAL)
 

@@ -30,15 +30,7 @@ class Listing:
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        """Take over where to list and whom to tell.
-
-        Args:
-            api: Where StreamApps are listed.
-            namespaces: Whose StreamApps are looked after; empty: all.
-            reconciler: Makes the passes.
-            telemetry: Counts passes that failed.
-            clock: Measures pauses; nobody sets it.
-        """
+        """Take over where to list and whom to tell."""
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler

@@ -54,12 +54,7 @@ class Reconciler:
     """Looks after all StreamApps of a controller."""
 
     def __init__(self, context: ControllerContext, *, clock: Clock) -> None:
-        """Begin with none.
-
-        Args:
-            context: What they share.
-            clock: Measures the ages of passes; nobody sets it.
-        """
+        """Begin with none."""
         self._context = context
         self._clock = clock
         self._apps: dict[Key, AppTask] = {}

@@ -159,14 +159,7 @@ def judge_change(change: RescaleJournal | None) -> Aspect:
 def render(
     aspects: Iterable[Aspect], before: Sequence[Condition], *, generation: int, now: float
 ) -> tuple[Condition, ...]:
-    """Return the conditions; their times are those of `before` where nothing changed.
-
-    Args:
-        aspects: What is known now.
-        before: What was written last.
-        generation: Of the spec that was judged.
-        now: Unix seconds.
-    """
+    """Return the conditions; their times are those of `before` where nothing changed."""
     known = {each.type: each for each in before}
     return tuple(
         Condition(

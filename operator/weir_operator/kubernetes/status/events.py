@@ -91,13 +91,7 @@ class EventPoster:
     """Tells facts about StreamApps as events."""
 
     def __init__(self, api: ObjectApi, *, instance: str, clock: Clock) -> None:
-        """Begin with nothing told.
-
-        Args:
-            api: Where events go.
-            instance: Name of this process, such as the pod's.
-            clock: The time.
-        """
+        """Begin with nothing told."""
         self._api = api
         self._instance = instance
         self._clock = clock

@@ -49,12 +49,7 @@ class Ownership:
     """Judges, for one StreamApp and one installation, whether it may be looked after."""
 
     def __init__(self, api: ObjectApi, own: str) -> None:
-        """Begin with nothing seen.
-
-        Args:
-            api: Where Leases are read.
-            own: This installation's home.
-        """
+        """Begin with nothing seen."""
         self._api = api
         self._own = own
         self._lease = StandingLease(duration=30.0)

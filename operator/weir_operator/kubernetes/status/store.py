@@ -58,14 +58,7 @@ class StatusDoor:
         *,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with nothing read.
-
-        Args:
-            api: Where the status is.
-            resource: The StreamApp.
-            fence: This controller's Lease.
-            on_lost: Called when it turns out that this controller may act no more.
-        """
+        """Begin with nothing read."""
         self._api = api
         self._resource = resource
         self._fence = fence

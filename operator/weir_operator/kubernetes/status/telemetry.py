@@ -323,14 +323,7 @@ class Telemetry:
         self.task_failures.labels(task).inc()
 
     def note_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
-        """Count one control interval.
-
-        Args:
-            key: The StreamApp.
-            tick: What it saw and decided.
-            settings: What its objective is.
-            cost: Currency per hour.
-        """
+        """Count one control interval."""
         app = (key.namespace, key.name)
         if tick.violated is not None:
             self.intervals.labels(*app).inc()

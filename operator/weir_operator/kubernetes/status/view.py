@@ -137,13 +137,7 @@ def _shown(record: DecisionRecord) -> DecisionRecord:
 
 
 def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAppStatus:
-    """Return the status without what the status store keeps.
-
-    Args:
-        facts: What is known.
-        before: What was written last.
-        now: Unix seconds.
-    """
+    """Return the status without what the status store keeps."""
     tick, settings = facts.tick, facts.settings
     aspects = [_ready(facts), judge_ticks(tick, facts.troubles.get(Loop.TICK))]
     aspects += [judge_metrics(tick), judge_model(None, facts.model)]

@@ -62,12 +62,7 @@ class Changes:
     """Watches the objects of all StreamApps; shared."""
 
     def __init__(self, api: WatchApi, namespaces: Sequence[str] = ()) -> None:
-        """Begin with no watch.
-
-        Args:
-            api: Where objects are watched.
-            namespaces: Whose StreamApps are looked after; empty: all.
-        """
+        """Begin with no watch."""
         self._api = api
         self._collections = [
             f"{root}{place}/{kind}"

@@ -28,12 +28,7 @@ class NodeNotices:
     """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
 
     def __init__(self, api: ClusterReader, namespaces: Sequence[str] = ()) -> None:
-        """Begin with nothing known.
-
-        Args:
-            api: Where nodes and pods are listed.
-            namespaces: Whose StreamApps are looked after; empty: all.
-        """
+        """Begin with nothing known."""
         self._api = api
         self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
         self._asking = asyncio.Lock()

@@ -78,12 +78,8 @@ class AppObjects:
     def check_owner(self, kind: str, found: Body) -> None:
         """Refuse to change an object that this StreamApp does not own.
 
-        Its label alone says nothing, because anybody may set it: the owner's reference counts, and
-        where nobody is named as the owner, who has applied the object.
-
-        Args:
-            kind: What it is.
-            found: As the API server has it.
+        Its label alone says nothing, because anybody may set it. The owner reference counts, and
+        without one, who applied the object.
 
         Raises:
             TemporaryError: It belongs to an earlier StreamApp of this name, and is about to go.

@@ -173,11 +173,6 @@ def chance_of(o: int, view: View, rate: float) -> float:
     """Return by which part chance moves the number of records of an interval: two deviations.
 
     Of 100 records a fifth; a deployment that the next interval may outgrow saves nothing.
-
-    Args:
-        o: Row of the operator.
-        view: Where it is.
-        rate: Records/s.
     """
     records = rate * view.seen[o].interval
     return CHANCE / np.sqrt(records) if records > 0 else 0.0
@@ -185,14 +180,7 @@ def chance_of(o: int, view: View, rate: float) -> float:
 
 @compiled_apart
 def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
-    """Return the candidate that `SHORT_RULE` goes to, -1 to stay.
-
-    Args:
-        o: Row of the operator.
-        view: Where it is.
-        own: The planner's.
-        carries: Records/s that the present deployment carries.
-    """
+    """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
     need = need_of_brief(o, view, own) * strain_of(o, view, own, carries)
     if carries < need:
         row = _find_cheapest(o, view, own, need * (1 + MARGIN), SAVING)

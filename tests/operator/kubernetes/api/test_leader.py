@@ -12,15 +12,9 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weir/leases/weir-controller"
-
-
-@pytest.fixture
-def api():
-    return MemoryApi()
 
 
 def a_leader(api, identity, clock=None):

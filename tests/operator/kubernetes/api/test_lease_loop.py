@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -27,14 +28,19 @@ def hang_for(seconds):
     hang_until(lambda: time.monotonic() >= end)
 
 
-async def test_a_controller_that_hangs_for_longer_than_the_deadline_keeps_its_lease():
-    api = MemoryApi()
+@asynccontextmanager
+async def a_kept_lease(api):
+    """Acquire the Lease and keep it from a loop of its own; yield its holder and the keeping."""
     leader = Leader(api, TIMES, clock=BootClock())
     with own_loop("lease") as lease_loop:
         await lease_loop.run(leader.acquire())
         keeping = asyncio.create_task(lease_loop.run(leader.keep()))
         await asyncio.sleep(0)
+        yield leader, keeping
 
+
+async def test_a_controller_that_hangs_for_longer_than_the_deadline_keeps_its_lease():
+    async with a_kept_lease(MemoryApi()) as (leader, keeping):
         hang_for(2 * TIMES.renew_deadline)
 
         leader.check()
@@ -42,33 +48,21 @@ async def test_a_controller_that_hangs_for_longer_than_the_deadline_keeps_its_le
         await asyncio.wait({keeping})
 
 
-async def test_one_whose_renewals_fail_while_it_hangs_may_do_nothing_after():
+def let_renewals_fail(api):
+    api.away = True
+
+
+def let_another_take_it(api):
+    [(path, lease)] = api.objects.items()
+    lease["spec"]["holderIdentity"] = "two"
+    api.put(path, lease)
+
+
+@pytest.mark.parametrize("happens", [let_renewals_fail, let_another_take_it])
+async def test_a_lease_that_is_lost_while_the_controller_hangs_binds_it_at_once(happens):
     api = MemoryApi()
-    leader = Leader(api, TIMES, clock=BootClock())
-    with own_loop("lease") as lease_loop:
-        await lease_loop.run(leader.acquire())
-        keeping = asyncio.create_task(lease_loop.run(leader.keep()))
-        await asyncio.sleep(0)
-        api.away = True
-
-        hang_until(lambda: not leader.holds)
-
-        with pytest.raises(LeaseLostError):
-            leader.check()
-        with pytest.raises(LeaseLostError):
-            await keeping
-
-
-async def test_a_lease_that_another_took_while_the_controller_hangs_binds_it_at_once():
-    api = MemoryApi()
-    leader = Leader(api, TIMES, clock=BootClock())
-    with own_loop("lease") as lease_loop:
-        await lease_loop.run(leader.acquire())
-        keeping = asyncio.create_task(lease_loop.run(leader.keep()))
-        await asyncio.sleep(0)
-        [(path, lease)] = api.objects.items()
-        lease["spec"]["holderIdentity"] = "two"
-        api.put(path, lease)
+    async with a_kept_lease(api) as (leader, keeping):
+        happens(api)
 
         hang_until(lambda: not leader.holds)
 

@@ -8,23 +8,12 @@ import pytest
 
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.kubernetes.api.objects import Key, Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, AutoscalerConflicts
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_stream_app
 
 SCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
-
-
-@pytest.fixture
-def api():
-    return MemoryApi()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

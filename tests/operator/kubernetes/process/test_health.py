@@ -7,7 +7,6 @@ import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.objects import Key, Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.process.canary import BEAT, Canary
 from weir_operator.kubernetes.process.health import (
     DeadControllerError,
@@ -82,16 +81,6 @@ async def test_the_endpoints_tell_faults_by_their_status():
     assert (alive[0], dead[0]) == (200, 503)
     assert (waiting, ready[0]) == ((503, "The watch has not started yet\n"), 200)
     assert page == (200, "m 1\n")
-
-
-@pytest.fixture
-def api():
-    return MemoryApi()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.status.events import (
     BURST,
     BURST_OF_REASON,
@@ -14,19 +13,8 @@ from weir_operator.kubernetes.status.events import (
     REFILL_OF_REASON,
     EventPoster,
 )
-from weir_operator.rescale.testing import FakeClock
 
 EVENTS = "/api/v1/namespaces/streams/events"
-
-
-@pytest.fixture
-def api():
-    return MemoryApi()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture
