@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 
 from tests.api.control_plane import GUEST
+from tests.operator.runtime.kubernetes.test_template_fields import (
+    RIGHT,
+    UNKNOWN_FIELD,
+    WRONG_TEXTS,
+    WRONG_TYPES,
+)
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests
@@ -362,6 +368,23 @@ async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, gu
                  f"/api/v1/namespaces/{kube.namespace}/secrets"):  # fmt: skip
         with pytest.raises(RefusedByKubernetesError, match="cannot list"):
             await guest.list(path)
+
+
+@pytest.mark.parametrize("template", [each[0] for each in (*WRONG_TYPES, *WRONG_TEXTS)])
+async def test_a_template_that_weir_refuses_is_refused_by_the_api_server(guest, pods_of, template):
+    pods = await pods_of()
+    wrong = replace(pods, make=replace(pods.make, pod_template=template))
+
+    # For another type the API server answers 500, as for what may pass.
+    with pytest.raises((PermanentError, TemporaryError), match="refused PATCH"):
+        await AppObjects(guest, pods).check(manifests.job_manager(wrong, "config"))
+
+
+async def test_a_template_that_weir_takes_is_taken_by_the_api_server(guest, pods_of):
+    known = {name: each for name, each in RIGHT["spec"].items() if name != UNKNOWN_FIELD}
+    pods = await pods_of(podTemplate={**RIGHT, "spec": known})
+
+    await AppObjects(guest, pods).check(manifests.job_manager(pods, "config"))
 
 
 async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it(

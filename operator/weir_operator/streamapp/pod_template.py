@@ -1,7 +1,8 @@
 """The pod template of a StreamApp: the parts that Weir reads and checks.
 
 The rest is judged by Kubernetes when it makes pods, but for what widens their rights, which is
-refused here (`find_widened_rights`). Weir merges its own containers, volumes,
+refused here (`find_widened_rights`), and for types, labels and quantities
+(`runtime.kubernetes.template_fields`). Weir merges its own containers, volumes,
 variables and ports into the user's, and tells items of these lists apart by a key, so each must
 have it. Values are never repeated in a refusal, they may be secret.
 
