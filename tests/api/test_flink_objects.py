@@ -375,8 +375,7 @@ async def test_a_template_that_weir_refuses_is_refused_by_the_api_server(guest, 
     pods = await pods_of()
     wrong = replace(pods, make=replace(pods.make, pod_template=template))
 
-    # For another type the API server answers 500, as for what may pass.
-    with pytest.raises((PermanentError, TemporaryError), match="refused PATCH"):
+    with pytest.raises(PermanentError, match="refused PATCH"):
         await AppObjects(guest, pods).check(manifests.job_manager(wrong, "config"))
 
 
@@ -399,10 +398,13 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
 
     label = {"metadata": {"labels": {"team": "a b"}}}
     refusal = await runtime.find_misfit(revision_of(podTemplate=label), {"large"})
+    misspelt = {"spec": {"toleration": []}}
+    unknown = await runtime.find_misfit(revision_of(podTemplate=misspelt), {"large"})
     taken = await runtime.find_misfit(revision_of(), {"large"})
 
     assert "(422)" in refusal
     assert "a b" in refusal
+    assert ".spec.template.spec.toleration: field not declared in schema" in unknown
     assert taken == ""
     assert (await kube.get(AppObjects(guest, pods).path("Deployment", group="apps/v1"))).body[
         "items"
