@@ -398,7 +398,7 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
 
     label = {"metadata": {"labels": {"team": "a b"}}}
     refusal = await runtime.find_misfit(revision_of(podTemplate=label), {"large"})
-    misspelt = {"spec": {"toleration": []}}
+    misspelt: dict[str, Any] = {"spec": {"toleration": []}}
     unknown = await runtime.find_misfit(revision_of(podTemplate=misspelt), {"large"})
     taken = await runtime.find_misfit(revision_of(), {"large"})
 

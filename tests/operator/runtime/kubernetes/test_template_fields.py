@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from weir_operator.runtime.kubernetes.template_fields import find_wrong_texts, find_wrong_types
@@ -20,7 +22,7 @@ SPREAD = {
     "whenUnsatisfiable": "ScheduleAnyway",
     "labelSelector": {"matchLabels": {"a": "b/c"}},
 }
-RIGHT = {
+RIGHT: dict[str, Any] = {
     "metadata": {
         "creationTimestamp": None,
         "labels": {"team": "rides", "example.com/team": "", "a.b-c_D": "1.2_3-X"},
