@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 
 from tests.api.control_plane import GUEST
+from tests.operator.runtime.kubernetes.test_template_fields import (
+    RIGHT,
+    UNKNOWN_FIELD,
+    WRONG_TEXTS,
+    WRONG_TYPES,
+)
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests
@@ -364,6 +370,22 @@ async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, gu
             await guest.list(path)
 
 
+@pytest.mark.parametrize("template", [each[0] for each in (*WRONG_TYPES, *WRONG_TEXTS)])
+async def test_a_template_that_weir_refuses_is_refused_by_the_api_server(guest, pods_of, template):
+    pods = await pods_of()
+    wrong = replace(pods, make=replace(pods.make, pod_template=template))
+
+    with pytest.raises(PermanentError, match="refused PATCH"):
+        await AppObjects(guest, pods).check(manifests.job_manager(wrong, "config"))
+
+
+async def test_a_template_that_weir_takes_is_taken_by_the_api_server(guest, pods_of):
+    known = {name: each for name, each in RIGHT["spec"].items() if name != UNKNOWN_FIELD}
+    pods = await pods_of(podTemplate={**RIGHT, "spec": known})
+
+    await AppObjects(guest, pods).check(manifests.job_manager(pods, "config"))
+
+
 async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it(
     kube, guest, pods_of
 ):
@@ -376,10 +398,13 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
 
     label = {"metadata": {"labels": {"team": "a b"}}}
     refusal = await runtime.find_misfit(revision_of(podTemplate=label), {"large"})
+    misspelt: dict[str, Any] = {"spec": {"toleration": []}}
+    unknown = await runtime.find_misfit(revision_of(podTemplate=misspelt), {"large"})
     taken = await runtime.find_misfit(revision_of(), {"large"})
 
     assert "(422)" in refusal
     assert "a b" in refusal
+    assert ".spec.template.spec.toleration: field not declared in schema" in unknown
     assert taken == ""
     assert (await kube.get(AppObjects(guest, pods).path("Deployment", group="apps/v1"))).body[
         "items"

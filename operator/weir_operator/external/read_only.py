@@ -89,6 +89,10 @@ class ExternalRuntime:
         """Return none: its owner recovers the job."""
         return ()
 
+    async def savepoint_stopped_job(self, path: str) -> bool | None:
+        """Leave it unread: its owner recovers the job."""
+        return None
+
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
         """Leave them: the storage is its owner's."""
 

@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HELPER = REPOSITORY / "java/dev/weir/Weir.java"
 PROGRAMS = tuple(
     REPOSITORY / f"java/dev/weir/{name}.java"
-    for name in ("FindState", "ReadGraph", "RemoveEmptyFolders")
+    for name in ("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders")
 )
 """What JobManagers run to answer a question of Weir's."""
 JARS = REPOSITORY / "build/jars"

@@ -17,6 +17,7 @@ from weir_operator.flink.rest import FlinkRest
 
 MAIN = "dev.weir.FindState"
 REMOVE = "dev.weir.RemoveEmptyFolders"
+READ = "dev.weir.ReadSavepoint"
 _MARK = "weir-state"
 _HEAD = struct.Struct(">iiq")
 """What a `_metadata` begins with: Flink's magic number, a version, the number of the snapshot
@@ -50,6 +51,24 @@ async def remove_empty_folders(rest: FlinkRest, job_ids: Sequence[str], storage:
         PermanentError: The program is not installed beside Weir.
     """
     read_answer(await ask_program(rest, REMOVE, (storage.checkpoints, *job_ids)))
+
+
+async def savepoint_stopped_job(rest: FlinkRest, path: str) -> bool | None:
+    """Return whether a savepoint was taken to stop its job; `None` where it does not say.
+
+    Args:
+        rest: The JobManager that looks; it need not know the job.
+        path: Of the savepoint.
+
+    Raises:
+        TemporaryError: The JobManager does not answer, or the savepoint cannot be read.
+        PermanentError: The program is not installed beside Weir.
+    """
+    trace = await ask_program(rest, READ, (path,))
+    lines = read_lines(trace, "weir-savepoint")
+    if not lines:
+        raise TemporaryError(f"Savepoint {path} cannot be read: {root_cause(trace)}")
+    return {"stop": True, "running": False}.get(lines[0])
 
 
 def snapshot_number(head: bytes) -> int:

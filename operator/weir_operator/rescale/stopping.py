@@ -51,13 +51,14 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
 
     A JobManager that was started after a job's end may still list it as finished, from the results
     that Flink keeps for high availability, but knows none of its snapshots. Then the storage says
-    whether a stop got through.
+    whether a stop got through, whoever asked for it: of a job that has ended, Flink leaves nothing
+    but savepoints, and each says whether it was taken to stop the job.
 
     Args:
         job: The job.
         jobs: Flink.
         runtime: Knows the storage.
-        stop_asked: Weir asked for a stop of it.
+        stop_asked: Weir asked for a stop of it, which decides where the savepoint does not.
 
     Raises:
         TemporaryError: Flink or the storage does not answer.
@@ -69,8 +70,11 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:
         return not newest.stopped
-    stored = await runtime.snapshots(job) if stop_asked else ()
-    return not (stored and is_savepoint(stored[-1]))
+    stored = await runtime.snapshots(job)
+    if not stored or not is_savepoint(stored[-1]):
+        return True
+    stopped = await runtime.savepoint_stopped_job(stored[-1])
+    return not (stop_asked if stopped is None else stopped)
 
 
 async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:

@@ -82,6 +82,8 @@ class FakeWorld:
         self.jobs: dict[str, FakeJob] = {}
         self.positions: dict[str, int] = {}
         """Stream position held by each savepoint and checkpoint path."""
+        self.stops: set[str] = set()
+        self.savepoints_say_nothing = False
         self.stored: dict[str, list[str]] = {}
         """Complete snapshots in the storage, oldest first, by job."""
         self.folders: set[str] = set()
@@ -220,6 +222,12 @@ class FakeWorld:
             raise TemporaryError("The storage cannot be listed")
         self._advance()
         return tuple(self.stored.get(job_id, ()))
+
+    async def savepoint_stopped_job(self, path: str) -> bool | None:
+        """Return what the savepoint says of itself."""
+        if self.storage_away:
+            raise TemporaryError("The storage cannot be read")
+        return None if self.savepoints_say_nothing else path in self.stops
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
         """Remove the folders in which no checkpoint is."""
@@ -432,6 +440,13 @@ class FakeWorld:
                 ending=None,
             )
 
+    def take_savepoint(self) -> str:
+        """Have the job that runs write a savepoint, as a person asks for, and go on."""
+        [(key, job)] = [each for each in self.jobs.items() if each[1].state == "RUNNING"]
+        path = f"file:/savepoints/savepoint-{key[:6]}-{len(self.stored.get(key, ()))}"
+        self._complete(key, job, Snapshot(path=path))
+        return path
+
     def finish(self) -> None:
         """Let the job that runs come to its own end: Flink deletes its checkpoints."""
         for key, job in self.jobs.items():
@@ -454,6 +469,8 @@ class FakeWorld:
 
     def _complete(self, key: str, job: FakeJob, snapshot: Snapshot) -> None:
         self.positions[snapshot.path] = job.position
+        if snapshot.stopped:
+            self.stops.add(snapshot.path)
         self.stored.setdefault(key, []).append(snapshot.path)
         job.seen.append(snapshot)
         self._commit(key, job)

@@ -149,6 +149,15 @@ class Runtime(Protocol):
         """
         ...
 
+    async def savepoint_stopped_job(self, path: str) -> bool | None:
+        """Return whether a savepoint was taken to stop its job; `None` where it does not say.
+
+        Raises:
+            TemporaryError: It cannot be read now.
+            PermanentError: It cannot be read without a change by a person.
+        """
+        ...
+
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
         """Remove the folders that ended jobs left in the storage, where nothing is in them.
 

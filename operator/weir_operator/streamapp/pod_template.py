@@ -1,8 +1,9 @@
 """The pod template of a StreamApp: the parts that Weir reads and checks.
 
-Kubernetes checks the rest when it creates pods. Weir merges its own containers, volumes, variables
-and ports into the user's, and identifies items of these lists by a key, so each must have it. Error
-messages never repeat values, which may be secret.
+Kubernetes checks the rest when it creates pods, except rights (below) and types, labels and
+quantities (`runtime.kubernetes.template_fields`). Weir merges its own containers, volumes,
+variables and ports into the user's, and identifies items of these lists by a key, so each must have
+it. Error messages never repeat values, which may be secret.
 
 The module also lists the keys of Flink's configuration that Weir sets itself, each with a remedy.
 Weir pins operators, scales them, takes savepoints and reads metrics through these; a user's value

@@ -261,6 +261,39 @@ async def test_a_bounded_job_whose_end_a_new_jobmanager_lists_is_not_begun_again
 
 
 @pytest.mark.parametrize("keeps_results", [False, True], ids=["forgotten", "listed as finished"])
+async def test_a_job_that_a_person_stopped_goes_on_when_its_jobmanager_is_lost_too(
+    stage, keeps_results
+):
+    lifecycle = await with_checkpoint(stage)
+    stage.world.process(50)
+    [job] = stage.world.running()
+    stage.world.stop_with_savepoint(job, "by hand")
+    stage.world.lose_job_manager(recovers=True, keeps_results=keeps_results)
+
+    health = await lifecycle.heal()
+
+    assert health is Health.RUNS
+    [after] = stage.world.running()
+    assert stage.world.jobs[after].restored == stage.world.stored[job][-1]
+    assert stage.exact()
+
+
+@pytest.mark.parametrize("says_nothing", [False, True])
+async def test_a_bounded_job_with_a_savepoint_of_a_persons_is_not_begun_again(stage, says_nothing):
+    lifecycle = await with_checkpoint(stage)
+    stage.world.take_savepoint()
+    stage.world.process(50)
+    stage.world.finish()
+    stage.world.lose_job_manager(recovers=True, keeps_results=True)
+    stage.world.savepoints_say_nothing = says_nothing
+
+    health = await lifecycle.heal()
+
+    assert health is Health.FINISHED
+    assert stage.world.running() == []
+
+
+@pytest.mark.parametrize("keeps_results", [False, True], ids=["forgotten", "listed as finished"])
 @pytest.mark.parametrize("rescaled_before", [False, True], ids=["first rescale", "second"])
 async def test_a_savepoint_that_nobody_was_told_of_is_found_in_the_storage(
     stage, rescaled_before, keeps_results

@@ -149,6 +149,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 FIELD_MANAGER = "weir"
 """Who has applied an object, as the API server notes it with the object."""
 
+_ABOUT_THE_BODY = ("failed to create typed patch object", "failed to convert new object")
+
 ATTEMPTS = 4
 """How often one request is sent at most."""
 LONGEST_PAUSE = 10.0
@@ -444,6 +446,8 @@ def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
     """Return whether the same request may be sent again, and to some purpose."""
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True  # it was not even looked at
+    if _is_about_the_body(answer):
+        return False
     return repeatable and (answer.status == 0 or answer.status >= 500)
 
 
@@ -471,9 +475,20 @@ def _error_of(request: Request, answer: _Answer) -> WeirError:
             return ConflictError(sentence)
         case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.GONE:
             return TemporaryError(sentence)
-        case status if status >= 500:
+        case status if status >= 500 and not _is_about_the_body(answer):
             return TemporaryError(sentence)
     return RefusedByKubernetesError(sentence, answer.status)
+
+
+def _is_about_the_body(answer: _Answer) -> bool:
+    """Return whether what was to be applied has a field of a wrong type or an unknown name.
+
+    The API server answers 500 to that, as if the fault were its own (Kubernetes 1.34,
+    `structuredmerge.go`).
+    """
+    return answer.status == HTTPStatus.INTERNAL_SERVER_ERROR and _message(
+        answer.content
+    ).startswith(_ABOUT_THE_BODY)
 
 
 def _message(content: str) -> str:

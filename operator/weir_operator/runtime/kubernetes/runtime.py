@@ -14,7 +14,11 @@ from typing import Self
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.stored_state import list_snapshots, remove_empty_folders
+from weir_operator.flink.stored_state import (
+    list_snapshots,
+    remove_empty_folders,
+    savepoint_stopped_job,
+)
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.runtime.kubernetes import job_manager, manifests, task_managers
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
@@ -319,6 +323,16 @@ class KubernetesRuntime:
         """
         async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             return await list_snapshots(rest, job_id, self._pods.storage)
+
+    async def savepoint_stopped_job(self, path: str) -> bool | None:
+        """Return whether a savepoint was taken to stop its job; `None` where it does not say.
+
+        Raises:
+            TemporaryError: The JobManager does not answer, or cannot read it.
+            PermanentError: It cannot look.
+        """
+        async with FlinkRest(self.rest_url, guard=self._guard) as rest:
+            return await savepoint_stopped_job(rest, path)
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
         """Remove the folders that ended jobs left in the storage, where nothing is in them.

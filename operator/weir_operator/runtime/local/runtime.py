@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.stored_state import savepoint_stopped_job
 from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.folders import AppFolder, AppLock
 from weir_operator.runtime.local.job_manager import LocalJobManager
@@ -178,6 +179,11 @@ class LocalRuntime:
     async def snapshots(self, job_id: str) -> tuple[str, ...]:
         """Return the job's complete savepoints and checkpoints in the storage, oldest first."""
         return await asyncio.to_thread(self._app.snapshots, job_id)
+
+    async def savepoint_stopped_job(self, path: str) -> bool | None:
+        """Return whether a savepoint was taken to stop its job; `None` where it does not say."""
+        async with FlinkRest(self.rest_url) as rest:
+            return await savepoint_stopped_job(rest, path)
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
         """Remove the empty folders that ended jobs left among the checkpoints."""

@@ -255,6 +255,24 @@ async def test_what_does_not_pass_is_temporary(connected, trouble):
     assert len(server.asked) == ATTEMPTS
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): .spec.a: field not "
+        "declared in schema",
+        "failed to convert new object (a/b; apps/v1, Kind=Deployment) to proper version",
+    ],
+)
+async def test_a_fault_of_what_is_applied_is_no_fault_of_the_server(connected, message):
+    server = Server(answers(500, {"kind": "Status", "message": message}))
+
+    async with connected(server) as api:
+        with pytest.raises(RefusedByKubernetesError, match="failed to"):
+            await api.apply(f"{PODS}/a", {"kind": "Pod"})
+
+    assert len(server.asked) == 1
+
+
 async def test_a_server_that_hangs_is_given_up_in_time(connected):
     server = Server(hangs)
 

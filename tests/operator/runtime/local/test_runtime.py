@@ -22,6 +22,8 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.flink.answers import JobState
+from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
+from weir_operator.flink.programs import JAR
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover, misplaced, waiting
 from weir_operator.flink.transport import RefusedByFlinkError
@@ -249,6 +251,20 @@ async def test_what_does_not_fit_is_not_started(settings_of, runtime):
     assert await runtime.replicas() == before
 
 
+async def test_a_savepoint_of_a_job_that_goes_on_says_so(runtime, rest):
+    build_jar(PROGRAMS, JARS / JAR)
+    body = {"triggerId": SECOND, "cancel-job": False, "target-directory": runtime.savepoints}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{runtime.rest_url}/jobs/{FIRST}/savepoints", json=body) as answer,
+    ):
+        assert answer.status == 202, await answer.text()
+
+    progress = await until(lambda: ended_savepoint(rest, FIRST, SECOND))
+
+    assert await runtime.savepoint_stopped_job(progress.path) is False
+
+
 async def test_a_stop_with_savepoint_and_a_removal_leave_what_is_wanted(runtime, rest):
     victim = next(each.id for each in await runtime.replicas() if each.pool == "large")
 
@@ -263,8 +279,19 @@ async def test_a_stop_with_savepoint_and_a_removal_leave_what_is_wanted(runtime,
     assert victim not in {each.id for each in await runtime.replicas()}
 
 
-async def ended_savepoint(rest, job_id):
-    progress = await rest.savepoint_status(job_id, job_id)
+async def test_a_savepoint_that_stopped_its_job_says_so(runtime, rest):
+    progress = await until(lambda: ended_savepoint(rest, FIRST))
+
+    assert await runtime.savepoint_stopped_job(progress.path) is True
+
+
+async def test_a_savepoint_that_cannot_be_read_says_nothing(runtime):
+    with pytest.raises(TemporaryError, match="cannot be read"):
+        await runtime.savepoint_stopped_job(f"{runtime.savepoints}/savepoint-none")
+
+
+async def ended_savepoint(rest, job_id, trigger=None):
+    progress = await rest.savepoint_status(job_id, trigger or job_id)
     return None if progress is None or progress.in_progress else progress
 
 
