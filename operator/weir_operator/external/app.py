@@ -44,7 +44,7 @@ from weir_operator.wiring import assembly
 from weir_operator.wiring.loops import Dependencies, Steering, assemble
 
 LOOK_EVERY = 30.0
-"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""
+"""Seconds between two checks of the job: Weir need not be quick where it keeps no job alive."""
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
@@ -88,7 +88,7 @@ class ExternalDependencies:
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
-    """Read at every look and tick; `None` takes what the manifest says."""
+    """Read at every check and tick; `None` takes what the manifest says."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
     poll_every: float = PERIOD

@@ -96,7 +96,7 @@ class ExternalRuntime:
         """End nothing."""
 
     async def detach(self) -> None:
-        """Let go."""
+        """Close."""
 
 
 class ExternalJobs(FlinkJobs):

@@ -38,7 +38,7 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "execution.checkpointing.tolerable-failed-checkpoints": "10",
         "execution.checkpointing.num-retained": "3",
         # Aligned while that is quick, unaligned under back-pressure, so that a job in overload
-        # still has a fresh checkpoint to go on from. Quick is little beside a response time: while
+        # still has a fresh checkpoint to resume from. Quick is little beside a response time: while
         # barriers are aligned, records wait that came over channels whose barrier is there
         # (decision 0028).
         "execution.checkpointing.unaligned.enabled": "true",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class JobGraph(BaseModel):
-    """Who uses managed memory in a job, and how many streams flow between whom."""
+    """Which operators use managed memory, and how many streams connect them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -162,7 +162,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
 
     Raises:
         InvalidStreamAppError: The manifest cannot be right.
-        WeirError: Java or Flink is missing, the job does not come to run, or the like; every
+        WeirError: Java or Flink is missing, the job does not run, or the like; every
             process that was started has been ended.
     """
     app = load_manifest(run.manifest)
@@ -233,7 +233,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             try:
                 await steering.lifecycle.suspend()
             except WeirError as error:
-                # The run is over all the same; the next start goes on from the newest checkpoint.
+                # The run is over all the same; the next start resumes from the newest checkpoint.
                 on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger

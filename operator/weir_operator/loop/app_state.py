@@ -158,7 +158,7 @@ class AppState:
         advisor: Advisor,
         save_every: float,
     ) -> None:
-        """Take over where things are kept.
+        """Create the store.
 
         Args:
             policy: Name of the operators' policy, for the records.

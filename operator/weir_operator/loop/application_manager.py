@@ -45,7 +45,7 @@ class ApplicationManager:
         gate: TokenGate | None = None,
         nodes: NodeWatch | None = None,
     ) -> None:
-        """Take over the objective.
+        """Create it for an objective.
 
         Args:
             bound: Seconds, source to sink.

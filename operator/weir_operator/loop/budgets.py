@@ -45,7 +45,7 @@ class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
     def __init__(self, *, bound: float, statistic: str, sink_bounds: Mapping[str, float]) -> None:
-        """Take over the objective; see `ApplicationManager`."""
+        """Create it for an objective; see `ApplicationManager`."""
         self._bound = bound
         self._statistic = statistic
         self._sink_bounds = dict(sink_bounds)

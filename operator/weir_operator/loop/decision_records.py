@@ -553,7 +553,7 @@ class TolerantRecords:
         Args:
             path: The file.
             tell: Told when records were damaged, are not kept, and are kept again.
-            monotonic: Seconds of a clock that nobody sets.
+            monotonic: Seconds of a clock that cannot be set.
         """
         self._path = path
         self._report = tell

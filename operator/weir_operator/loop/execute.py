@@ -174,7 +174,7 @@ class ChangeExecutor:
                     self._judged = _Judged(end, action)
         except WeirError as error:
             self._report("ChangeFailed", str(error))
-        except Exception as error:  # the next look goes on with the change, or ends the life by it
+        except Exception as error:  # the next check goes on with the change, or ends the life by it
             log.exception("unexpected error in a change")
             self._report("ChangeFailed", describe_unexpected(error))
 

@@ -183,7 +183,7 @@ class Lifecycle:
         A job that is to be suspended is not started.
 
         Raises:
-            JobFailedError: The job did not come to run; the reason is Flink's.
+            JobFailedError: The job did not run; the reason is Flink's.
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
@@ -469,7 +469,7 @@ class Lifecycle:
         return Health.RUNS
 
     async def _degrade(self, alive: tuple[Replica, ...]) -> None:
-        """Go on with what there is, where replicas of a job that is down find no place."""
+        """Continue with the existing replicas if the others of a job that is down find no place."""
         pending = tuple(replica for replica in alive if replica.pending)
         reason = await self._room.note_waiting(pending)
         if not reason:

@@ -87,7 +87,7 @@ async def look_for_ever(
 
     Args:
         heal: Looks once and moves the job towards what is asked of it.
-        rest: Waits until the next look.
+        rest: Waits until the next check.
         on_trouble: Told when no job runs for some looks, and when one runs again.
 
     Raises:
@@ -151,7 +151,7 @@ class SlowLoop(Protocol):
         ...
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
-        """Take over what a tick measured."""
+        """Process what a tick measured."""
         ...
 
 

@@ -35,7 +35,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     """All operators of a StreamApp by name, the fixed ones included, and what decides for them."""
 
     def __init__(self, operators: Mapping[str, ObservedOperator]) -> None:
-        """Take over the operators."""
+        """Create managers for the operators."""
         self._operators = dict(operators)
 
     def __getitem__(self, name: str) -> ObservedOperator:
@@ -163,7 +163,7 @@ class SeparateManagers(Managers):
     """Each operator's manager decides for itself."""
 
     def __init__(self, managers: Mapping[str, OperatorManager]) -> None:
-        """Take over the managers of all operators, the fixed ones included."""
+        """Create it for the managers of all operators, fixed ones included."""
         super().__init__(managers)
         self._managers = dict(managers)
 
@@ -253,7 +253,7 @@ class JointManagers(Managers):
     """One policy decides for all operators that are scaled.
 
     An interval teaches it only what was observed of all of them. A change is its own, whichever
-    operators it was granted for: it learns what came of it.
+    operators it was granted for: it learns its result.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingTransition:
-    """What was decided last, until what came of it is known."""
+    """What was decided last, until its result is known."""
 
     before: Observation
     proposed: Deployment
@@ -115,7 +115,7 @@ class ObservedOperator:
         """Begin without any belief.
 
         Args:
-            model: The operator as the manifest has it.
+            model: The operator as in the manifest.
             given: Names of the node types whose speedup the manifest gives.
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
@@ -144,7 +144,7 @@ class ObservedOperator:
     def note_edges(
         self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
     ) -> None:
-        """Take over from the job's plan how records reach the operator."""
+        """Store how records reach the operator, from the job's plan."""
         follows_load = balanced and not keyed
         default = Sharing.BY_LOAD if follows_load else Sharing.EQUAL
         self._specified = replace(
@@ -269,7 +269,7 @@ class OperatorManager(ObservedOperator):
         """Begin without any belief.
 
         Args:
-            model: The operator as the manifest has it.
+            model: The operator as in the manifest.
             given: Names of the node types whose speedup the manifest gives.
             policy: What decides.
             fixed: The deployment that never changes; `None` where the operator is scaled.

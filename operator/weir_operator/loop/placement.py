@@ -173,7 +173,7 @@ class RoomFinder:
         models: Mapping[str, OperatorModel] | None,
         settings: RescaleSettings,
     ) -> None:
-        """Take over what the manifest allows.
+        """Create it for what the manifest allows.
 
         Args:
             runtime: Where the replicas are.

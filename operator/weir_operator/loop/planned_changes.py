@@ -85,7 +85,7 @@ class Retries:
         )
 
     async def note(self, journal: RescaleJournal, end: RescaleJournal, pauses: Pauses) -> None:
-        """Take over how a change has ended; one that was made ends all waiting.
+        """Store the end of a change; a successful one ends all waiting.
 
         Args:
             journal: The change as it was begun.
@@ -356,7 +356,7 @@ def resized(
 
 
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    """Return what is to be told of a change that was not given up: reasons and sentences."""
+    """Return what to report of a change that was not given up: reasons and sentences."""
     if end.step is Step.DONE and end.failure is not None:
         stays = (
             "Weir does not roll it back, because only the new revision can read the "

@@ -337,8 +337,8 @@ class Advisor:
         Args:
             shadow: With nothing seen.
             path: The file.
-            policy: Name of the operators' policy; a bill of another one is not gone on with.
-            reset_nonce: The manifest's; a bill of before another one is not gone on with either.
+            policy: Name of the operators' policy; a bill of another policy is not continued.
+            reset_nonce: The manifest's; a bill from before a change of it is not continued either.
         """
         self._shadow = shadow
         self._path = path

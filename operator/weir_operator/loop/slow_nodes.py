@@ -110,7 +110,7 @@ class NodeWatch:
         )
 
     def note(self, move: Move) -> None:
-        """Remember a move that was granted, until what came of it is seen."""
+        """Remember a move that was granted, until its result is seen."""
         self._granted = move
 
     def _see_end(self, last: RescaleJournal | None) -> None:

@@ -43,7 +43,7 @@ class SharedPrometheusSource:
     def __init__(
         self, server: PrometheusServer, *, label: str, value: str, chunk: float = CHUNK
     ) -> None:
-        """Take over what tells the StreamApp's series from others.
+        """Create the source for one StreamApp.
 
         Args:
             server: Closed by whoever made it.

@@ -174,7 +174,7 @@ class PrometheusServer:
         return await question.answer
 
     async def close(self) -> None:
-        """Release the connections; whoever still waits is let go."""
+        """Release the connections; waiting calls end."""
         for task in self._asking:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)

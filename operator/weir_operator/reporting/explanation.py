@@ -25,7 +25,7 @@ from weir_policies.model.node_types import Deployment, NodeType
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """One decision from what was seen to what came of it."""
+    """One decision, from its measurements to its result."""
 
     record: DecisionRecord
     change: RescaleJournal | None

@@ -42,7 +42,7 @@ def describe_budgets(version: Version) -> str:
 
 
 def describe_standing(version: Version) -> str:
-    """Return whether reality has borne a version out, and why not where it has not."""
+    """Return whether measurements have confirmed a version, and why not where it has not."""
     trial = version.trial
     if version.standing is Standing.ON_TRIAL:
         return (

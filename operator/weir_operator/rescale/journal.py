@@ -17,7 +17,7 @@ An upgrade cannot start new TaskManagers beside the old job, whose JobManager th
               +---------+        +---------+--> CANCEL -> REMOVE -> START -> SUBMIT -> VERIFY
               +--> REMOVE -> START -> ...       (direction BACK, old revision)    -> ROLLED_BACK
 
-An upgrade whose spec is edited before SUBMIT goes on from REMOVE with the newer revision, and a
+An upgrade whose spec is edited before SUBMIT continues from REMOVE with the newer revision, and a
 rescale that nobody asks for any more is ABANDONED, by way of REMOVE, while it is at START.
 
 What a change of a job did, in few words. Pure.
@@ -105,7 +105,7 @@ class RescaleJournal(BaseModel):
     restore_path: str | None = None
     """Savepoint or checkpoint that the next submission starts from; never forgotten."""
     savepoint: str | None = None
-    """What this change's own stop wrote, wherever the job goes on from in the end."""
+    """What this change's own stop wrote, wherever the job resumes from in the end."""
     by_checkpoint: bool = False
     """The savepoint did not come in time, or could not: the newest checkpoint took its place, and
     a plain sink sees what came after it again."""

@@ -49,7 +49,7 @@ class SavepointState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """A savepoint or checkpoint that a job can go on from."""
+    """A savepoint or checkpoint that a job can resume from."""
 
     path: str
     stopped: bool = False
@@ -73,7 +73,7 @@ class Jobs(Protocol):
         """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return what became of it; path and failure are both `None` while it is under way."""
+        """Return its state; path and failure are both `None` while it is under way."""
 
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended is left alone."""
@@ -115,7 +115,7 @@ class Jobs(Protocol):
         """
 
     async def failure(self, job_id: str) -> str:
-        """Return why the job failed or does not come to run, one sentence."""
+        """Return why the job failed or does not run, one sentence."""
         ...
 
     async def newest(self, job_id: str) -> Snapshot | None:

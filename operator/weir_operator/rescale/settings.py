@@ -25,7 +25,7 @@ class JobSpec:
     """Name of the single operator of a job that was not written for Weir."""
 
     def of(self, revision: Revision | None) -> JobSpec:
-        """Return how the job is submitted at a revision; `None` is as the manifest has it now."""
+        """Return how the job is submitted at a revision; `None` is as in the manifest now."""
         if revision is None:
             return self
         return replace(
@@ -67,7 +67,7 @@ class RescaleSettings:
 
     via: str = "Auto"
     """`Auto`: savepoint, and past its deadline the newest checkpoint. `Savepoint`: wait for it.
-    `Checkpoint`: cancel and go on from the newest checkpoint at once."""
+    `Checkpoint`: cancel and resume from the newest checkpoint at once."""
     savepoint_deadline: float = 10.0
     """A savepoint takes 0.1-0.4 s, 2.3 s at twice the capacity; past this something is wrong."""
     savepoint_limit: float = 3600.0

@@ -100,11 +100,11 @@ class FakeWorld:
         self.terminating: dict[str, str] = {}
         """Why a TaskManager is about to go, by id."""
         self.broken_revisions: set[str] = set()
-        """Ids of revisions at which the job does not come to run."""
+        """Ids of revisions at which the job does not run."""
         self.deaf_revisions: set[str] = set()
         """Ids of revisions whose JobManager does not start."""
         self.broken_totals: set[int] = set()
-        """Total replicas at which the job does not come to run."""
+        """Total replicas at which the job does not run."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
@@ -119,7 +119,7 @@ class FakeWorld:
         self.on_deed: Callable[[], None] = lambda: None
         """Called right after each call that has changed something."""
         self.storage_away = False
-        """The storage cannot be looked at."""
+        """The storage cannot be read."""
         self.refuse_sizes = False
         self.cancel_takes = 0
         """How often a job is asked about before its cancellation has come to an end."""
@@ -256,7 +256,7 @@ class FakeWorld:
         return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return what became of the trigger."""
+        """Return the state of the trigger."""
         self._answer()
         job = self.jobs.get(job_id)
         return job.savepoints.get(trigger) if job else None

@@ -82,7 +82,7 @@ class Runtime(Protocol):
 
     @property
     def job_manager_process(self) -> str:
-        """Which process the JobManager was when it was last ensured; empty where nobody knows."""
+        """Which process the JobManager was when it was last ensured; empty if unknown."""
         ...
 
     def use(self, revision: Revision) -> None:
@@ -148,8 +148,8 @@ class Runtime(Protocol):
         Asked where Flink does not know them any more, so it looks at the storage itself.
 
         Raises:
-            TemporaryError: The storage cannot be looked at now; what it holds is unknown.
-            PermanentError: It cannot be looked at without a change by a person.
+            TemporaryError: The storage cannot be read now; what it holds is unknown.
+            PermanentError: It cannot be read without a change by a person.
         """
         ...
 
@@ -167,4 +167,4 @@ class Runtime(Protocol):
         """End every process of the StreamApp and wait until all are gone."""
 
     async def detach(self) -> None:
-        """Let go without ending anything: the job runs on and the next start adopts it."""
+        """Close without ending anything: the job runs on, and the next start adopts it."""

@@ -103,13 +103,13 @@ class Fitter:
         slot: float,
         past: Past | None = None,
     ) -> None:
-        """Take over what was recorded and what was specified.
+        """Create it for a StreamApp and its records.
 
         Args:
             records: The file of the decision records.
             managers: Of all operators.
             slot: Seconds between two decisions.
-            past: Where more is kept of the job; `None` where nobody named a place.
+            past: Where more history of the job is; `None` if none is configured.
         """
         self._records = records
         self._managers = managers

@@ -53,7 +53,7 @@ TRIES = 2
 FIRST_FIT = LEAST_INTERVALS + 5
 """Ticks until the first fit, where that is sooner than the interval."""
 LOOK_AGAIN = 5
-"""Ticks until the next look where too little was measured even then: changes spoil intervals."""
+"""Ticks until the next check where too little was measured even then: changes spoil intervals."""
 MORE_THAN_SEEN = 1.1
 """Times the most that a tuning has seen is traffic that it knows nothing of."""
 SAVED_EVERY = 10
@@ -169,7 +169,7 @@ class TuningLoop:
             await self._tune_once()
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
-        """Take over a tick: watch for drift, and judge what is on trial."""
+        """Process a tick: watch for drift, and judge what is on trial."""
         self._last = tick if tick.dataflow is not None else self._last
         if sample is None:
             return

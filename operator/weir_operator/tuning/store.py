@@ -211,7 +211,7 @@ def read_tunings(path: Path) -> TuningState | None:
 
 
 def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Tuning]:
-    """Return what is in force at similar StreamApps and was borne out by reality, newest first.
+    """Return similar StreamApps' current tunings that measurements confirmed, newest first.
 
     Args:
         folder: Of the StreamApp's own state; the others' lie beside it.

@@ -25,7 +25,7 @@ MOST_BEYOND = 0.5
 ROUNDING = 1e-9
 """Intervals."""
 MODEL_ERROR = 1.1
-"""How many times the forecast cost is borne: a good fit errs by as much."""
+"""How many times the forecast cost is accepted: a good fit errs by as much."""
 
 
 class Trial(BaseModel):

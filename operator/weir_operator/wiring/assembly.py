@@ -79,7 +79,7 @@ def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Rev
         app: The manifest.
         job: How the job is submitted.
         jar: The jar on this machine, where all pools are in one place; `None` takes the path in
-            the image, as the manifest has it.
+            the image, as in the manifest.
     """
     flink = app.spec.flink.model_dump(
         mode="json",
@@ -250,7 +250,7 @@ def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
 
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
-    """Return an operator as the manifest has it."""
+    """Return an operator as in the manifest."""
     return OperatorModel(
         name=operator.name,
         node_types=world.node_types(app, operator.name),

@@ -37,7 +37,7 @@ async def keep_running(
     Args:
         name: Of the task, for the log.
         work: Begins the task; called again after each failure.
-        clock: Measures pauses; nobody sets it.
+        clock: Measures pauses; it cannot be set.
         count: Told the name at each failure.
     """
     pause = FIRST_PAUSE

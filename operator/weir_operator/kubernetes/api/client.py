@@ -189,7 +189,7 @@ class _PassingError(Exception):
 
 
 class KubernetesApi:
-    """A client of one API server; every call is bounded in time. Made by `connect`.
+    """A client of one API server; every call is bounded in time. Created by `connect`.
 
     Every call raises `TemporaryError` where trying again later may help, and `NotFoundError`,
     `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot. Where it
@@ -303,7 +303,7 @@ class KubernetesApi:
     ) -> AsyncIterator[AsyncIterable[bytes]]:
         """Open an answer that goes on, for `lasts` seconds at most; yields its lines.
 
-        Not asked again: only who reads knows from where to go on.
+        Not retried: only the reader knows from where to continue.
         """
         request = Request(method="GET", path=path, query=tuple(query.items()), accept=accept)
         try:
@@ -320,7 +320,7 @@ class KubernetesApi:
     async def create(self, path: str, body: Body) -> Body:
         """Make an object in the collection at `path`, return it as it was stored.
 
-        Not sent twice after a lost answer: it may have been made, and the next look tells.
+        Not sent twice after a lost answer: it may have been made, and the next check shows it.
         """
         return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 

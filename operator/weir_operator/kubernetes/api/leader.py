@@ -1,6 +1,6 @@
 """One active controller at a time: a Lease of coordination.k8s.io, held and renewed.
 
-kopf has no Lease; two controllers that both steer a job would each take the other's TaskManagers
+kopf has no Lease; two controllers of the same job would each take the other's TaskManagers
 for orphans. So one holds the Lease, and the others wait. As client-go does it, nobody compares
 clocks of two machines: a Lease is over when it was not renewed for its duration *as this process
 saw it*. The holder counts from before it asked for the renewal, stops two thirds through, and
@@ -91,8 +91,8 @@ class LeaseSettings:
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
     duration: int = 30
-    """After which a Lease that was not renewed is free. Twice the usual: jobs run on while nobody
-    steers them."""
+    """After which a Lease that was not renewed is free. Twice the usual: jobs
+    keep running without a controller."""
     renew_deadline: float = 20.0
     """After which a holder that could not renew stops acting: before `duration`, by the time that a
     request to the API server or to Flink may take."""
@@ -109,7 +109,7 @@ class StandingLease:
         self._seen: tuple[str, float] | None = None  # resourceVersion, and since when
 
     def is_over(self, lease: Body, now: float) -> bool:
-        """Return whether nobody holds it any more, at a time of a clock that nobody sets."""
+        """Return whether nobody holds it any more, at a time of a clock that cannot be set."""
         if not lease["spec"].get("holderIdentity"):
             return True
         version = lease["metadata"]["resourceVersion"]
@@ -238,7 +238,7 @@ class Leader:
             self._report(str(error))
             return False
         except (ConflictError, TemporaryError, TimeoutError) as error:
-            # Somebody else wrote it in between, or nobody answered: the next look tells.
+            # Somebody else wrote it in between, or nobody answered: the next check shows it.
             cause = str(error) or type(error).__name__
             self.failure = f"The Lease could not be written: {cause}"
             self._report(self.failure)

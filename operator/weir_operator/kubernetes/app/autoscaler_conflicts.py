@@ -280,7 +280,7 @@ class AutoscalerConflicts:
     async def watch(
         self, app: StreamApp, see: Callable[[tuple[OtherAutoscaler, ...]], None]
     ) -> None:
-        """Look for ever, and tell `see` of what was found each time."""
+        """Check for ever, and pass each result to `see`."""
         while True:
             try:
                 see(await self.find(app))

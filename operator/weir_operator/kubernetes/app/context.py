@@ -111,14 +111,14 @@ class ControllerContext:
     tuner_for: TunerFor | None = None
     """Makes the tuner of a StreamApp; `None` tunes nothing."""
     history: HistoryReader | None = None
-    """Reads the history of all jobs; `None` where nobody named a place."""
+    """Reads the history of all jobs; `None` if none is configured."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
     tables: TableStorage | None = None
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
-    """Who there is; the more, the rarer each job is looked at."""
+    """All StreamApps; the more there are, the less often each is checked."""
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
     be renewed meanwhile."""

@@ -59,7 +59,7 @@ async def finalize_app(
         deleted_for: Seconds since then.
 
     Raises:
-        WeirError: It is to be tried again.
+        WeirError: It must be retried.
     """
     structlog.contextvars.bind_contextvars(app=str(resource.key))
     try:

@@ -27,7 +27,7 @@ from weir_operator.wiring.loops import Dependencies, Steering, assemble, state_d
 from weir_policies.model.season import Season
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
+"""Seconds between two checks whether a job runs, where StreamApps are few: Kubernetes brings
 back pods by itself, and Flink the job."""
 
 
@@ -80,14 +80,14 @@ async def open_loops(
     reporter: StatusReporter,
     directives: Callable[[], Directives],
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end its job is let go and runs on.
+    """Put the loops of `app` together; in the end, its job keeps running.
 
     Args:
         context: What all StreamApps share.
         app: The spec that the loops are made for.
         resource: The object.
         memory: Opened before.
-        reporter: Where everything is told.
+        reporter: Where everything is reported.
         directives: What people ask of the loops now, read at every tick.
     """
     async with AsyncExitStack() as stack:

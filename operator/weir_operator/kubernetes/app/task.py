@@ -62,7 +62,7 @@ LONGEST_PAUSE = 300.0
 LONGEST_MID_CHANGE = 20.0
 """The same while a change is unfinished."""
 LOOK_ELSEWHERE = 60.0
-"""Seconds between two looks at a StreamApp that another installation looks after."""
+"""Seconds between two checks of a StreamApp that another installation looks after."""
 HEALTHY_AFTER = 600.0
 """Seconds of a life after which the next pause is short again."""
 
@@ -73,7 +73,7 @@ def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
     Args:
         kind: Of the error that ended the last one.
         before: Seconds that the last pause took.
-        mid_change: Whether a change is unfinished: the job may be down until somebody goes on.
+        mid_change: Whether a change is unfinished: the job may be down until somebody continues.
     """
     if kind == "fenced":
         return FIRST_PAUSE  # the next life finds out who the owner is
@@ -95,7 +95,7 @@ log = structlog.get_logger()
 
 LET_GO = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
-controller goes on from the journal."""
+controller continues from the journal."""
 
 
 JOB_FINISHED = (
@@ -132,16 +132,16 @@ class AppTask:
 
     @property
     def is_running(self) -> bool:
-        """Whether the task lives."""
+        """Whether the task runs."""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Begin the task, unless it lives."""
+        """Start the task unless it runs."""
         if not self.is_running:
             self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
 
     def note(self, resource: Resource) -> None:
-        """Take over the object as it is now; level-based: the same object again changes nothing."""
+        """Store the object as it is now; level-based: the same object again changes nothing."""
         if self._seen and resource.asks_the_same_as(self.resource):
             return
         handed_over = self._seen and (
@@ -157,7 +157,7 @@ class AppTask:
         try:
             self._app = read_app(resource)
         except InvalidStreamAppError as mistake:
-            self._mistake = mistake  # the last right spec goes on to be steered by
+            self._mistake = mistake  # the last valid spec goes on to be steered by
         self._ask()
         if self._app is None or self._mistake is not None:
             return
@@ -264,7 +264,7 @@ class AppTask:
                 self._reporter = None
 
     async def _remember_the_spec(self) -> None:
-        """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
+        """Store a valid spec; if the spec is invalid, use the stored one."""
         folder = state_directory(self._context.state, str(self.resource.key))
         if self._app is not None and self._mistake is None:
             await asyncio.to_thread(keep_spec, folder, self.resource)
@@ -378,7 +378,7 @@ class AppTask:
             yield
 
     def _ask(self) -> None:
-        """Take over what the manifest and the surroundings ask of the loops."""
+        """Store what the manifest and the controller ask of the loops."""
         if self._app is not None and self._mistake is None:
             self._asked = directives_of(self._app, refused=self._refused)
         self._tell_spec()

@@ -40,7 +40,7 @@ class Canary:
         Args:
             api: Where it is written.
             key: Its name; the namespace must be watched.
-            clock: Measures ages; nobody sets it.
+            clock: Measures ages; cannot be set.
             every: Seconds between two writings.
         """
         self._api = api
@@ -62,7 +62,7 @@ class Canary:
         return self._clock.now() - self._heard
 
     def hear(self, resource: Resource) -> None:
-        """Take over what the watch shows."""
+        """Process what the watch shows."""
         if resource.key != self._key or BEAT not in resource.annotations:
             return
         beat = resource.annotations[BEAT]

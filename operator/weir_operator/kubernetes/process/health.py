@@ -50,7 +50,7 @@ class Limits:
 
 
 def find_fault(pulse: Pulse, limits: Limits) -> str:
-    """Return why the controller counts as dead; empty where it lives. Pure."""
+    """Return why the controller counts as dead; empty if it is alive. Pure."""
     if not pulse.leads:
         return ""
     if pulse.oldest_pass > limits.oldest_pass:
@@ -71,7 +71,7 @@ class HealthServer:
         find_unready: Callable[[], str],
         metrics: Callable[[], bytes],
     ) -> None:
-        """Take over whom to ask.
+        """Create the server.
 
         Args:
             pulse: Returns how the controller is.

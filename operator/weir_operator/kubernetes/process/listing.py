@@ -30,14 +30,14 @@ class Listing:
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        """Take over where to list and whom to tell.
+        """Create the lister.
 
         Args:
             api: Where StreamApps are listed.
             namespaces: Whose StreamApps are looked after; empty: all.
             reconciler: Makes the passes.
             telemetry: Counts passes that failed.
-            clock: Measures pauses; nobody sets it.
+            clock: Measures pauses; it cannot be set.
         """
         self._api = api
         self._namespaces = namespaces or (None,)

@@ -56,7 +56,7 @@ class MappedTables:
     """A `TableStorage` in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Take over the folder; nothing is made there before the first tables come."""
+        """Use the folder; nothing is created there before the first tables."""
         self._folder = folder
         self._chunk: _Chunk | None = None
         self._used = 0

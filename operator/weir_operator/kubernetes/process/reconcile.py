@@ -29,11 +29,11 @@ class Move(StrEnum):
 
     START = "start"
     TELL = "tell"
-    """It is steered already: its task is told of the object as it is now."""
+    """It is managed already: its task gets the object as it is now."""
     REPLACE = "replace"
-    """Another object of the same name is steered: that one is gone."""
+    """Another object of the same name is managed: that one is gone."""
     LEAVE = "leave"
-    """It is being deleted, or only a canary: nothing is to be steered."""
+    """It is being deleted, or only a canary: nothing is to be managed."""
 
 
 def choose_move(wanted: Resource, steered: Resource | None) -> Move:
@@ -41,7 +41,7 @@ def choose_move(wanted: Resource, steered: Resource | None) -> Move:
 
     Args:
         wanted: The object as it is now.
-        steered: The object that a task steers under the same name.
+        steered: The object that a task manages under the same name.
     """
     if wanted.deleting or wanted.is_canary:
         return Move.LEAVE
@@ -58,7 +58,7 @@ class Reconciler:
 
         Args:
             context: What they share.
-            clock: Measures the ages of passes; nobody sets it.
+            clock: Measures the ages of passes; it cannot be set.
         """
         self._context = context
         self._clock = clock
@@ -79,7 +79,7 @@ class Reconciler:
 
     @property
     def apps(self) -> Mapping[Key, AppTask]:
-        """What is steered."""
+        """What is managed."""
         return self._apps
 
     def knows(self, resource: Resource) -> bool:
@@ -116,7 +116,7 @@ class Reconciler:
         return move
 
     def forget(self, key: Key) -> None:
-        """Let go of a StreamApp whose object is gone."""
+        """Release a StreamApp whose object is gone."""
         steered = self._apps.pop(key, None)
         if steered is not None:
             self._let_go(steered)
@@ -154,7 +154,7 @@ class Reconciler:
         return True
 
     async def close(self) -> None:
-        """Let go of everything; the jobs run on."""
+        """Release everything; the jobs run on."""
         self._closed = True
         for ending in self._endings.values():
             ending.cancel()

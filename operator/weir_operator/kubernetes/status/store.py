@@ -108,7 +108,7 @@ class StatusDoor:
         await asyncio.sleep(max(0.0, self._settled_at - _now()))
 
     def note(self, annotations: Mapping[str, str]) -> None:
-        """Take over the annotations that the watch has shown."""
+        """Store the annotations that the watch has shown."""
         self._annotations = annotations
 
     def check(self) -> None:
@@ -200,7 +200,7 @@ class StatusDoor:
         self._read(found, began)
 
     def _read(self, body: Body, began: float) -> None:
-        """Take over the object as the API server had it after `began`."""
+        """Store the object as the API server had it after `began`."""
         self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
         self._status = body.get("status") or {}

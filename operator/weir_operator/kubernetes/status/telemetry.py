@@ -122,7 +122,7 @@ class OperatorSeries(Collector):
         self._of: dict[Key, dict[str, _Numbers]] = {}
 
     def note_tick(self, key: Key, tick: Tick) -> None:
-        """Take over what an interval measured."""
+        """Show what an interval measured."""
         there = self._of.setdefault(key, {})
         measured = tick.sight.app.operators if tick.sight.app else {}
         for name in tick.deployments:
@@ -137,7 +137,7 @@ class OperatorSeries(Collector):
             )
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Take over what a decision expects, and how its target stands beside the others."""
+        """Show what a decision expects, and how its target compares with the others."""
         numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
         decision = record.decision
         expected = decision.expectation
@@ -355,7 +355,7 @@ class Telemetry:
         self._shown[key] = self._shown.get(key, set()) | shown
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:
-        """Show size and free space of the state's volume, bytes; `None` where nobody knows."""
+        """Show size and free space of the state's volume, bytes; `None` if unknown."""
         size, free = (math.nan, math.nan) if usage is None else usage
         self.state_size.set(size)
         self.state_free.set(free)
@@ -458,7 +458,7 @@ def measure_volume(folder: Path) -> tuple[int, int]:
     """Return size and free space, bytes, of the volume on which `folder` is, or is to be made.
 
     Raises:
-        OSError: It cannot be looked at.
+        OSError: It cannot be read.
     """
     there = next(each for each in (folder, *folder.parents) if each.exists())
     usage = shutil.disk_usage(there)

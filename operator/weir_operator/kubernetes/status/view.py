@@ -55,7 +55,7 @@ class Facts:
     generation: int
     ready: Aspect
     mistake: str = ""
-    """Why the spec cannot be right; the job is steered by the one before."""
+    """Why the spec cannot be right; the previous one is used for the job."""
     settings: LoopSettings | None = None
     """`None` where the spec was never right."""
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def first_facts(generation: int, app: StreamApp | None) -> Facts:
 
 
 def note_tick(facts: Facts, tick: Tick) -> Facts:
-    """Take over what a tick saw and decided."""
+    """Store what a tick measured and decided."""
     return replace(
         facts,
         tick=replace(tick, proposals={}),  # they live on in `decisions`, as far as they are shown
@@ -110,21 +110,21 @@ def note_tick(facts: Facts, tick: Tick) -> Facts:
 
 
 def note_trouble(facts: Facts, trouble: Trouble) -> Facts:
-    """Take over what is wrong with a loop, or that it is over."""
+    """Store what is wrong with a loop, or that it is over."""
     others = {loop: each for loop, each in facts.troubles.items() if loop is not trouble.loop}
     now = {trouble.loop: trouble} if trouble.sentence else {}
     return replace(facts, troubles={**others, **now})
 
 
 def note_change(facts: Facts, change: RescaleJournal) -> Facts:
-    """Take over how far a change has come."""
+    """Store the progress of a change."""
     if not change.step.is_end:
         return replace(facts, change=change)
     return replace(facts, change=change, last_action=say_change(change))
 
 
 def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
-    """Take over what was decided."""
+    """Store what was decided."""
     return replace(
         facts,
         decisions={**facts.decisions, **{each.operator: _shown(each) for each in decisions}},

@@ -23,7 +23,7 @@ _PLURALS: Mapping[str, str] = {
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
 }
-_POLL = 0.25  # seconds between two looks at what goes
+_POLL = 0.25  # seconds between two checks of what is being deleted
 
 
 class AppObjects:

@@ -151,7 +151,7 @@ class FlinkPods:
     managed_memory: Mapping[str, int]
     """MiB that operators ask for; the others leave it to Flink's share."""
     memory_needs: Mapping[str, MemoryNeeds]
-    """What else operators ask of their TaskManagers' memory, as the manifest has it now."""
+    """What else operators ask of their TaskManagers' memory, as in the manifest now."""
     graph: JobGraph | None
     """What the job's program builds; `None` where that is not known."""
     max_parallelism: int

@@ -60,7 +60,7 @@ class KubernetesRuntime:
         nodes: NodeNotices,
         changes: Changes | None = None,
     ) -> None:
-        """Take over what is known.
+        """Create the runtime.
 
         Args:
             api: The cluster.
@@ -321,4 +321,4 @@ class KubernetesRuntime:
             self._seen = None
 
     async def detach(self) -> None:
-        """Let go without ending anything: nothing is held but the cluster's own objects."""
+        """Close without ending anything: there are only the cluster's own objects."""

@@ -30,7 +30,7 @@ CREATION_LIMIT = 15.0
 CHOICE_LIMIT = 2.0
 """Seconds after which a pod that was chosen to go and was passed over is deleted by name."""
 DELETION_LIMIT = 30.0
-"""Seconds in which pods are told to end."""
+"""Seconds in which pods get the signal to end."""
 _POLL = 0.1
 _APPS = "apps/v1"
 

@@ -1,7 +1,7 @@
 """Where a StreamApp's state lies on disk, and what the files in it mean.
 
     <root>/<namespace>.<name>/
-        weir.lock            held by the Weir that steers it, with its process id
+        weir.lock            held by the Weir that manages it, with its process id
         next-replica         number of the next TaskManager; a number is never given twice
         jm/                  a process folder; `ports.json` beside it
         tm/<id>/             a process folder; `replica.json`, `speed`, `removed` beside it
@@ -32,7 +32,7 @@ from weir_operator.runtime.local.processes import ProcessIdentity, is_alive
 
 
 class AppLock:
-    """The exclusive right to steer one StreamApp, held from construction until `release`.
+    """The exclusive right to manage one StreamApp, held from construction until `release`.
 
     Raises:
         AlreadySteeredError: Another Weir holds it.
@@ -56,7 +56,7 @@ class AppLock:
         self._file.flush()
 
     def release(self) -> None:
-        """Let go; a second call changes nothing."""
+        """Release it; a second call changes nothing."""
         self._file.close()
 
 

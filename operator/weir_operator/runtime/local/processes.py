@@ -34,7 +34,7 @@ async def release_replicas(runtime: Runtime) -> None:
         await runtime.stop([replica.id for replica in alive])
 
 
-_POLL = 0.02  # seconds between two looks at a process that is being ended
+_POLL = 0.02  # seconds between two checks of a process that is being ended
 _CONFIGURATION = "--configDir"
 _CLOCK_STEP = 2.0  # seconds by which the system may correct the time of its start meanwhile
 _KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel was told to end it

@@ -57,7 +57,7 @@ class LocalRuntime:
             now: Unix time in seconds.
 
         Raises:
-            AlreadySteeredError: Another Weir steers it.
+            AlreadySteeredError: Another Weir manages it.
             PermanentError: The folder cannot be used.
         """
         app = AppFolder((settings.root / settings.app).absolute())
@@ -191,5 +191,5 @@ class LocalRuntime:
         self._lock.release()
 
     async def detach(self) -> None:
-        """Let go without ending anything: the job runs on and the next start adopts it."""
+        """Close without ending anything: the job runs on, and the next start adopts it."""
         self._lock.release()
