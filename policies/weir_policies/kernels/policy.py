@@ -89,7 +89,7 @@ class _PolicyState:
     """Where the memory's tables are; `None` in the memory of the process."""
 
     def settle(self, memory: Memory, room: TableStorage | None) -> None:
-        """Take over a memory, its tables in the room, should there be one."""
+        """Use a state, with its tables in the storage if there is one."""
         if memory is self.memory and (room is None) == (self.allocation is None):
             return
         self.memory = memory

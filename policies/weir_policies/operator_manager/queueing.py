@@ -823,7 +823,7 @@ def is_growing(o: int, view: View, own: QueueingMemory) -> bool:
 
 @compiled
 def is_rising(o: int, view: View, own: QueueingMemory) -> bool:
-    """Return whether the rate exceeds the least of late by more than the headroom."""
+    """Return whether the rate exceeds the lowest recent rate by more than the headroom."""
     least, _ = range_of_rates(own)
     return view.seen[o].rate > least * (1 + own.headroom)
 

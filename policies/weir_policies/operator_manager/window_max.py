@@ -40,7 +40,7 @@ HALVINGS = 60
 
 
 class WindowMaxMemory(Fields):
-    """Settings of `window-max`, the rates of late, and what deployments cover."""
+    """Settings of `window-max`, the recent rates, and what deployments cover."""
 
     factor: float
     peak: float

@@ -28,7 +28,7 @@ AuTraScale+'s policy controller chooses the solver and the parallelism to run:
 
 All is a value: a state, and a function that takes the next settled measurement in. What cannot be
 measured on the running job without a restart (the bootstrap set, the throughput profile) comes from
-a `Profile`, which is a fitted model in the live world.
+a `Profile`, which is a fitted model in the controller.
 
 Source: Zhang et al., IEEE TPDS 2024, sections II-B and IV-A, Figs. 3 and 6. Departures:
 1. Where the throughput is enough, pi^t is computed by Eq. 3 and not run: TO would end there.

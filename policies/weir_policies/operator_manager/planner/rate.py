@@ -173,7 +173,7 @@ def take_season(own: PlannerMemory, season: Season, *, floor: float) -> None:
 
     Args:
         own: The planner's.
-        season: What is usual; where nobody knows, nothing is written.
+        season: What is usual; if unknown, nothing is written.
         floor: Logarithm of the rate below which all rates are the same.
     """
     heights = _spread_hours(season, floor)
