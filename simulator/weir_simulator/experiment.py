@@ -442,7 +442,7 @@ class UsualWeek(Section):
         Field(examples=[[100.0] * HOURS])
     )
     """Records/s for each of the 168 hours of a week; the first is the hour in which the run begins.
-    `null` where nobody knows."""
+    `null` if unknown."""
     weeks: AboveZero = Field(default=1.0, examples=[4])
     """How many weeks it was watched for."""
 
@@ -534,7 +534,7 @@ class NodeType(Section):
 
 
 class Objective(Section):
-    """What the dataflow owes its users."""
+    """What the dataflow must achieve."""
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
     """Seconds from source to sink along the slowest path; a slot above it is a violation."""

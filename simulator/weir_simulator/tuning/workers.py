@@ -20,7 +20,7 @@ from weir_simulator.traces import Trace
 from weir_simulator.tuning.evaluation import Measured, Run, evaluate
 
 LOOK = 0.2
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks of whether to stop."""
 
 _task: tuple[Experiment, Trace]
 """What a worker process evaluates; set once, when it starts."""
