@@ -44,7 +44,7 @@ class ExternalTaskManager:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalRun:
-    """A job that has not come to its end."""
+    """A job that has not ended."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ class ExternalFlink(FlinkRest):
         self._transport = _ReadOnlyTransport(base_url, timeout=timeout)
 
     async def runs(self) -> tuple[ExternalRun, ...]:
-        """Return the jobs that have not come to their end."""
+        """Return the jobs that have not ended."""
         return await self._transport.ask("GET", "/jobs/overview", read_runs)
 
     async def hosts(self) -> tuple[ExternalTaskManager, ...]:

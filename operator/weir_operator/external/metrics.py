@@ -74,7 +74,7 @@ class FlinkSampler:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin the rounds; again is no change."""
+        """Start to read Flink if there is no Prometheus; needs a running event loop."""
         if self._rounds is None:
             self._rounds = asyncio.create_task(self._run(), name="weir-external-metrics")
 
@@ -198,7 +198,7 @@ def _vertices(job: ExternalJob) -> Iterator[tuple[str, bool]]:
 
 
 def _extras(ids: Iterable[str], is_source: bool) -> Iterator[_Extra]:
-    """Yield what is read beside the counters: latency markers, and what only a source tells."""
+    """Yield other series than the counters: latency markers, and metrics of sources."""
     for each in ids:
         if (marker := _MARKER.fullmatch(each)) is not None:
             labels = {"operator_id": marker["operator"], "quantile": names.MARKER_QUANTILE}

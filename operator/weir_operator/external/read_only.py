@@ -42,12 +42,12 @@ class ExternalRuntime:
 
     @property
     def job_manager_process(self) -> str:
-        """Nothing: it is looked after by whoever runs it."""
+        """Nothing: whoever runs it manages it."""
         return ""
 
     @property
     def job_manager_metrics_url(self) -> str:
-        """Where the JobManager tells its metrics: the REST address."""
+        """Where the JobManager serves its metrics: the REST address."""
         return self.rest_url
 
     def use(self, revision: Revision) -> None:

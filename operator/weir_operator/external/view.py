@@ -77,7 +77,7 @@ class ExternalJob:
         }
 
     def replica_at(self, vertex_id: str, subtask: str) -> str | None:
-        """Return the id of the replica that is this subtask, `None` where there is none."""
+        """Return the id of the replica that is this subtask, or `None`."""
         for name, vertices in self.topology.vertices.items():
             if any(vertex.id == vertex_id for vertex in vertices):
                 return replica_id(name, subtask)

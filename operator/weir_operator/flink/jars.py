@@ -87,7 +87,7 @@ def find_java() -> Path:
 
 
 def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = None) -> Path:
-    """Compile Java sources into a jar, unless the jar is already made of exactly these.
+    """Compile Java sources into a jar, unless the jar was built from exactly these.
 
     Args:
         sources: Java files; a job that uses the helper lists `HELPER` among them.

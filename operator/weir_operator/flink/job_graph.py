@@ -21,7 +21,7 @@ class JobGraph(BaseModel):
 def parse_graph(
     lines: Sequence[str], *, operators: Collection[str], whole_job: str | None
 ) -> JobGraph:
-    """Return the graph that lines tell of: `slot GROUP true`, `stream GROUP GROUP COUNT`.
+    """Parse the lines of a graph: `slot GROUP true`, `stream GROUP GROUP COUNT`.
 
     Args:
         lines: From `dev.weir.ReadGraph`.

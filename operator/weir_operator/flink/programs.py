@@ -79,7 +79,7 @@ def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
 
 
 def _find_jar() -> Path:
-    """Return the programs' jar: installed beside Weir, else built in a checkout."""
+    """Return the programs' jar: installed with Weir, or built in a checkout."""
     places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
     for place in places:
         if place.is_file():

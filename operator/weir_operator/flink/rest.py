@@ -285,7 +285,7 @@ class FlinkRest:
         )
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointProgress | None:
-        """Return where a savepoint stands, `None` where Flink does not know the trigger."""
+        """Return the state of a savepoint, `None` if Flink does not know the trigger."""
         try:
             return await self._transport.ask(
                 "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", answers.read_savepoint

@@ -123,7 +123,7 @@ RETENTION = 900.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalRun:
-    """What is to be run, and how."""
+    """What to run, and how."""
 
     manifest: Path
     state: Path
@@ -154,7 +154,7 @@ class Keeping:
 
 
 async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
-    """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
+    """Start the job, run its loops until the end, stop it with a savepoint, end every process.
 
     Args:
         run: What and how.
@@ -305,7 +305,7 @@ def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
 def _source(
     run: LocalRun, app: str, runtime: LocalRuntime, folder: Path, stack: AsyncExitStack
 ) -> MetricsSource:
-    """Return where samples come from; a Prometheus server is told where to scrape."""
+    """Return where samples come from; a Prometheus server gets a file with its targets."""
 
     async def targets() -> list[str]:
         replicas = await runtime.replicas()

@@ -81,7 +81,7 @@ class LearnedStore:
         write_atomically(self._path, json.dumps(learned))
 
     def restore(self, managers: Managers) -> None:
-        """Give every manager what it had learned; one whose state does not fit starts over.
+        """Give the managers what they had learned; carry out a reset that came in the meantime.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
@@ -97,7 +97,7 @@ class LearnedStore:
             self._try_to_load("all of them", before, kept["application"], load)
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """Return the state per operator; empty where there is none that fits."""
+        """Return the state per operator; empty if none fits."""
         states: dict[str, dict[str, Any]] = self._read().get("operators", {})
         return states
 
@@ -113,7 +113,7 @@ class LearnedStore:
             log.warning("learned state does not fit", operator=whose, kept=aside, cause=str(error))
 
     def _read(self) -> dict[str, Any]:
-        """Return what the file holds; empty where there is nothing that fits."""
+        """Return what the file holds; empty if nothing fits."""
         try:
             text = read_if_present(self._path)
             if text is None:
@@ -215,7 +215,7 @@ class AppState:
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
     def note_interval(self, sample: IntervalSample | None) -> None:
-        """Keep what was measured, for whoever fits a model to it; `None` is nothing."""
+        """Store what was measured, for fitting a model; `None` is nothing."""
         if sample is not None:
             self._records.note_interval(sample)
 

@@ -82,7 +82,7 @@ class ApplicationManager:
         return self.sharing.share(dataflow, managers)
 
     def find_move(self, view: Snapshot, status: AppStatus) -> Move | None:
-        """Return which replica is to leave its node; `None` where none is, or ever may."""
+        """Return which replica should leave its node, or `None`."""
         app = view.sight.app
         if self._nodes is None or app is None:
             return None

@@ -56,11 +56,11 @@ class BudgetSharing:
 
     @property
     def mean_bound(self) -> float:
-        """The bound on the mean that the objective comes to, seconds."""
+        """The bound on the mean that corresponds to the objective, seconds."""
         return self._bound / self.tail
 
     def note_output(self, *, mean: float, quantile: float) -> None:
-        """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
+        """Learn the ratio of the bounded quantile to the mean; ignore NaN and infinity.
 
         Budgets are means; a bound on a quantile is brought to a mean by this ratio.
         """
@@ -91,7 +91,7 @@ class BudgetSharing:
         dataflow: Dataflow,
         managers: Mapping[str, ObservedOperator],
     ) -> dict[str, float] | None:
-        """Return the tuned budgets within the bounds; `None` where there are none that fit."""
+        """Return the tuned budgets within the bounds; `None` if they do not fit."""
         wished = {
             name: budget
             for name, budget in self.tuned.budgets.items()

@@ -69,7 +69,7 @@ _CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_pol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """Somebody wants scaling to stand still, wholly or in one direction."""
+    """A user's request to stop scaling, completely or in one direction."""
 
     source: str
     """The annotation, or whoever else asks."""
@@ -101,7 +101,7 @@ class Directives:
 
     @property
     def suspended(self) -> bool:
-        """Whether the job is to stand still."""
+        """Whether the job should be suspended."""
         return self.state is State.SUSPENDED
 
 
@@ -155,7 +155,7 @@ def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
 
 
 def carried_by_directives(before: Spec, after: Spec) -> bool:
-    """Return whether directives carry every difference, so that the loops can go on as they are."""
+    """Return whether directives carry every difference, so that the loops can continue."""
     carried = {name: getattr(after, name) for name in _CARRIED}
     return before.model_copy(update=carried) == after
 

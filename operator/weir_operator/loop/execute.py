@@ -205,7 +205,7 @@ def change_of(action: str, proposal: Proposal) -> str:
 
 
 def _resize_id(action: str) -> str:
-    """Return the id of an action's resize, which is a change of its own beside its restart."""
+    """Return the id of an action's resize, a change separate from its restart."""
     return f"{action}r"
 
 

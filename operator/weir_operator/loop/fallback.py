@@ -41,7 +41,7 @@ class MetricsOutage:
         return ends
 
     def is_due(self, fallback: Fallback, now: float) -> bool:
-        """Return whether the fallback is to be taken now; true until `answer`."""
+        """Return whether to take the fallback now; true until `answer`."""
         if self._since is None or self._answered:
             return False
         return now - self._since >= fallback.after.seconds

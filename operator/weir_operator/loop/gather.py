@@ -76,7 +76,7 @@ class JobMeasurement:
         return self.output
 
     def violates(self, bound: float, statistic: str) -> bool | None:
-        """Return whether the interval exceeded the bound; `None` where that cannot be told.
+        """Return whether the interval exceeded the bound; `None` if that is unknown.
 
         An interval in which nothing came out while records waited is one: they are late already.
         """
@@ -253,7 +253,7 @@ class Snapshot:
 
     @property
     def reason_to_hold(self) -> str:
-        """Why nothing is to be decided on what was seen, one sentence; empty where it is."""
+        """Why Weir must not decide on these measurements, one sentence; empty if it may."""
         if self.sight.app is None:
             return "Weir does not know yet where the tasks run"
         if not self.settled:
@@ -342,7 +342,7 @@ class Gatherer:
         budgets: Mapping[str, float],
         weights: CostWeights | None = None,
     ) -> dict[str, Observation]:
-        """Let every operator's manager take over what was measured, and return what it knows.
+        """Give every operator's manager the measurements, and return what it knows.
 
         Where a pool had no room for more of an operator's replicas, it may have no more there.
         """

@@ -47,7 +47,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         return iter(self._operators)
 
     def __len__(self) -> int:
-        """Return how many operators there are."""
+        """Return the number of operators."""
         return len(self._operators)
 
     @abstractmethod

@@ -32,7 +32,7 @@ HEALTHY_AFTER = 300.0
 async def keep_running(
     name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
 ) -> None:
-    """Run `work`, which has no end of its own, and start it again after every failure.
+    """Run `work`, which never ends, and restart it after every failure.
 
     Args:
         name: Of the task, for the log.

@@ -242,7 +242,7 @@ class KubernetesApi:
 
     @property
     def guard(self) -> Guard | None:
-        """Who is asked before something is changed; `None` where nobody is."""
+        """The check before every change; `None` if there is none."""
         return self._guard
 
     async def close(self) -> None:
@@ -301,7 +301,7 @@ class KubernetesApi:
     async def stream(
         self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
     ) -> AsyncIterator[AsyncIterable[bytes]]:
-        """Open an answer that goes on, for `lasts` seconds at most; yields its lines.
+        """Open a streaming answer, for at most `lasts` seconds; yields its lines.
 
         Not retried: only the reader knows from where to continue.
         """
@@ -346,7 +346,7 @@ class KubernetesApi:
     async def patch(
         self, path: str, body: Body | Sequence[Body], content_type: str = MERGE_PATCH
     ) -> Body:
-        """Change the object at `path`; a `resourceVersion` in a merge patch must still stand."""
+        """Change the object at `path`; a `resourceVersion` in a merge patch must be current."""
         return await self._ask(
             Request(
                 method="PATCH",
@@ -358,7 +358,7 @@ class KubernetesApi:
         )
 
     async def replace(self, path: str, body: Body) -> Body:
-        """Put `body` in the place of the object at `path`, if its resourceVersion still stands."""
+        """Replace the object at `path` by `body` if its resourceVersion is still current."""
         return await self._ask(Request(method="PUT", path=path, body=body))
 
     async def delete(

@@ -67,7 +67,7 @@ class Fence(Protocol):
 
 
 class BootClock:
-    """Seconds since the machine was started, sleep included: a `Clock` that nobody sets."""
+    """Seconds since the machine was started, sleep included: a `Clock` that cannot be set."""
 
     def now(self) -> float:
         """Return seconds since boot."""
@@ -109,7 +109,7 @@ class StandingLease:
         self._seen: tuple[str, float] | None = None  # resourceVersion, and since when
 
     def is_over(self, lease: Body, now: float) -> bool:
-        """Return whether nobody holds it any more, at a time of a clock that cannot be set."""
+        """Return whether the Lease has no holder any more, at a time of a `BootClock`."""
         if not lease["spec"].get("holderIdentity"):
             return True
         version = lease["metadata"]["resourceVersion"]
@@ -227,7 +227,7 @@ class Leader:
         return max(0.0, began + self._settings.renew_deadline - self._clock.now())
 
     async def _try(self, *, within: float) -> bool:
-        """Take or renew the Lease in so many seconds; false where that did not come about."""
+        """Acquire or renew the Lease within so many seconds; return whether that succeeded."""
         began = self._clock.now()
         try:
             await asyncio.wait_for(

@@ -46,7 +46,7 @@ class Api(ObjectApi, ClusterReader, Protocol):
 
 
 class AppDependencies(Protocol):
-    """Makes what a StreamApp's loops stand on."""
+    """Creates what a StreamApp's loops need."""
 
     def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
         """Return where its Flink runs; `guard` is asked before anything is changed there."""
@@ -57,7 +57,7 @@ class AppDependencies(Protocol):
         ...
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
-        """Return where its samples come from, begun."""
+        """Return the started source of its samples."""
         ...
 
     def prometheus(self) -> PrometheusFor | None:
@@ -65,12 +65,12 @@ class AppDependencies(Protocol):
         ...
 
     def policy_probe(self) -> PolicyProbe | None:
-        """Return what tries whether NetworkPolicies are enforced; `None` where it cannot tell."""
+        """Return the test whether NetworkPolicies are enforced; `None` if it is impossible here."""
         ...
 
 
 class PolicyCompiler:
-    """Compiles each policy once in a process, beside the event loop.
+    """Compiles each policy once, in a process outside the event loop.
 
     The kernels of a policy are the same for all operators that use it, and compiling them again
     costs nothing; but the first time takes up to a minute, and a thousand StreamApps that wait for

@@ -44,7 +44,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loops:
-    """The loops of one StreamApp, with what they stand on."""
+    """The loops of one StreamApp, with what they need."""
 
     runtime: Runtime
     jobs: FlinkJobs

@@ -75,7 +75,7 @@ def probe_from_here() -> PolicyProbe | None:
 
 
 async def can_connect(host: str, port: int) -> bool:
-    """Return whether a connection to a port comes about; nothing is sent."""
+    """Return whether a connection to a port succeeds; nothing is sent."""
     try:
         async with asyncio.timeout(ANSWER_LIMIT):
             _, writer = await asyncio.open_connection(host, port)

@@ -202,7 +202,7 @@ def _without_none(value: JsonValue) -> JsonValue:
 
 
 class StatusReporter:
-    """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
+    """Receives what the loops of one StreamApp report, and passes it on."""
 
     def __init__(
         self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts

@@ -201,7 +201,7 @@ class AppTask:
             await self._rest(pause)
 
     async def leave(self) -> None:
-        """End the task and let the job run on; a change under way may first come to its end."""
+        """End the task and let the job run on; a change in progress may finish first."""
         self._leaving = True
         self._stop.set()
         self._news.set()
@@ -339,7 +339,7 @@ class AppTask:
     async def _watching_rivals(
         self, app: StreamApp, reporter: StatusReporter
     ) -> AsyncIterator[None]:
-        """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
+        """Check in the background whether something else scales the job; then Weir does not."""
         told: set[str] = set()
 
         def see(found: tuple[OtherAutoscaler, ...]) -> None:
@@ -364,7 +364,7 @@ class AppTask:
     async def _probing_policies(
         self, runtime: Runtime, reporter: StatusReporter
     ) -> AsyncIterator[None]:
-        """Try beside whether the network keeps others from the job's Flink."""
+        """Check in the background whether the network keeps others from the job's Flink."""
         probe = self._context.worlds.policy_probe()
         if probe is None:
             yield

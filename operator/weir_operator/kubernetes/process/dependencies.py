@@ -46,7 +46,7 @@ class ClusterWorlds:
         return FlinkJobs(runtime, guard)
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
-        """Return where its samples come from, begun."""
+        """Return the started source of its samples."""
         name = f"{app.metadata.namespace}/{app.metadata.name}"
         if self._server is not None:
             return SharedPrometheusSource(self._server, label=APP_LABEL, value=name)

@@ -148,7 +148,7 @@ def build_registry(
 
 
 def _runs_a_job(body: kopf.Body, **_: Any) -> bool:
-    """Return whether there is something to look after: kopf gives all others no finalizer.
+    """Return whether it runs a job: kopf gives all others no finalizer.
 
     A finalizer of the canary would outlive the controller, and with it the canary's namespace.
     """

@@ -37,7 +37,7 @@ class Move(StrEnum):
 
 
 def choose_move(wanted: Resource, steered: Resource | None) -> Move:
-    """Return what is to be done about a StreamApp. Pure.
+    """Return what to do about a StreamApp. Pure.
 
     Args:
         wanted: The object as it is now.

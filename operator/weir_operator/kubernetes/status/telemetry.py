@@ -137,7 +137,7 @@ class OperatorSeries(Collector):
             )
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Show what a decision expects, and how its target compares with the others."""
+        """Count one decision of one operator, and show its scores."""
         numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
         decision = record.decision
         expected = decision.expectation
@@ -361,7 +361,7 @@ class Telemetry:
         self.state_free.set(free)
 
     def note_standstill(self, key: Key, *, cost: float) -> None:
-        """Show that a job has no replicas: it was suspended, or has come to its end.
+        """Show that a job has no replicas: it was suspended, or has finished.
 
         Args:
             key: The StreamApp.
@@ -372,7 +372,7 @@ class Telemetry:
         self.cost.labels(key.namespace, key.name).set(cost)
 
     def note_job(self, key: Key, *, runs: float) -> None:
-        """Show whether a job runs: 1, 0, or NaN where it is not to run or nobody knows."""
+        """Show whether a job runs: 1, 0, or NaN if it should not run or that is unknown."""
         self.job_running.labels(key.namespace, key.name).set(runs)
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
@@ -455,7 +455,7 @@ async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock
 
 
 def measure_volume(folder: Path) -> tuple[int, int]:
-    """Return size and free space, bytes, of the volume on which `folder` is, or is to be made.
+    """Return size and free space, bytes, of the volume of `folder`, which need not exist yet.
 
     Raises:
         OSError: It cannot be read.

@@ -132,7 +132,7 @@ def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
 
 
 def _shown(record: DecisionRecord) -> DecisionRecord:
-    """Return the record without what was weighed: no status shows it, and the records keep it."""
+    """Return the record without its candidates: no status shows them, and the records keep them."""
     return replace(record, decision=replace(record.decision, candidates=()))
 
 
@@ -179,7 +179,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
 
 
 def _ready(facts: Facts) -> Aspect:
-    """Return whether the job runs as the spec says, and is looked after."""
+    """Return whether the job runs as the spec says, and is managed."""
     if facts.mistake:
         sentence = f"{facts.mistake}; if the job is running, it continues unchanged"
         return Aspect("Ready", "False", "InvalidSpec", sentence)
@@ -195,7 +195,7 @@ def _ready(facts: Facts) -> Aspect:
 
 
 def job_runs(facts: Facts) -> float:
-    """Return 1 where the job runs, 0 where it is to run and does not, NaN otherwise."""
+    """Return 1 if the job runs, 0 if it should and does not, NaN otherwise."""
     if facts.suspended is not None or facts.ready.reason in NOT_TO_RUN:
         return math.nan
     begins = facts.change is not None and not facts.change.step.is_end and facts.change.kind.begins
@@ -238,7 +238,7 @@ def _tuning(view: TuningView) -> TuningStatus:
 
 
 def _advise(facts: Facts) -> str | None:
-    """Return what following the decisions would come to, where they are only advice."""
+    """Return the forecast for following the advice, in mode Advise."""
     if facts.mode is not Mode.ADVISE:
         return None
     bill = facts.tick.bill if facts.tick else None
