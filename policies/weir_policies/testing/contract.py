@@ -190,7 +190,7 @@ def _check_explanation(decision: Decision, observation: Observation) -> None:
 
 
 class PolicyContract:
-    """The promise of one policy; a subclass names it."""
+    """The contract of one policy; a subclass names it."""
 
     name: str
 
@@ -309,7 +309,7 @@ _OWN_TYPES = {"first": (0, 1), "middle": (0, 1, 2), "last": (2,)}
 
 
 def observe_chain(rate: float, *, time: float = 0.0, **counts: int) -> dict[str, Observation]:
-    """Return what is seen of the operators of `CHAIN`, each on node types of its own.
+    """Return observations of the operators of `CHAIN`, each with its own node types.
 
     Args:
         rate: Records/s at the source.
@@ -362,7 +362,7 @@ def _go_to(observation: Observation, target: Deployment) -> Observation:
 
 
 class ApplicationPolicyContract:
-    """The promise of one policy that decides for a whole application; a subclass names it."""
+    """The contract of one policy that decides for a whole application; a subclass names it."""
 
     name: str
     parameters: Mapping[str, Any] = {}
