@@ -56,7 +56,7 @@ class Mistake:
 
 
 def refuse(mistakes: Iterable[Mistake]) -> None:
-    """Raise one validation error that holds every mistake; return where there is none.
+    """Raise one validation error with every mistake; return if there is none.
 
     Raises:
         ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own

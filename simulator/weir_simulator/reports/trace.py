@@ -115,7 +115,7 @@ def _statistics(traces: Mapping[str, Trace]) -> Table:
 
 
 def _group(trace: Trace) -> int:
-    """Return how many slots a point of the line stands for."""
+    """Return how many slots a point of the line covers."""
     return -(-trace.size // _POINTS)
 
 

@@ -157,7 +157,7 @@ class Evaluation(Section):
 
 
 class Forecast(Section):
-    """What the simulator lets any stretch of some intervals come to, with the best found."""
+    """What the simulator expects of any stretch of some intervals, with the best found."""
 
     intervals: int = Field(ge=1)
     """Length of a stretch."""

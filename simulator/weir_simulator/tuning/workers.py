@@ -108,7 +108,7 @@ def count_workers(asked: int | None, batch: int) -> int:
 
 @contextmanager
 def _holding_back_ctrl_c() -> Iterator[None]:
-    """Begin processes that never see Ctrl-C; this one sees it afterwards.
+    """Start processes that ignore Ctrl-C; this process handles it afterwards.
 
     It is for the process that asks, which decides what becomes of the evaluations. A process
     inherits from its first instruction on what is blocked; could it only choose to ignore Ctrl-C,
