@@ -111,7 +111,7 @@ def _label_of(source: str) -> str:
 
 
 def need_pyarrow() -> None:
-    """Refuse to go on without the library that reads tables.
+    """Refuse to continue without the library that reads tables.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
