@@ -74,7 +74,7 @@ class FlinkSampler:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to read Flink if there is no Prometheus; needs a running event loop."""
+        """Start the rounds; a second call changes nothing."""
         if self._rounds is None:
             self._rounds = asyncio.create_task(self._run(), name="weir-external-metrics")
 
@@ -259,7 +259,7 @@ class ExternalMetrics:
         self._flink = FlinkSampler(watch, clock=clock, period=period)
 
     def start(self) -> None:
-        """Begin to ask Flink, where there is no Prometheus; needs a running event loop."""
+        """Start to read Flink if there is no Prometheus; needs a running event loop."""
         if self._prometheus is None:
             self._flink.start()
 

@@ -81,7 +81,7 @@ class LearnedStore:
         write_atomically(self._path, json.dumps(learned))
 
     def restore(self, managers: Managers) -> None:
-        """Give the managers what they had learned; carry out a reset that came in the meantime.
+        """Give every manager what it had learned; one whose state does not fit starts over.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
@@ -185,7 +185,7 @@ class AppState:
         self._unsaved = ""
 
     def restore(self) -> None:
-        """Give the managers what they had learned; a reset that came meanwhile is carried out.
+        """Give the managers what they had learned; carry out a reset that came in the meantime.
 
         Where there is no room for it, they begin without, and the file is left for another time.
         """

@@ -272,7 +272,7 @@ class Lifecycle:
             return await self._suspend()
 
     async def reach(self) -> None:
-        """Ensure that the JobManager of a started job answers, wherever it is now."""
+        """Ensure that the JobManager of a started job answers."""
         async with self._busy:
             await self._reach()
 

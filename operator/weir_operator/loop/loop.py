@@ -147,7 +147,7 @@ class SlowLoop(Protocol):
         ...
 
     async def run(self) -> None:
-        """Run both loops until `stop` is set or the job has finished."""
+        """Run until cancelled."""
         ...
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
@@ -203,7 +203,7 @@ class ApplicationController:
         self._last_tick = clock.now(), clock.monotonic()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run both loops until `stop` is set or the job comes to its own end.
+        """Run both loops until `stop` is set or the job has finished.
 
         The job must have been brought up.
 

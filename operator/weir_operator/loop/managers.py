@@ -75,7 +75,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Decide on what is only imagined: nothing is learned from it or remembered of it.
+        """Decide on hypothetical observations, without learning or remembering.
 
         Args:
             observations: Of all operators.
@@ -88,7 +88,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
 
     @abstractmethod
     def act(self, granted: Collection[str]) -> None:
-        """Note that what was proposed last is carried out for some operators, at least one."""
+        """Note that the last proposals of at least one operator are carried out."""
 
     @abstractmethod
     def wait(self, *, missed: bool) -> None:
@@ -118,11 +118,11 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     @property
     @abstractmethod
     def in_training(self) -> tuple[str, ...]:
-        """Operators for which a stand-in decides because the policy was not trained yet."""
+        """Operators for which a fallback policy decides because the policy is not trained yet."""
 
     @abstractmethod
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let policies decide from now on, with what they have learned in a simulator.
+        """Use the policies from now on, with what they have learned in a simulator.
 
         Args:
             trained: What each operator's policy has learned.
@@ -174,7 +174,7 @@ class SeparateManagers(Managers):
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
     ) -> dict[str, Decision]:
-        """Let every scaled operator's manager learn, then decide."""
+        """Make every scaled operator's manager learn, then decide."""
         return {
             name: self._managers[name].propose(seen)
             for name, seen in observations.items()
@@ -188,26 +188,26 @@ class SeparateManagers(Managers):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Let those decide whose own observation differs."""
+        """Decide again for operators whose own observation differs."""
         return {name: self._managers[name].imagine(observations[name]) for name in differing}
 
     def act(self, granted: Collection[str]) -> None:
-        """Let those know whose proposal is carried out."""
+        """Tell the managers whose proposals are carried out."""
         for name in granted:
             self._managers[name].act()
 
     def wait(self, *, missed: bool) -> None:
-        """Let all pass over an interval."""
+        """Make all managers pass over an interval."""
         for manager in self._managers.values():
             manager.wait(missed=missed)
 
     def skip(self) -> None:
-        """Let all forget the last interval."""
+        """Make all managers forget the last interval."""
         for manager in self._managers.values():
             manager.skip()
 
     def forget(self) -> None:
-        """Let all start over."""
+        """Make all managers start over."""
         for manager in self._managers.values():
             manager.forget()
 
@@ -222,11 +222,11 @@ class SeparateManagers(Managers):
 
     @property
     def in_training(self) -> tuple[str, ...]:
-        """Operators for which a stand-in decides because their policy was not trained yet."""
+        """Operators for which a fallback policy decides because their policy is not trained yet."""
         return tuple(name for name, manager in self._managers.items() if manager.in_training)
 
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let the policies of some operators decide from now on."""
+        """Use the policies of some operators from now on."""
         waiting = [name for name in trained if self._managers[name].in_training]
         for name in waiting:
             self._managers[name].promote(trained[name])
@@ -285,7 +285,7 @@ class JointManagers(Managers):
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
     ) -> dict[str, Decision]:
-        """Let the policy learn, then decide for all that are scaled."""
+        """Make the policy learn, then decide for all scaled operators."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None:
             return {}
@@ -312,7 +312,7 @@ class JointManagers(Managers):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Let the policy decide for all again where one operator's observation differs."""
+        """Decide again for all operators if one operator's observation differs."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None or not differing:
             return {}
@@ -362,7 +362,7 @@ class JointManagers(Managers):
         return () if self._fallback_policies is None else tuple(self._fallback_policies)
 
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let the policy decide from now on."""
+        """Use the policy from now on."""
         waiting = self.in_training
         if application is None or not waiting:
             return ()

@@ -29,7 +29,7 @@ def fit_into_room(
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
 ) -> DeploymentMap:
-    """Return what comes closest to `wanted` in the room that there is.
+    """Return the deployment closest to `wanted` that fits the available room.
 
     Args:
         wanted: Where the job should be.
@@ -198,7 +198,7 @@ class RoomFinder:
         return fit_to_manifest(deployments, self._initial, self._models)
 
     async def find_target(self, status: AppStatus) -> DeploymentMap:
-        """Return where a job that is down is to run: where it was, as far as there is room."""
+        """Return where a job that is down should run: its old deployment as far as it fits."""
         alive = await self._runtime.replicas()
         fitting = self.fit(status.deployments)
         return fit_into_room(fitting, alive, self._full(status), self._models or {})

@@ -133,7 +133,7 @@ def find_failed(
 
 
 def _subject(journal: RescaleJournal) -> str:
-    """Return what a change is to achieve: kind, replicas to replace, revision, target."""
+    """Return the goal of a change: kind, replicas to replace, revision, target."""
     revision = journal.revision.id if journal.revision is not None else ""
     target = sorted((name, sorted(counts.items())) for name, counts in journal.target.items())
     what = (str(journal.kind), sorted(journal.replace), revision, target)
@@ -173,7 +173,7 @@ def recover(
     now: float,
     superseded: tuple[str, ...] = (),
 ) -> RescaleJournal:
-    """Return the start of a job that has ended without being told to."""
+    """Return the start of a job that has ended unexpectedly."""
     return plan(
         kind=Kind.RECOVER,
         reason=cause,

@@ -71,7 +71,7 @@ class NodeWatch:
         last: RescaleJournal | None,
         now: float,
     ) -> Move | None:
-        """Take in a healthy interval; return which replica is to leave, `None` where none is.
+        """Process a healthy interval; return which replica should leave, or `None`.
 
         Args:
             app: What was measured.

@@ -259,7 +259,7 @@ Counted = Mapping[Identity, tuple[float, float]]
 def measure_output(
     window: Window, counted: Counted | None = None
 ) -> tuple[SinkMeasurement, Counted]:
-    """Measure the records that arrived at any sink since the last look.
+    """Measure the records that arrived at any sink since the last measurement.
 
     Args:
         window: Begins where the last one ended.

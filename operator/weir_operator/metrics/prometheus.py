@@ -103,7 +103,7 @@ class SharedPrometheusSource:
 
 
 class PrometheusSource(SharedPrometheusSource):
-    """Reads the samples of one StreamApp over a connection of its own; a `MetricsSource`.
+    """Reads the samples of one StreamApp over its own connection; a `MetricsSource`.
 
     Args:
         url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.

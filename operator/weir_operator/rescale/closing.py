@@ -93,7 +93,7 @@ def _remember_failure(
 
 
 def _goes_on_from_before(status: AppStatus, journal: RescaleJournal) -> bool:
-    """Return whether a recovery failed whose revision wrote no state of its own.
+    """Return whether a recovery failed whose revision wrote no state itself.
 
     The revision from before can read what there is, so it is the one to be started next.
     """
@@ -114,7 +114,7 @@ def _came_to_nothing(journal: RescaleJournal) -> bool:
 
 
 def _has_failed(journal: RescaleJournal) -> bool:
-    """Return whether the target did not run, and not because nobody wanted it any more."""
+    """Return whether the target did not run although it was still wanted."""
     if journal.withdrawn:
         return False
     recovers = journal.kind is Kind.RECOVER and journal.revision is not None

@@ -87,7 +87,7 @@ class Rescaler:
         journal: RescaleJournal,
         is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
     ) -> RescaleJournal:
-        """Take the steps of `journal` from where it stands to an end, and return that end.
+        """Execute the remaining steps of `journal`, and return it at its end.
 
         Args:
             journal: The change.
@@ -146,7 +146,7 @@ class Rescaler:
         return end
 
     async def retained(self, job: str) -> tuple[str, ...]:
-        """Return checkpoints of an ended job, to delete once the next job has one of its own."""
+        """Return checkpoints of an ended job, to delete once the next job has its own."""
         try:
             return await find_retained(job, jobs=self._jobs, runtime=self._runtime)
         except (TemporaryError, PermanentError) as error:
@@ -170,7 +170,7 @@ class Rescaler:
             log.warning("empty folders left behind", jobs=jobs, failure=str(error))
 
     async def _start(self, journal: RescaleJournal) -> RescaleJournal:
-        """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
+        """Start what is missing and wait until Flink has it, while the old job runs."""
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
@@ -513,7 +513,7 @@ class Rescaler:
         await self._store.save(self._store.load().model_copy(update={"rescale": journal}))
 
     async def _finish(self, journal: RescaleJournal) -> None:
-        """Write what is true now, then clear what nobody needs any more."""
+        """Write what is true now, then delete what is no longer needed."""
         status, superseded = close_change(
             self._store.load(), journal, self._settings, now=self._clock.now()
         )

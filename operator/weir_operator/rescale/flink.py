@@ -46,7 +46,7 @@ class FlinkJobs:
         self._rest = None
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Return how far the job has come, `None` where Flink does not know it."""
+        """Return the progress of the job, `None` if Flink does not know it."""
         job = await (await self.rest()).job(job_id)
         if job is None:
             return None
@@ -112,7 +112,7 @@ class FlinkJobs:
         restore_path: str | None,
         configuration: Mapping[str, str],
     ) -> None:
-        """Submit the job under this id, pinned operators with the managed memory that there is.
+        """Submit the job under this id, with the managed memory that its TaskManagers have.
 
         Raises:
             TemporaryError: An operator has no TaskManager that is registered.

@@ -82,7 +82,7 @@ class Direction(StrEnum):
 
 
 class RescaleJournal(BaseModel):
-    """One change, as far as it has come."""
+    """One change, with its progress."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -151,7 +151,7 @@ class RescaleJournal(BaseModel):
         return any(_name(Step.SUBMIT, direction) in self.times for direction in Direction)
 
     def made_of(self, running: Revision | None) -> Revision | None:
-        """Return what processes are to be made of at this step; `running` is what they were."""
+        """Return the revision of processes at this step; `running` is their present one."""
         if self.revision is None or self.is_back:
             return running
         before = self.kind is Kind.UPGRADE and self.step is Step.STOP
@@ -163,7 +163,7 @@ class RescaleJournal(BaseModel):
         return () if self.is_back else self.replace
 
     def at(self, step: Step, now: float, **changes: object) -> RescaleJournal:
-        """Return the journal as it is to be written before `step` is taken."""
+        """Return the journal to write before `step` is taken."""
         direction = changes.get("direction", self.direction)
         times = dict(self.times)
         times.setdefault(_name(step, direction), now)

@@ -30,7 +30,7 @@ FINISHED = "FINISHED"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a submitted job has come."""
+    """The progress of a submitted job."""
 
     state: str
     running: bool
@@ -63,7 +63,7 @@ class Jobs(Protocol):
     """What the engine asks of Flink. Unknown jobs and triggers are `None`, never an error."""
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Return how far the job has come."""
+        """Return the progress of the job."""
 
     async def live(self) -> tuple[str, ...]:
         """Return the ids of all jobs that have not ended."""

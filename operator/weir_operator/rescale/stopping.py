@@ -126,7 +126,7 @@ async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str,
 async def find_restore_point(
     job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime
 ) -> str | None:
-    """Return where the ended `job` is to resume; `None` starts it with empty state.
+    """Return from where the ended `job` should resume; `None` starts it with empty state.
 
     Raises:
         StateMissingError: It had state of its own, which is not in the storage.

@@ -149,7 +149,7 @@ class FakeWorld:
         self.used, self.named = revision, True
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return that there is no node, where a test said so."""
+        """Return that there is no node, if a test said so."""
         return self.misfit
 
     async def ensure_job_manager(self) -> bool:
@@ -204,7 +204,7 @@ class FakeWorld:
             self.on_deed()
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Change sizes, unless told to refuse."""
+        """Change sizes, unless configured to refuse."""
         if self.refuse_sizes:
             raise ResizeRefusedError("The node is full")
         for key, size in sizes.items():
@@ -371,14 +371,14 @@ class FakeWorld:
     # What a test does to it
 
     def process(self, records: int) -> None:
-        """Let the job that runs emit `records` more."""
+        """Make the running job emit `records` more."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING" and job.ending is None:
                 self.emitted.append((key, job.position, job.position + records))
                 job.position += records
 
     def checkpoint(self) -> None:
-        """Let the job that runs complete a checkpoint."""
+        """Make the running job complete a checkpoint."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING" and job.ending is None:
                 paths = self.stored.setdefault(key, [])
@@ -398,7 +398,7 @@ class FakeWorld:
         self._advance()
 
     def forget_triggers(self) -> None:
-        """Let Flink forget what became of savepoints, as it does after a time."""
+        """Make Flink forget the state of savepoints, as it does after a time."""
         for job in self.jobs.values():
             job.savepoints = {}
 
@@ -433,14 +433,14 @@ class FakeWorld:
             )
 
     def finish(self) -> None:
-        """Let the job that runs come to its own end: Flink deletes its checkpoints."""
+        """Make the running job finish: Flink deletes its checkpoints."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING":
                 self._commit(key, job)
                 self._end(key, job)
 
     def _advance(self) -> None:
-        """Complete savepoints whose time has come."""
+        """Complete savepoints that are due."""
         for key, job in self.jobs.items():
             if job.stopping is not None and job.stopping[1] <= self.clock.now():
                 trigger, when = job.stopping

@@ -63,7 +63,7 @@ class Replica:
 
     @property
     def node_type(self) -> str:
-        """Name of the node type it stands for."""
+        """Name of its node type."""
         return f"{self.pool}/{self.size}"
 
 

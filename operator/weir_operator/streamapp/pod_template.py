@@ -221,7 +221,7 @@ _CONTEXT: dict[str, JsonValue] = _FREE | {
 
 
 def _list_schema(name: str) -> dict[str, JsonValue]:
-    """Return the schema of a list of which each item has its key, and anything besides."""
+    """Return the schema of a list whose items must have its key, and may have anything else."""
     key = ITEM_KEYS[name]
     fields: dict[str, JsonValue] = {
         key: {

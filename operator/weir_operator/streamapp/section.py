@@ -56,7 +56,7 @@ class Mistake:
 
 
 def refuse(mistakes: Iterable[Mistake]) -> None:
-    """Raise one validation error that holds every mistake; return where there is none.
+    """Raise one validation error with every mistake; return if there is none.
 
     Raises:
         ValidationError: There is a mistake. Inside a validator, pydantic puts the section's own
@@ -128,7 +128,7 @@ def validations(*rules: Rule) -> dict[str, JsonValue]:
 
 
 def map_list_by(key: str) -> dict[str, JsonValue]:
-    """Return the extra JSON schema of a list whose items are told apart by the field `key`."""
+    """Return the extra JSON schema of a list whose items are identified by the field `key`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 

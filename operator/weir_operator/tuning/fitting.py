@@ -36,12 +36,12 @@ FOLDER = "fitted"
 
 
 def find_fitted(folder: Path) -> Path:
-    """Return where the experiment of the StreamApp with this folder is, if there is one."""
+    """Return the experiment of the StreamApp with this folder, or `None`."""
     return folder / FOLDER / "experiment.yaml"
 
 
 def write_fitted(folder: Path, request: TuningRequest) -> None:
-    """Write the experiment of a request with what is in force, and its trace beside it.
+    """Write the experiment of a request with the current settings, and its trace.
 
     Args:
         folder: Of the StreamApp's state.
@@ -156,7 +156,7 @@ class Fitter:
         self._detector = None
 
     async def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:
-        """Return the fit, and how many intervals of its own it could be of at most.
+        """Return the fit, and the maximum number of its own intervals.
 
         History is read before the fit has its turn: a volume that hangs holds up no other fit.
         """

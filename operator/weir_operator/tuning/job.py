@@ -53,7 +53,7 @@ _APP = "weir.dev/streamapp"
 
 
 class JobApi(Protocol):
-    """What is asked of the API server; `KubernetesApi` answers."""
+    """What a tuner needs of the API server; `KubernetesApi` implements it."""
 
     async def get(self, path: str) -> Body:
         """Return the object at `path`."""
@@ -139,7 +139,7 @@ class JobTuner:
         return answer
 
     async def _begin(self, full: str, packed: bytes) -> None:
-        """Make the Job with its work, or find it made; let it go."""
+        """Create the Job with its request, or find it; then start it."""
         digest = hashlib.sha256(packed).hexdigest()[:32]
         try:
             job = await self._api.create(self._jobs, self._job(full, digest))

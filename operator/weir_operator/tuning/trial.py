@@ -60,7 +60,7 @@ class Trial(BaseModel):
 
 
 def find_overgrown(trial: Trial, forecast: Forecast) -> str:
-    """Return why a trial ends without a verdict, one sentence; empty where it goes on."""
+    """Return why a trial ends without a verdict, one sentence; empty if it continues."""
     if trial.beyond < MOST_BEYOND * forecast.intervals:
         return ""
     return (

@@ -73,7 +73,7 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
 
 
 def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Revision:
-    """Return what the job is made of: what an upgrade changes.
+    """Return what defines the job: what an upgrade changes.
 
     Args:
         app: The manifest.
@@ -267,7 +267,7 @@ def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
 
 
 def _most_replicas(app: StreamApp, policy: str) -> int | None:
-    """Return the replicas that an operator's greatest cost is made of; `None` for its own most."""
+    """Return the replicas for an operator's maximum cost; `None` for its own maximum."""
     together = sum(operator.max_replicas for operator in world.operators(app))
     return together if registry.sees_application(policy) else None
 

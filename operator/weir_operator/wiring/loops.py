@@ -45,7 +45,7 @@ from weir_policies.model.season import Season
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dependencies:
-    """What the loops of one StreamApp stand on. Whoever made the parts also closes them."""
+    """What the loops of one StreamApp need. Whoever made the parts also closes them."""
 
     runtime: Runtime
     jobs: FlinkJobs
@@ -226,7 +226,7 @@ def _tuning(
     manager: ApplicationManager,
     directives: Callable[[], Directives],
 ) -> TuningLoop | None:
-    """Return the slow loop; `None` where nobody makes tunings."""
+    """Return the slow loop; `None` without a tuner."""
     if around.tuner is None:
         return None
     settings = replace(

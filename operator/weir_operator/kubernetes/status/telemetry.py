@@ -137,7 +137,7 @@ class OperatorSeries(Collector):
             )
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Count one decision of one operator, and show its scores."""
+        """Show what a decision expects, and how its target compares with the others."""
         numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
         decision = record.decision
         expected = decision.expectation
@@ -376,7 +376,7 @@ class Telemetry:
         self.job_running.labels(key.namespace, key.name).set(runs)
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Count one decision of one operator, and show what it weighed."""
+        """Count one decision of one operator, and show its scores."""
         seen = record.observation
         kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"

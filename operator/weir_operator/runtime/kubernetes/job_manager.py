@@ -110,7 +110,7 @@ class JobManagerPod:
         return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
-        """Apply what the Deployment stands on, and learn the Service's address."""
+        """Apply the objects that the Deployment needs, and find the Service's address."""
         await self._objects.apply(
             *manifests.accounts(pods),
             manifests.network_policy(pods),

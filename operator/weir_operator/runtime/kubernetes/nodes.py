@@ -139,7 +139,7 @@ def _tolerates(toleration: Mapping[str, JsonValue], taint: Body) -> bool:
 
 
 def _without_details(node: Body) -> Body:
-    """Return what is asked of a node, without its status, of which a thousand nodes have much."""
+    """Return the needed parts of a node, without its large status."""
     meta, spec = node["metadata"], node.get("spec") or {}
     return {
         "metadata": {"name": meta["name"], "labels": meta.get("labels") or {}},

@@ -100,7 +100,7 @@ class AppObjects:
             )
 
     async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
-        """Return an object, `None` where there is none."""
+        """Return an object, or `None`."""
         return await self._at(self.path(kind, name, group=group))
 
     async def pods(self, labels: Mapping[str, str]) -> tuple[Body, ...]:

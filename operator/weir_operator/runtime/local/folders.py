@@ -84,7 +84,7 @@ class ProcessFolder:
         write_atomically(self._identity, json.dumps(asdict(identity)))
 
     def alive(self) -> ProcessIdentity | None:
-        """Return the process that runs from here, `None` where there is none."""
+        """Return the process that runs from here, or `None`."""
         text = read_if_present(self._identity)
         if text is None:
             return None
@@ -193,7 +193,7 @@ class TaskManagerFolder(ProcessFolder):
         return (self.path / "removed").exists()
 
     def mark_removed(self) -> None:
-        """Note that it is to end, before it is told, so that nobody adopts it half-way."""
+        """Note that it will end, before it gets the signal, so that nobody adopts it half-way."""
         write_atomically(self.path / "removed", "")
 
 
