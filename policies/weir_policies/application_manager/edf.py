@@ -183,7 +183,7 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRules:
-    """When there is a new token.
+    """When a new token is created.
 
     Raises:
         ParameterError: A number is out of its range.

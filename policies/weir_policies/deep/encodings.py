@@ -171,7 +171,7 @@ def encode(
 
 @compiled
 def _set_once(entries: int, places: Counts, values: Singles) -> None:
-    """Let an input that two types share be 1, not 2."""
+    """Set an input that two types share to 1, not 2."""
     for later in range(1, entries):
         for earlier in range(later):
             if places[later] == places[earlier]:

@@ -160,7 +160,7 @@ class KernelPolicy:
         return decision
 
     def train(self, observation: Observation, rates: Floats) -> None:
-        """Let an offline algorithm learn before the first tick; others need not.
+        """Train an offline algorithm before the first tick; others need no training.
 
         Args:
             observation: Names the operator's model, budget and weights.

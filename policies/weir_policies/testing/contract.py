@@ -242,7 +242,7 @@ class PolicyContract:
         assert json.dumps(policy.state_dict()) == state
 
     def test_the_same_seed_and_day_give_the_same_decisions(self) -> None:
-        """Chance comes from the seed alone."""
+        """Only the seed decides what is random."""
         assert learn_a_day(self.build()) == learn_a_day(self.build())
 
     def test_learned_state_survives_a_round_trip_bit_for_bit(self) -> None:
@@ -374,7 +374,7 @@ class ApplicationPolicyContract:
         return registry.build_joint(self.name, rng=rng, parameters=self.parameters)
 
     def test_it_is_an_application_policy_and_says_so(self) -> None:
-        """It declares that it decides for all operators, and nobody builds it for one."""
+        """It declares that it decides for all operators, and cannot be built for one."""
         assert isinstance(self.build(), ApplicationPolicy)
         assert registry.is_joint(self.name, self.parameters)
         with pytest.raises(ParameterError, match="decides for all"):

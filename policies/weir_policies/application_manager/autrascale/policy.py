@@ -119,12 +119,12 @@ def measure_true_rate(observation: Observation) -> float:
 
 
 def find_most(observation: Observation) -> int:
-    """Return the replicas that the operator may have, with the room that there is."""
+    """Return the maximum number of replicas of the operator, given the room in its pools."""
     return resize_mix(observation, observation.model.max_replicas).size
 
 
 def resize_mix(observation: Observation, size: int) -> Deployment:
-    """Return the present mix with so many replicas, or as many as there is room for.
+    """Return the present mix with so many replicas, or as many as fit.
 
     They come and go on the node type that has the most, the cheapest among equals; what finds no
     room there goes to the next.
@@ -163,7 +163,7 @@ class ModelProfile:
         return total
 
     def throughput(self, parallelism: Parallelism) -> float:
-        """Return the records/s that the slowest operator lets through, by the true rates."""
+        """Return the records/s of the slowest operator, by the true rates."""
         measured = self.measured
         return min(
             (

@@ -41,7 +41,7 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
 
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return the logarithm of the expected improvement, very small where there is none."""
+    """Return the logarithm of the expected improvement, very small if there is none."""
     return np.log(np.maximum(expected_improvement(mean, deviation, best), LEAST))
 
 
@@ -109,12 +109,12 @@ class SurrogateSearch:
 
     @property
     def best(self) -> tuple[Trial, Outcome] | None:
-        """The best trial and its outcome; `None` where there is none."""
+        """The best trial and its outcome, or `None`."""
         known = zip(self._trials, self._outcomes, strict=True)
         return min(known, key=lambda each: rank(each[1], self._limits), default=None)
 
     def refresh(self) -> None:
-        """Fit the surrogates to what was told since the last time."""
+        """Fit the surrogates to the outcomes since the last time."""
         if not self._stale:
             return
         inputs = np.array([trial.coordinates[self._free] for trial in self._trials])
@@ -126,7 +126,7 @@ class SurrogateSearch:
         self._stale = False
 
     def believe(self, point: Floats) -> None:
-        """Go on as if a point's predictions had been observed, until the next outcome is told."""
+        """Use a point's predictions as if observed, until the next outcome."""
         self._surrogates = [each.believe(point[self._free]) for each in self._surrogates]
 
     def propose(self, rng: np.random.Generator, *, edge: float | None = None) -> Floats:
