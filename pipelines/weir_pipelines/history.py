@@ -135,7 +135,7 @@ def read_fitting_samples(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittingSamples:
-    """What was measured, and where it cannot be told of what."""
+    """Samples for a fit, and days that have only traffic."""
 
     samples: Samples
     """Oldest first."""

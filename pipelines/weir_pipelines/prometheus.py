@@ -110,7 +110,7 @@ class PrometheusHistory:
 
     @property
     def key(self) -> str:
-        """What tells this server's series from those of others: a digest of how it is asked."""
+        """What distinguishes this server's series from others: a digest of how it is queried."""
         asked = self._settings
         parts = [asked.url.rstrip("/"), asked.label, sorted(asked.matchers.items())]
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
@@ -177,7 +177,7 @@ def _render_selector(matchers: Mapping[str, str]) -> str:
 
 
 def _refuse_partial(response: requests.Response, **_: object) -> None:
-    """Take an answer for none that comes from a busy server, or says that something is missing.
+    """Reject an answer of a busy server, or one that says that something is missing.
 
     Prometheus, Thanos and Mimir warn where a store behind them did not answer and they gave the
     rest.
