@@ -47,7 +47,7 @@ from weir_pipelines.settings import DAY_MS
 from weir_pipelines.store import Partition, Store, arrow_schema
 
 UNKNOWN = -1
-"""Receipt of which nobody noted the time."""
+"""Time of receipt if nobody noted it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

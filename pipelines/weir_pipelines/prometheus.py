@@ -46,7 +46,7 @@ class PrometheusSettings:
     url: str
     """Its address, such as http://prometheus:9090."""
     label: str = "weir_app"
-    """Label that names the application; empty where `matchers` alone tell it apart."""
+    """Label that names the application; empty if `matchers` alone select it."""
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that all series must have besides, such as the cluster's."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -110,7 +110,7 @@ def measure_series(
 
 def _find_steps(samples: Samples, settings: ArrivalSettings) -> _Steps:
     usable = np.isfinite(samples.value) & (samples.value >= 0)
-    # What cannot be used forms a group of its own, and so breaks no step.
+    # Unusable samples form their own group, and so break no step.
     group = 2 * samples.series + ~usable
     order = _order(group, samples)
     if order is not None:

@@ -240,7 +240,7 @@ def _judge_right_sections(document: object) -> Iterator[tuple[Place, str]]:
                 json.dumps(document[field.alias], default=str), by_alias=True, by_name=False
             )
         except ValidationError:
-            continue  # its mistakes are already told
+            continue  # its mistakes are already reported
     for each in judge(right):
         yield each.path, join(each.path, each.expected, each.got, each.remedy)
 

@@ -100,7 +100,7 @@ class ExternalApp:
     """Advises one StreamApp until it is stopped."""
 
     def __init__(self, app: StreamApp, around: ExternalDependencies) -> None:
-        # Whatever the manifest says: a job that somebody else runs is never steered.
+        # Whatever the manifest says: Weir never scales an external job.
         mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
         self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
         self._around = around

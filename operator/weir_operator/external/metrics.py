@@ -41,7 +41,7 @@ log = structlog.get_logger()
 PERIOD = 10.0
 """Seconds between two rounds: the JobManager gathers no more often."""
 SAME = 0.5
-"""Seconds within which two stamps are of one gathering, which was told twice."""
+"""Seconds within which two stamps are of one gathering, which was reported twice."""
 KEEP = 900.0
 """Seconds of samples that are kept."""
 
@@ -278,7 +278,8 @@ class ExternalMetrics:
             window = relabel(_leave_out_foreign(found, self._watch.namespace), job)
             if any("task_id" in series.labels for series in window.series):
                 return window
-            # Nobody scrapes this job's reporters, or it has none: Flink itself tells enough.
+            # Nobody scrapes this job's reporters, or it has none: Flink's own REST interface is
+            # enough.
             self._flink.start()
         return self._flink.window(start=start, end=end)
 

@@ -127,7 +127,7 @@ class ExternalJobs(FlinkJobs):
         Raises:
             JobChangedError: The loops must be made again.
             TemporaryError: It cannot be seen now, or does not run.
-            PermanentError: It cannot be told which job is meant.
+            PermanentError: It is ambiguous which job is meant.
         """
         job = await self._watch.refresh()
         if self._made_for is None or not job.is_like(self._made_for):

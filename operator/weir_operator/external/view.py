@@ -50,7 +50,7 @@ class Place:
     cores: float
     """CPU of its container, which is what is paid for."""
     memory: float = math.nan
-    """Memory of its container, bytes; NaN where nobody says."""
+    """Memory of its container, bytes; NaN if unknown."""
     started: float = math.nan
     """Unix time; NaN where only Flink knows the TaskManager."""
 

@@ -99,7 +99,7 @@ def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = N
 
     Raises:
         PermanentError: There is no compiler, a source is missing, or one does not compile; the
-            compiler's first message is told.
+            compiler's first message is reported.
     """
     digest = _digest(sources, entry_class)
     if _digest_in(jar) == digest:

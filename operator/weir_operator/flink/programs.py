@@ -66,7 +66,7 @@ async def ask_program(
 def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
     """Return the lines of an answer without their mark; `None` where it is no whole answer. Pure.
 
-    Flink tells the message of an exception more than once.
+    Flink repeats the message of an exception.
     """
     mark = f"{mark} "
     lines = [line.partition(mark)[2] for line in trace.splitlines() if mark in line]

@@ -64,7 +64,7 @@ class ManifestWatch:
             app: What it said.
             arguments: More arguments of the job, after the manifest's.
             clock: The time.
-            on_event: Takes what is told.
+            on_event: Called with each event.
         """
         self._manifest = manifest
         self._app = app
@@ -131,7 +131,7 @@ class LocalRun:
     cache: Path
     """Folder of what can be made again."""
     duration: float | None = None
-    """Seconds after which the run ends by itself; `None` goes on until it is told to."""
+    """Seconds after which the run ends by itself; `None` runs until it is stopped."""
     policy: str | None = None
     """Overrides the manifest's."""
     arguments: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class LearnedStore:
                 return False
             return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
         except (OSError, ValueError, KeyError, TypeError):
-            return False  # `load` tells what is wrong with it
+            return False  # `load` reports what is wrong with it
 
     def save(self, managers: Managers) -> None:
         """Replace the file in one step.

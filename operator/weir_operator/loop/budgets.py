@@ -72,8 +72,8 @@ class BudgetSharing:
     def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
 
-        An objective out of reach is told, and what comes close to it is shared instead: a job that
-        is overloaded besides is not left to it.
+        An objective out of reach is reported, and a similar bound is divided instead, so that a job
+        that is overloaded is still scaled.
         """
         bound = self.mean_bound
         try:

@@ -552,7 +552,7 @@ class TolerantRecords:
 
         Args:
             path: The file.
-            tell: Told when records were damaged, are not kept, and are kept again.
+            tell: Called when records were damaged, are not kept, and are kept again.
             monotonic: Seconds of a clock that cannot be set.
         """
         self._path = path

@@ -33,7 +33,7 @@ class LoopSettings:
     statistic: str
     """What of the response time is bounded: `mean`, `p95` or `p99`."""
     max_violations: float
-    """Share of control intervals that may exceed the bound, in [0, 1]; only told, never decided
+    """Share of control intervals that may exceed the bound, in [0, 1]; only reported, never decided
     on."""
     policy: str
     """Name under which the policy of the operators is registered."""
@@ -72,7 +72,7 @@ class Pause:
     """A user's request to stop scaling, completely or in one direction."""
 
     source: str
-    """The annotation, or whoever else asks."""
+    """The annotation, or another source."""
     allows: Allowed
     until: float | None
     """Unix time at which it ends by itself; `None` stays until it is taken away."""
@@ -131,7 +131,7 @@ def directives_of(
 def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
     """Return the pauses that annotations ask for: `true`, or a time until (RFC 3339).
 
-    `false` and an empty text are none. What cannot be read pauses: whoever wrote it wanted a
+    `false` and an empty text are none. What cannot be read pauses: the author wanted a
     standstill, and the remark says what to correct.
     """
     pauses = []

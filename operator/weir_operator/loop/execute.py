@@ -77,7 +77,7 @@ class ChangeExecutor:
             settings: How the loops run.
             buy: Gives the restart tokens after one more restart at a Unix time; `None` where none
                 is allowed.
-            on_event: Takes what is told.
+            on_event: Called with each event.
             clock: The time.
         """
         self._lifecycle = lifecycle

@@ -247,7 +247,7 @@ class Snapshot:
     flow: Dataflow | None
     """The job's graph; `None` before it was ever known."""
     settled: bool
-    """Whether the run is old enough for its samples to tell of more than its restart."""
+    """Whether the run is old enough for its samples to show more than its restart."""
     run_since: float = -math.inf
     """Unix time since when the present run processes records, `inf` where there was none yet."""
 
@@ -390,7 +390,7 @@ class Gatherer:
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:
             return None
         known = self._topology_of == status.job_id
-        # A replica that fell silent may have come to its end, which only Flink can tell.
+        # A replica that fell silent may have come to its end, which only Flink knows.
         if self._topology is None or not known or self._silent:
             try:
                 self._topology = await self._jobs.topology(status.job_id)

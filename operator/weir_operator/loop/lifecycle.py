@@ -122,7 +122,7 @@ class Health(StrEnum):
     RESTARTING = "restarting"
     SUSPENDED = "suspended"
     FINISHED = "finished"
-    """The job came to its own end; there is nothing left to steer."""
+    """The job came to its own end; there is nothing left to scale."""
 
 
 class Lifecycle:
@@ -192,7 +192,7 @@ class Lifecycle:
     async def heal(self) -> Health:
         """Check the job once, and move it towards its desired state.
 
-        Replaces what was lost or is about to go, recovers what ended without being told to,
+        Replaces what was lost or is about to go, recovers what ended unexpectedly,
         suspends, resumes and upgrades.
 
         Raises:

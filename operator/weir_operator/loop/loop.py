@@ -423,7 +423,7 @@ class ApplicationController:
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared()
-        if action.reason:  # it is nobody's proposal
+        if action.reason:  # no operator proposed it
             self._managers.skip()
         elif action.ruling.granted:
             self._managers.act(action.ruling.granted)

@@ -64,7 +64,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
             A decision for each operator that is scaled.
 
         Raises:
-            TemporaryError: There is no room for a policy's tables, and nobody in its place.
+            TemporaryError: There is no room for a policy's tables, and no fallback policy.
         """
 
     @abstractmethod

@@ -275,7 +275,7 @@ class OperatorManager(ObservedOperator):
             fixed: The deployment that never changes; `None` where the operator is scaled.
             most_replicas: See `Observation`.
             fallback_policy: Decides until the policy was trained; `None` where none is needed.
-            without_room: Decides while the policy's tables have no room; `None` where nobody does.
+            without_room: Decides while the policy's tables have no room; `None` if no policy does.
         """
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
         self._policy = policy
@@ -324,7 +324,7 @@ class OperatorManager(ObservedOperator):
         """Learn from the last interval, then decide.
 
         Raises:
-            TemporaryError: There is no room for the policy's tables, and nobody in its place.
+            TemporaryError: There is no room for the policy's tables, and no fallback policy.
         """
         try:
             decision = self._learn_and_decide(observation)

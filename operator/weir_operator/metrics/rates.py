@@ -217,7 +217,8 @@ def source_demand(processed: float, backlog_growth: float) -> float:
     """Return records/s that arrive at a source, NaN if unknown.
 
     A backlog that falls by much more than the source takes in was not worked off: records were
-    deleted, offsets reset, or the gauge is stale. What arrived meanwhile is unknown then, not zero.
+    deleted, offsets reset, or the gauge is stale. Arrivals in the meantime are then unknown, not
+    zero.
 
     Args:
         processed: Records/s that it took in.

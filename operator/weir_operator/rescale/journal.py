@@ -18,7 +18,7 @@ An upgrade cannot start new TaskManagers beside the old job, whose JobManager th
               +--> REMOVE -> START -> ...       (direction BACK, old revision)    -> ROLLED_BACK
 
 An upgrade whose spec is edited before SUBMIT continues from REMOVE with the newer revision, and a
-rescale that nobody asks for any more is ABANDONED, by way of REMOVE, while it is at START.
+rescale that is no longer wanted is ABANDONED, by way of REMOVE, while it is at START.
 
 What a change of a job did, in few words. Pure.
 """

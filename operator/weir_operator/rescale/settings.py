@@ -74,7 +74,7 @@ class RescaleSettings:
     """Where there is no checkpoint to go by, Flink's own time limit of a savepoint ends it; this
     one is for a Flink that does not."""
     start_deadline: float = 60.0
-    """From starting TaskManagers until all are registered; the job runs on meanwhile."""
+    """From starting TaskManagers until all are registered, while the job runs."""
     submit_deadline: float = 30.0
     """From submission until every task runs."""
     keep_savepoints: int = 3

@@ -111,7 +111,7 @@ class FakeWorld:
         self.garbage_calls = 0
         """How many of the next calls to Flink get an answer that is none."""
         self.end_takes = 0.0
-        """Seconds from a complete savepoint until the job has ended; Flink tells only then."""
+        """Seconds from a complete savepoint until the job has ended; Flink reports only then."""
         self.graph: JobGraph | None = None
         """What the job's program builds; `None` is a program that builds none."""
         self.read: list[tuple[str, ...]] = []
@@ -132,7 +132,7 @@ class FakeWorld:
         self.slow_until = -math.inf
         """Unix time until which no TaskManager registers that was not registered before."""
         self.named = False
-        """Whether it was told a revision at all."""
+        """Whether it got a revision at all."""
         self.misfit = ""
         """Why no node takes the processes of another revision."""
         self.lost_places: set[str] = set()
@@ -540,7 +540,7 @@ class JobsOf:
         world._answer()
         job = world.jobs.get(job_id)
         if job is None or trigger in job.savepoints:
-            return  # Flink accepts a stop of an unknown job: only its status tells
+            return  # Flink accepts a stop of an unknown job: only its status shows that
         if job.state != "RUNNING":
             raise PermanentError(f"Job {job_id} is {job.state}")
         world.stop_with_savepoint(job_id, trigger)

@@ -89,7 +89,7 @@ class Runtime(Protocol):
         """Make what is started from now on of `revision`; touches nothing that runs.
 
         `ensure_job_manager` replaces a JobManager of another revision. TaskManagers of another one
-        go on: `replicas` tells which they are.
+        go on: `replicas` lists them.
         """
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:

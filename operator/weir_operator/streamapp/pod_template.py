@@ -192,7 +192,7 @@ ITEM_KEYS: Mapping[str, str] = MappingProxyType(
         "hostAliases": "ip",
     }
 )
-"""The field by which the items of a list are told apart, as Kubernetes does."""
+"""The field that identifies the items of a list, as Kubernetes does."""
 
 _OF_A_CONTAINER = ("env", "ports", "volumeMounts")
 _OF_A_POD = tuple(name for name in ITEM_KEYS if name not in _OF_A_CONTAINER)

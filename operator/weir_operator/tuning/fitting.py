@@ -87,7 +87,7 @@ class Fitted:
     most_intervals: int = 0
     """Intervals that such a job is ever fitted to; 0 where nothing can be tuned."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
-    """What usually arrives, by operator; as far as history tells."""
+    """What usually arrives, by operator; as far as history shows it."""
     past_unused: str = ""
     """Why the job's history was not used, one sentence; empty where it was, or where none is."""
 
@@ -148,7 +148,7 @@ class Fitter:
         drifts = () if self._detector is None else self._detector.note(sample)
         if not drifts:
             return None
-        self._detector = None  # told once; the next fit is made of what came since
+        self._detector = None  # reported once; the next fit uses only what came since
         return drifts[0]
 
     def forget(self) -> None:

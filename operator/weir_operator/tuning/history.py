@@ -219,7 +219,7 @@ class PastFit:
     fit: Fit | FitError
     """Why there is none, where the simulator cannot be fitted to what was measured."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
-    """What usually arrives, by operator; as far as history tells."""
+    """What usually arrives, by operator; as far as history shows it."""
     said: str = ""
     """What of it was used, for people; empty where there is none."""
     unused: str = ""

@@ -35,7 +35,7 @@ TRACE = Path("trace.txt")
 WARM_STARTS = 3
 """Points besides the incumbent that a search begins with."""
 ALIKE = 0.05
-"""Difference of a weight, and relative one of a budget, that reality does not tell apart."""
+"""Difference of a weight, and relative one of a budget, that measurements do not distinguish."""
 RESTARTS_SHOWN = 10
 """Restarts for which a trace must have room: of fewer, one more or less is most of what is allowed,
 and a tuning on it promises what it cannot know."""

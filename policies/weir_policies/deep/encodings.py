@@ -65,7 +65,7 @@ class Scheme(NamedTuple):
     """First input of the level."""
     one_hot_level: bool
     types_in_use: bool
-    """The set of types in use has inputs of its own, right before the level's."""
+    """The set of types in use has its own inputs, right before the level's."""
     published: bool
     max_replicas: int
     levels: int

@@ -56,7 +56,7 @@ class Algorithm:
     decide: Kernel
     """Writes `target`; changes nothing else."""
     explain: Explain
-    """Says why the live policy goes where `decide` wrote, and what else it weighed."""
+    """Explains the decision that `decide` wrote, with the candidates."""
     needed: tuple[str, ...] = ()
     """Fields of an observation, besides its rate and utilisation, without which it holds."""
     draws: bool = False

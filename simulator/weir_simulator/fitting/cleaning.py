@@ -119,7 +119,7 @@ def _clean_services(
         )
         if whole:
             yield each
-        elif each.records != 0:  # a replica that served nothing has nothing to tell
+        elif each.records != 0:  # a replica that served nothing has nothing to report
             counter["an impossible service time"] += 1
 
 

@@ -8,7 +8,7 @@ What may be asked again is asked again, with growing pauses or after the server'
 throttling always, other troubles only where the same request twice does no more than once. Whoever
 creates an object therefore names it, and takes a `ConflictError` for "it is there".
 
-What steers is level-based; a watch (`stream`) only tells when to look, see `changes`.
+Reconciling is level-based; a watch (`stream`) only shows when to check, see `changes`.
 
 How one request to the API server is carried: by the `kubernetes` package's own client.
 """
@@ -41,7 +41,7 @@ Body: TypeAlias = dict[str, Any]
 
 CONNECTIONS = 16
 """To the API server at once. Each costs 0.8 MiB while it is kept, most of it buffers of TLS;
-whoever comes when all are busy waits for one."""
+if all are busy, a caller waits for one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +150,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 ATTEMPTS = 4
 """How often one request is sent at most."""
 LONGEST_PAUSE = 10.0
-"""Seconds; a server that asks for a longer pause is told of to the caller instead."""
+"""Seconds; if a server asks for a longer pause, the caller gets an error instead."""
 PAGE = 500
 """Objects per answer of a list, as kubectl asks for them."""
 

@@ -7,13 +7,13 @@ saw it*. The holder counts from before it asked for the renewal, stops two third
 whoever asks `check` after that is refused: a process that was stopped or hung in between steers
 nothing with a Lease that is another's by now. What is left of the duration is for requests that are
 under way: none may take longer. A term that has lapsed is not renewed, though the Lease may still
-be free: whoever goes on does so as another `Leader`, once all work of this one has ended.
+be free: the process continues as another `Leader`, once all work of this one has ended.
 
-All of a `Leader` but `holds` and `check` belongs on an event loop of its own (`own_loop`): a
+All of a `Leader` but `holds` and `check` belongs on its own event loop (`own_loop`): a
 controller that is busy renews all the same. One whose own loop hangs for good keeps the Lease too,
 until the kubelet, which asks for its health there, ends it.
 
-Time is the boot clock: it goes on while the machine sleeps, and nobody sets it.
+Time is the boot clock: it goes on while the machine sleeps, and cannot be set.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def keep_spec(folder: Path, resource: Resource) -> None:
 def load_spec(folder: Path, resource: Resource) -> StreamApp | None:
     """Return the last valid spec of this very object, not of a namesake before it.
 
-    A file that cannot be read is none: it is told, and the next valid spec replaces it.
+    A file that cannot be read is reported and ignored, and the next valid spec replaces it.
     """
     try:
         text = read_if_present(folder / _FILE)

@@ -124,7 +124,7 @@ class AppTask:
         self._door = StatusDoor(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present life
         self._lost = asyncio.Event()  # the present life must not act any more
-        self._news = asyncio.Event()  # wakes whoever pauses
+        self._news = asyncio.Event()  # wakes a pausing task
         self._leaving = False
         self._reporter: StatusReporter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class AppTask:
         try:
             self._app = read_app(resource)
         except InvalidStreamAppError as mistake:
-            self._mistake = mistake  # the last valid spec goes on to be steered by
+            self._mistake = mistake  # the last valid spec stays in use
         self._ask()
         if self._app is None or self._mistake is not None:
             return
@@ -401,7 +401,7 @@ class AppTask:
         self._context.telemetry.errors.labels(key.namespace, key.name, kind).inc()
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
-            # It failed before there was a status to tell of it.
+            # It failed before there was a status to report it in.
             self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:

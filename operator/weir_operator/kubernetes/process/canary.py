@@ -103,7 +103,7 @@ class Canary:
             except NotFoundError:
                 found = await self._create(beat)
         except WeirError:
-            self._written.pop(beat, None)  # not taken, or nobody knows
+            self._written.pop(beat, None)  # not accepted, or unknown
             raise
         if found.get("status", {}).get("lastAction") != INTRODUCTION:
             said = {"status": {"lastAction": INTRODUCTION}}
@@ -120,7 +120,7 @@ class Canary:
         try:
             return await self._api.create(collection(self._key.namespace), self._body(beat))
         except ConflictError:
-            self._written.pop(beat, None)  # somebody else was quicker: the next beat tells
+            self._written.pop(beat, None)  # another writer was faster: the next beat shows it
             return await self._api.get(self._key.path)
 
     def _body(self, beat: str) -> Body:

@@ -77,7 +77,7 @@ class HealthServer:
             pulse: Returns how the controller is.
             limits: From when on it is dead.
             find_unready: Returns why it cannot work yet; empty where it can.
-            metrics: Returns the page of metrics; called in a thread of its own.
+            metrics: Returns the page of metrics; called in its own thread.
         """
         self._pulse = pulse
         self._limits = limits

@@ -267,7 +267,7 @@ class Controller:
         if not self._compiled:
             return "The default policy is being compiled"
         if not self._working:
-            return self._leader.failure  # a standby is ready once it can tell who leads
+            return self._leader.failure  # a standby is ready once it knows the leader
         return "" if self._ready.is_set() else "The watch has not started yet"
 
     def _render_metrics(self) -> bytes:

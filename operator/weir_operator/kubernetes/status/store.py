@@ -42,7 +42,7 @@ ATTEMPTS = 5
 """Conflicts in a row, each with a look in between, after which a write gives up for now."""
 
 WRITER = "writer"
-"""Key under `status.controller` that names the term of whoever wrote last."""
+"""Key under `status.controller` that names the term of the last writer."""
 HOME = "home"
 """Key under `status.controller` that names the installation that looks after the StreamApp."""
 
@@ -241,7 +241,7 @@ class StatusDoor:
 class KubernetesStatusStore:
     """A `StatusStore` in `status.rescale` (the journal) and `status.controller` (all the rest).
 
-    What is loaded comes from memory: the door was opened before, and nobody else writes.
+    What is loaded comes from memory: it was loaded before, and nobody else writes.
     """
 
     def __init__(self, door: StatusDoor) -> None:

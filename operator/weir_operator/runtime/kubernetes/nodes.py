@@ -21,7 +21,7 @@ log = structlog.get_logger()
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
 _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
-"""Anybody may label a pod so; without the name of a StreamApp it is nobody's replica."""
+"""Anybody may label a pod so; without the name of a StreamApp it is no replica."""
 
 
 class NodeNotices:

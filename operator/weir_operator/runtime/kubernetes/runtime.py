@@ -240,10 +240,10 @@ class KubernetesRuntime:
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until Flink counts on them no more.
 
-        Their pods take some seconds longer to be cleared away, which nobody needs to wait for.
+        Their pods take some seconds longer to be cleared away, for which nobody needs to wait.
 
         Raises:
-            TemporaryError: One was not told to end, or Flink does not forget it.
+            TemporaryError: One did not get the signal to end, or Flink still lists it.
         """
         async with self._changing:
             try:

@@ -97,7 +97,7 @@ class TaskManagerPods:
         """End these through their ReplicaSets, and wait until they are ending.
 
         Raises:
-            TemporaryError: One is not told to end in time.
+            TemporaryError: One did not get the signal to end in time.
         """
         chosen = set(ids)
         alive = await self._alive()

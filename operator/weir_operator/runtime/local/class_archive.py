@@ -126,7 +126,7 @@ class ClassArchive:
         installation: Java and Flink.
         cache: Where the archive is kept.
         workshop: Folder of the TaskManager that is archived. It lies under the StreamApp's, so that
-            a Weir that dies meanwhile is followed by one that finds the process and ends it.
+            if Weir dies in the meantime, the next one finds the process and ends it.
     """
 
     def __init__(self, installation: Installation, *, cache: Path, workshop: Path) -> None:

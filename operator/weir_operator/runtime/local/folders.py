@@ -91,7 +91,7 @@ class ProcessFolder:
         try:
             identity = ProcessIdentity(**json.loads(text))
         except (TypeError, ValueError):
-            return None  # not written by us: the command line tells, at the next start
+            return None  # not written by us: the command line shows it, at the next start
         return identity if is_alive(identity, self.configuration) else None
 
     def clear_log(self) -> None:

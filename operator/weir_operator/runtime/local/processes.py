@@ -27,7 +27,7 @@ async def release_replicas(runtime: Runtime) -> None:
     """End all TaskManagers of a job that needs none any more.
 
     Raises:
-        TemporaryError: One was not told to end, or Flink does not forget it.
+        TemporaryError: One did not get the signal to end, or Flink still lists it.
     """
     alive = await runtime.replicas()
     if alive:
@@ -37,7 +37,7 @@ async def release_replicas(runtime: Runtime) -> None:
 _POLL = 0.02  # seconds between two checks of a process that is being ended
 _CONFIGURATION = "--configDir"
 _CLOCK_STEP = 2.0  # seconds by which the system may correct the time of its start meanwhile
-_KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel was told to end it
+_KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel got the order to end it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

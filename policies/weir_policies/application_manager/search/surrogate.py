@@ -51,9 +51,9 @@ def log_probability_below(mean: Floats, deviation: Floats, limit: float) -> Floa
 
 
 LEAST_LIMIT = 0.001
-"""Shares are told apart down to a tenth of their limit, at least of this one."""
+"""Shares are distinguished down to a tenth of their limit, at least of this one."""
 SCATTERED, NEAR = 512, 128
-"""Points that are weighed: so many all over the cube, so many around each centre and distance."""
+"""Points that are compared: so many all over the cube, so many around each centre and distance."""
 CENTRES = 3
 DISTANCES = (0.15, 0.04)
 """Standard deviations around the best points known."""

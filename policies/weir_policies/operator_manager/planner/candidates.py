@@ -364,7 +364,7 @@ def fits_pools(o: int, view: View, counts: Counts) -> bool:
 SATURATED = 0.98
 """Busy share from which utilisation says nothing about speed."""
 WAITS_FROM, WAITS_TO = 0.2, 0.95
-"""Busy shares between which the response time tells of the waiting time."""
+"""Busy shares between which the response time shows the waiting time."""
 LEAST_WEIGHT = 0.005
 """Of a new interval in a factor."""
 MOST_SPEED = 0.7

@@ -297,7 +297,7 @@ def rate_to_carry(o: int, view: View, own: PlannerMemory) -> float:
 def find_envelopes(o: int, view: View, own: PlannerMemory) -> tuple[float, float]:
     """Return the envelopes of the rate with what the present block has brought so far.
 
-    A backlog counts as rate that has to be carried besides.
+    A backlog counts as rate that must be carried in addition.
     """
     rate = max(rate_to_carry(o, view, own), own.block_peak)
     height = max(np.log(max(rate, 1e-9)), own.floor)

@@ -147,7 +147,7 @@ def strain_of(o: int, view: View, own: PlannerMemory, carries: float) -> float:
 
     One that falls behind with a replica that has no time left does all that it can, whatever the
     model says. One that works off what waits in time, as after a restart, does not fall behind: to
-    leave it would take another restart. The interval of a change tells nothing: records waited
+    leave it would take another restart. The interval of a change says nothing: records waited
     while it was carried out. Nor does what was measured of the real deployment tell of one on
     paper.
     """
@@ -553,7 +553,7 @@ DRIFTED = 0.02
 JUMPED = 0.2
 """The same, at once."""
 OUTAGE = 0.3
-"""A fall below the fast envelope, in logs, beyond which a block tells nothing of the season: what
+"""A fall below the fast envelope, in logs, beyond which a block says nothing about the season: what
 feeds the job has stopped for a while."""
 BELOW_FLOOR = 0.7
 """Rates below this part of the least capacity are all the same."""

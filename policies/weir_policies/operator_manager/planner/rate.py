@@ -71,7 +71,7 @@ def usual_of_week(own: PlannerMemory, part: int, usual_of_day: float) -> float:
     seen = own.weeks_seen[part]
     if seen == 0:
         return 0.0
-    # One week tells half of the truth, two tell two thirds.
+    # One week shows half of the truth, two show two thirds.
     return (own.usual_week[part] - usual_of_day) * seen / (seen + 1)
 
 
