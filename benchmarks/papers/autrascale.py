@@ -444,40 +444,40 @@ def list_departures() -> list[Departure]:
         Departure(
             what="pi^t on the way down",
             paper="where the throughput search ends",
-            here="what the true rates ask for that are measured where the latency search begins",
-            why="Weir's controller measures there; under contention it comes out too high, and "
+            here="from the true rates that are measured where the latency search begins",
+            why="Weir's controller measures there; under contention it is too high, and "
             "the score with it",
         ),
         Departure(
             what="jobs",
             paper="WordCount, Yahoo and Nexmark Q5 and Q11 on a Flink cluster",
-            here="simulated; WordCount, Q5 and Q11 built so that the printed parallelism comes out",
-            why="so where TO ends on them says nothing; its number of iterations does",
+            here="simulated; WordCount, Q5 and Q11 are built to give the printed parallelism",
+            why="so the end of TO proves nothing for them; its number of iterations does",
         ),
         Departure(
             what="transfers",
             paper="four jobs, WordCount from 150k/s to 200k/s at 250 ms",
             here=f"WordCount alone, from {TRANSFER_RATE / 1e3:g}k/s to "
             f"{WORD_COUNT_RATE / 1e3:g}k/s at {1000 * WORD_COUNT_BOUND:g} ms",
-            why="the truth is built at the latter rate",
+            why="the model is built at the latter rate",
         ),
         Departure(
             what="end of TO",
             paper="the rate is reached, or the same parallelism comes twice",
-            here="also where more replicas bring no more throughput",
+            here="also if more replicas bring no more throughput",
             why="under contention equation 3 asks for one more each time; chosen after Yahoo "
             "behind Redis took 7 iterations without it",
         ),
         Departure(
-            what="rate that equation 3 hands on",
+            what="rate that equation 3 passes on",
             paper="the capacity upstream",
             here="the rate that is required",
             why="rounding compounds, and selectivity is not known, as printed",
         ),
         Departure(
             what="end of the latency search (Algorithm 1)",
-            paper="the latency is kept",
-            here="it is at most 5 % over the bound",
+            paper="the latency meets the bound",
+            here="the latency is at most 5 % over the bound",
             why="a measurement is noisy",
         ),
         Departure(
@@ -485,7 +485,7 @@ def list_departures() -> list[Departure]:
             paper="several, each on its own",
             here=f"WordCount at {WORD_COUNT_RATE / 1e3:g}k/s, {1000 * WORD_COUNT_BOUND:g} ms, from "
             f"where TO ends and from {SCALE_DOWN}",
-            why="the truth is built at this rate",
+            why="the model is built at this rate",
         ),
         Departure(
             what="alpha and w of the benefit score",
@@ -494,16 +494,16 @@ def list_departures() -> list[Departure]:
             why="they give the printed scores and the printed threshold of 0.9",
         ),
         Departure(
-            what="margin of the expected improvement, runs at most",
+            what="margin of the expected improvement, maximum runs",
             paper="not said",
             here=f"{SETTINGS.margin:g}, {SETTINGS.runs}, the 10 of the bootstrap not counted",
             why="of 0 to 0.1 this margin needs the fewest runs, so the numbers of runs are tuned "
-            "on what they report; Algorithm 1 has no end of its own",
+            "on their own results; Algorithm 1 does not limit them",
         ),
         Departure(
-            what="parallelism from which ELO begins",
+            what="parallelism with which ELO starts",
             paper="where the latency search ended",
-            here="lean, the slowest operator at its most; and from pi^t beside it",
+            here="a small one with the slowest operator at its maximum; and pi^t",
             why="set by hand: under a loose bound the search ends near it",
         ),
         Departure(

@@ -460,7 +460,7 @@ def list_departures() -> list[Departure]:
             what="service times, bursts, replicated events",
             paper="a real application on Storm; not published",
             here="response times calibrated on the means and replicas of the paper's Table 1",
-            why="so means say nothing: only orderings, and what the bucket changes, can fail",
+            why="so means prove nothing: only orderings, and the bucket's effect, can fail",
         ),
         Departure(
             what="noise of rates and response times",
@@ -478,14 +478,14 @@ def list_departures() -> list[Departure]:
             what="waiting across slots",
             paper="records queue at the source",
             here="none in the first two tables, a backlog in the third",
-            why="the table comes out best without; with it most means are farther off",
+            why="the table is closest without; with it, most means are farther off",
         ),
         Departure(
             what="slots after a reconfiguration",
-            paper="2 min are dropped, and the first 30 min",
+            paper="2 min are left out, and the first 30 min",
             here="the 2 min are dropped in the first table, kept in the others; the first 30 min "
             "are kept in all",
-            why="Q-learning without the bucket leaves hardly a slot",
+            why="otherwise, Q-learning without the bucket would have hardly a slot left",
         ),
         Departure(
             what="load",
@@ -495,7 +495,7 @@ def list_departures() -> list[Departure]:
             f"{HIGHEST:g} records/s",
             why="not published",
         ),
-        Departure(what="seeds", paper="not said", here=str(len(SEEDS)), why="the noise is drawn"),
+        Departure(what="seeds", paper="not said", here=str(len(SEEDS)), why="the noise is random"),
     ]
 
 

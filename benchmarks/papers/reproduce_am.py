@@ -91,18 +91,18 @@ def list_departures() -> list[Departure]:
     """Return where this is not the paper's experiment, for the page."""
     return [
         Departure(
-            what="slots that judge",
+            what="slots that results are judged on",
             paper="not said; an evaluation of the search has 50,000",
             here=f"{JUDGED_ON[1]:,} from slot {JUDGED_ON[0]:,} on, the policy untrained at their "
-            f"beginning; over {REST[1]:,} beside them",
-            why="what was tuned on says nothing about another month",
+            f"beginning; also over {REST[1]:,}",
+            why="slots that were used for tuning say nothing about another month",
         ),
         Departure(
             what="slots of an evaluation",
             paper="50,000",
             here=f"{TUNED_ON[1]:,}; where the figure says replayed, {REPLAYS} times as many, the "
-            "same slots over and over",
-            why="with budgets alone a month is mostly learning",
+            "same slots repeated",
+            why="with budgets alone, most of a month is learning",
         ),
         Departure(
             what="evaluations",
@@ -113,20 +113,20 @@ def list_departures() -> list[Departure]:
         ),
         Departure(
             what="seeds of a search",
-            paper="10, of whatever is drawn",
+            paper="10, for everything random",
             here=f"{len(SEEDS)} planned; each row says how many were made",
-            why="the simulations of QL+PDS+ draw nothing, the search does",
+            why="the simulations of QL+PDS+ are deterministic, the search is not",
         ),
         Departure(
             what="surrogates",
             paper="one, of the objective",
             here="one each of money, violations and reconfigurations; expected improvement times "
-            "the probability that the limits are kept",
-            why="the paper does not say how its solver keeps the limits",
+            "the probability that the limits are met",
+            why="the paper does not say how its solver enforces the limits",
         ),
         Departure(
             what="sum of the budgets on a path",
-            paper="the bound, more or less a small part",
+            paper="approximately the bound",
             here="exactly the bound",
             why="no path may exceed it",
         ),
@@ -135,8 +135,8 @@ def list_departures() -> list[Departure]:
             paper=f"violations {_list_shares([PAPER_LIMITS.violations])}, reconfigurations "
             f"{_list_shares([PAPER_LIMITS.reconfigurations])}, unless said otherwise",
             here="Figure 20: no limit on reconfigurations, so four of its twelve settings (B and "
-            "C, three node types) break the paper's 10 %, naive and tuned alike",
-            why="its searches were made so; what keeps the paper's limits is counted beside",
+            "C, three node types) exceed the paper's 10 %, both naive and tuned",
+            why="the searches were run so; results within the paper's limits are counted too",
         ),
         Departure(
             what="limits that are swept",
@@ -150,7 +150,7 @@ def list_departures() -> list[Departure]:
             what="policy of the operators",
             paper="QL+PDS+ as printed",
             here="QL+PDS+ with `published: 1`, and the model errors that Java draws for seed 123",
-            why="so that the naive rows can be held against the program behind the paper",
+            why="to compare the naive rows with the program behind the paper",
         ),
     ]
 

@@ -35,7 +35,7 @@ def list_departures() -> list[Departure]:
         Departure(
             what="goal",
             paper="a picture without numbers",
-            here="none: costs are reported, a picture is not drawn",
+            here="none: costs are listed, without a picture",
             why="nothing to compare with",
         ),
         Departure(what="seeds", paper="10", here=str(len(SEEDS)), why="time"),

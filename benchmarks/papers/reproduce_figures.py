@@ -87,14 +87,14 @@ def list_departures() -> list[Departure]:
             why="that of the program behind the paper",
         ),
         Departure(
-            what="what DRS and Lohrmann know",
+            what="speedups that DRS and Lohrmann use",
             paper="each node type's exact speedup",
-            here="no speedups",
+            here="none",
             why="as in the program behind the paper; the policies' default too",
         ),
         Departure(
             what="DRS",
-            paper="adds replicas until the bound is kept",
+            paper="adds replicas until the bound is met",
             here="`published: 1`: the fewest that keep up with the rate",
             why="in the program behind the paper the loop never runs",
         ),
@@ -113,7 +113,7 @@ def list_departures() -> list[Departure]:
         Departure(
             what="weights swept in Figure 12",
             paper="those of all three terms",
-            here="that of resources, the rest shared evenly",
+            here="that of resources; the rest is divided equally",
             why="the settings were not published",
         ),
         Departure(
@@ -124,9 +124,9 @@ def list_departures() -> list[Departure]:
         ),
         Departure(
             what="TB-C when prices change (Figure 25)",
-            paper="goes on with the type that was cheapest",
-            here="goes by the new prices",
-            why="another rule: its row is no comparison",
+            paper="keeps the type that was the cheapest",
+            here="uses the new prices",
+            why="another rule: its row cannot be compared",
         ),
         Departure(
             what="upper utilisation, floors, slots, levels",

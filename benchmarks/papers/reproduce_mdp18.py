@@ -154,7 +154,7 @@ def list_departures() -> list[Departure]:
             "service alone; the mean, and 630 ms, were chosen because they give the printed costs",
         ),
         Departure(
-            what="another reading of that bound that gives them",
+            what="another reading of that bound with these costs",
             paper="650 ms",
             here="650 ms, of the sum of queue length over service rate: up to commit 83e82e36a",
             why="this reading is not the paper's either, and the simulator has no such response "
@@ -187,7 +187,7 @@ def list_departures() -> list[Departure]:
             "(centralised, Table 1: 2.5 %)",
         ),
         Departure(
-            what="what holds",
+            what="when a row counts as reproduced",
             paper="",
             here=f"cost and instances within {100 * NEAR:g} %, violations and reconfigurations "
             f"within {100 * ROUGH:g} %, alike in all rows",

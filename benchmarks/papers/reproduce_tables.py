@@ -94,13 +94,13 @@ def list_departures() -> list[Departure]:
             what="upper utilisation of the threshold rules",
             paper="0.7",
             here=f"{ThresholdParameters().utilisation:g}, the policies' default too",
-            why="the printed rows come out with this one",
+            why="this value gives the printed rows",
         ),
         Departure(
-            what="utilisation that the threshold rules look at",
+            what="utilisation that the threshold rules use",
             paper="the average",
-            here="the worst replica's",
-            why="the printed rows are equal with it",
+            here="that of the busiest replica",
+            why="with it, our rows equal the printed ones",
         ),
         Departure(
             what="floors of the learning rate and of exploration",
@@ -108,50 +108,50 @@ def list_departures() -> list[Departure]:
             here=f"learning rate of all tabular policies {QLearningParameters().least_alpha:g}; "
             f"exploration of QL, QL+FA and DQL {QLearningParameters().least_epsilon:g}; the "
             "policies' default too",
-            why="the printed rows come out with them, and not without: they decide what QL costs",
+            why="only with them do we get the printed rows: they decide the cost of QL",
         ),
         Departure(
             what="service rate for the tweets",
             paper="1,600 records/s",
             here=f"{SERVICE_RATE['tweets']:,}",
-            why="the printed rows come out with this one",
+            why="this value gives the printed rows",
         ),
         Departure(
             what="slots of the taxi trace",
             paper="a year",
             here=f"the first {TAXI_SLOTS:,}; the tweets whole",
-            why="the printed rows come out with these",
+            why="these give the printed rows",
         ),
         Departure(
             what="speedups of infrastructure B with ten node types",
             paper=_list(SPEEDUPS["B"]),
             here=_list(SPEEDUPS_B10),
-            why="the printed rows come out with this list",
+            why="this list gives the printed rows",
         ),
         Departure(
             what="highest rate level",
             paper="not said; 30 levels",
             here=f"{MAX_RATE['taxi']} records/s for taxi, {MAX_RATE['tweets']:,} for the tweets; "
             f"{LEVELS} levels",
-            why="the printed rows come out with these",
+            why="these give the printed rows",
         ),
         Departure(
-            what="what costs are normalised by",
+            what="normalisation of costs",
             paper="the greatest",
-            here="the largest speedup of the whole list, also where fewer node types are used",
-            why="the printed rows come out with it",
+            here="the largest speedup of the whole list, also if fewer node types are used",
+            why="it gives the printed rows",
         ),
         Departure(
             what="first replica",
             paper="of the cheapest node type, which on A and B is mostly type 2",
             here="node type 1; for the threshold rules on B with 3 and 6 types, of their own type",
-            why="the printed rows come out so",
+            why="this gives the printed rows",
         ),
         Departure(
             what="replica",
             paper="G/G/1",
             here="M/G/1",
-            why="the printed rows come out with Poisson arrivals",
+            why="Poisson arrivals give the printed rows",
         ),
         Departure(
             what="update of QL+PDS, QL+PDS+ and the deep policies",
@@ -163,22 +163,22 @@ def list_departures() -> list[Departure]:
         Departure(
             what="networks that diverge",
             paper="not said",
-            here="begin again",
+            here="start over",
             why="a cost that is no number cannot be averaged",
         ),
         Departure(
             what="seeds",
             paper="10",
-            here=f"{drawing}; deep rows as the table says; the others draw nothing",
+            here=f"{drawing}; deep rows as the table says; the others are deterministic",
             why="time",
         ),
         Departure(
-            what="reference beside the paper",
+            what="reference in addition to the paper",
             paper="",
             here="a rerun by others, unpublished, of the program behind the paper: 24 cells of QL "
             "and of QL+PDS+, 6 of QL+FA; means and deviations are in "
             "benchmarks/papers/published/taas2023_reruns.csv",
-            why="one printed number does not say how far seeds scatter",
+            why="one printed number does not show how much seeds differ",
         ),
     ]
 

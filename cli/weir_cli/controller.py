@@ -73,7 +73,7 @@ def open_history(tables: Path) -> TablesHistory:
 
 @contextmanager
 def _temporarily() -> Iterator[None]:
-    """Turn what can go wrong with tables into what the controller goes on from."""
+    """Turn errors of the tables into temporary errors, with which the controller continues."""
     try:
         yield
     except (PipelineError, OSError) as error:

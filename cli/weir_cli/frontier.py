@@ -51,7 +51,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A change to look at."""
+    """A change of prices, traffic or pools to compute."""
 
     words: str
     """What it is, for people."""

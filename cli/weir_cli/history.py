@@ -34,7 +34,7 @@ def fit_to_history(
 ) -> Experiment:
     """Return the experiment fitted to the history of its job; as it is without a folder of tables.
 
-    Where history cannot tell of what size replicas were, or they ran where they may not any more,
+    If history does not show which size replicas had, or they ran where they may not any more,
     only its traffic is used, and the rest stays as it is. The fitted experiment and its trace are
     left in `out`; which days were used, and for what, goes to stderr.
 
@@ -111,7 +111,7 @@ def _label_of(source: str) -> str:
 
 
 def need_pyarrow() -> None:
-    """Refuse to go on without the library that reads tables.
+    """Refuse to continue without the library that reads tables.
 
     Raises:
         MissingExtraError: pyarrow is not installed.

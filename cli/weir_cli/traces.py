@@ -122,7 +122,7 @@ def synthesise_trace(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Generate a trace that looks like a published one."""
+    """Generate a trace similar to a published one."""
     _write(out, synthesise(kind, slots=slots, rng=np.random.default_rng(seed)), as_json)
 
 

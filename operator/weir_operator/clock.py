@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time, time that nobody sets, and waiting."""
+    """Wall time, time that cannot be set, and waiting."""
 
     def now(self) -> float:
         """Return Unix time in seconds."""
@@ -27,7 +27,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Wait for `seconds`."""
 
 
 class SystemClock:

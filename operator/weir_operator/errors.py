@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 
 class WeirError(Exception):
-    """Base of what Weir raises in the live world."""
+    """Base of what Weir raises in the controller."""
 
 
 class TemporaryError(WeirError):
@@ -54,7 +54,7 @@ class UnexpectedJobError(WeirError):
 
 
 class AlreadySteeredError(PermanentError):
-    """Another Weir process steers this StreamApp."""
+    """Another Weir process manages this StreamApp."""
 
 
 def describe_unexpected(error: BaseException) -> str:

@@ -68,7 +68,7 @@ def judge_demand(
 
     Args:
         taken: Records/s that each took in, shape `(o, minutes)`; NaN where unknown, as below.
-        growth: Records/s by which its backlog grew, same shape; NaN where it tells none.
+        growth: Records/s by which its backlog grew, same shape; NaN if it reports none.
         blocked: Share of time that it was back-pressured, same shape.
         is_source: Whether it was a source then, same shape.
         blocked_from: Share above which it counts as back-pressured.

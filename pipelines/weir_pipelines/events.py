@@ -100,7 +100,7 @@ def _read_file(
 ) -> DataFrame:
     """Return `seconds`, and to name a wrong row its `text`, `file`, `place` and `row`.
 
-    `place` is the column's position, `row` counts from 0 and is null where Spark does not tell it.
+    `place` is the column's position, `row` counts from 0 and is null if Spark does not report it.
     """
     if file.suffix == ".parquet":
         rows = session.read.parquet(str(file))
@@ -157,7 +157,7 @@ def _refuse_wrong(times: DataFrame, column: str) -> None:
         return
     [found] = wrong
     file = Path(found["file"])
-    # Parquet's rows are counted from 0; of a CSV Spark does not tell the row.
+    # Parquet's rows are counted from 0; for a CSV, Spark does not report the row.
     row = _row_of(file, found["place"], found["text"]) if found["row"] is None else found["row"] + 1
     got = "none" if found["text"] is None else repr(found["text"][:40])
     raise InputError(

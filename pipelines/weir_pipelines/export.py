@@ -45,11 +45,11 @@ class Export(StrEnum):
 
 
 class History(Protocol):
-    """Where samples come from."""
+    """The source of samples."""
 
     @property
     def key(self) -> str:
-        """What tells the source from others, fit for a folder's name."""
+        """What distinguishes the source from others, usable as a folder's name."""
         ...
 
     def samples(self, app: str, start: float, end: float) -> Iterable[Scraped]:
@@ -119,7 +119,7 @@ def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
 
 
 def _fetch(history: History, partition: Partition, low: float, high: float, file: Path) -> None:
-    """Write a piece's samples and, beside them, its labels; the samples last, and in one step."""
+    """Write a piece's labels and samples; the samples last, and in one step."""
     intake = Intake(partition.app)
     intake.take(history.samples(partition.app, low, high))
     series, samples = intake.tables(partition)
@@ -130,7 +130,7 @@ def _fetch(history: History, partition: Partition, low: float, high: float, file
 
 
 def _join(store: Store, partition: Partition, folder: Path) -> bool:
-    """Make the day of its pieces; return whether there is anything in them."""
+    """Make the day from its pieces; return whether they have samples."""
     files = sorted(folder.glob("*.parquet"))
     series = join_series(pq.read_table(file.with_suffix(".series")) for file in files)
     if not series.num_rows:

@@ -28,7 +28,7 @@ class Fault(StrEnum):
     NOT_A_NUMBER = "notANumber"
     """A sample was NaN, infinite, or a negative count."""
     RESET = "reset"
-    """A counter fell without a restart that its labels would tell."""
+    """A counter fell without a restart that its labels would show."""
     RESTART = "restart"
     """The job, or a task of it, was started again."""
 

@@ -68,7 +68,7 @@ def reject_stale(root: Path, app: str, last: date, *, now: float | None) -> None
 
 
 INTERVAL = 300
-"""Seconds; a minute of a slow operator has too few records to tell its service time."""
+"""Seconds; a minute of a slow operator has too few records for its service time."""
 _UNSETTLED = (Fault.RESTART, Fault.BACKLOG, Fault.BLOCKED, Fault.CLOCK, Fault.RESET)
 """Faults of which an interval and the one after it bear the traces."""
 _ARRIVALS = ("operator", "minute", "arrived", "taken", "given", "completeness", "faults")
@@ -135,7 +135,7 @@ def read_fitting_samples(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittingSamples:
-    """What was measured, and where it cannot be told of what."""
+    """Samples for a fit, and days that have only traffic."""
 
     samples: Samples
     """Oldest first."""
@@ -338,9 +338,9 @@ MOST_SAMPLES = 100_000
 """Operators' intervals that are held at once, some 100 MB: with more than twelve operators, service
 times come of fewer days. Rates are small and of all days."""
 COVERED = 0.5
-"""Completeness from which on a minute tells its rate, as in `traces`."""
+"""Completeness from which on a minute has a rate, as in `traces`."""
 LEAST_COVERED = 0.9
-"""Share of a day's minutes that must tell theirs."""
+"""Share of a day's minutes that must have one."""
 
 
 def read_history(

@@ -47,7 +47,7 @@ from weir_pipelines.settings import DAY_MS
 from weir_pipelines.store import Partition, Store, arrow_schema
 
 UNKNOWN = -1
-"""Receipt of which nobody noted the time."""
+"""Time of receipt if nobody noted it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +109,7 @@ class Intake:
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Return the applications' days of which there is something."""
+        """Return the applications' days with samples."""
         return tuple(sorted(self._days))
 
     def tables(self, partition: Partition) -> tuple[pa.Table, pa.Table]:
@@ -191,7 +191,7 @@ def describe(name: str, labels: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def number_of(app: str, row: Sequence[str]) -> int:
-    """Return the number of a series, the same for equal labels wherever it is computed."""
+    """Return the number of a series, the same for equal labels everywhere."""
     digest = hashlib.blake2b(json.dumps([app, *row]).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -344,7 +344,7 @@ class DayImport:
         return taken
 
     def write(self, store: Store, *, may_replace: bool = True) -> tuple[Partition, ...]:
-        """Write the days of which there is something, whole; return them.
+        """Write the days with samples, complete; return them.
 
         Args:
             store: Where they go.
@@ -374,7 +374,7 @@ class DayImport:
         self._held = Intake(self._app)
 
     def _merge_runs(self, partition: Partition) -> Path:
-        """Return the folder of a day that was made of its runs, which are gone then."""
+        """Merge the runs of a day, delete them, and return the day's folder."""
         runs = self._runs[partition]
         folder = self._folder / "days" / partition.folder
         series = join_series(pq.read_table(day_file(SERIES, run)) for run in runs)

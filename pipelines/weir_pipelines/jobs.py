@@ -125,7 +125,7 @@ TASKS_PER_CORE = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayJob:
-    """How the days of one table come about."""
+    """How the days of one table are computed."""
 
     store: Store
     table: Table

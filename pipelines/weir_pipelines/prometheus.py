@@ -46,7 +46,7 @@ class PrometheusSettings:
     url: str
     """Its address, such as http://prometheus:9090."""
     label: str = "weir_app"
-    """Label that names the application; empty where `matchers` alone tell it apart."""
+    """Label that names the application; empty if `matchers` alone select it."""
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that all series must have besides, such as the cluster's."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class PrometheusHistory:
 
     @property
     def key(self) -> str:
-        """What tells this server's series from those of others: a digest of how it is asked."""
+        """What distinguishes this server's series from others: a digest of how it is queried."""
         asked = self._settings
         parts = [asked.url.rstrip("/"), asked.label, sorted(asked.matchers.items())]
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
@@ -177,7 +177,7 @@ def _render_selector(matchers: Mapping[str, str]) -> str:
 
 
 def _refuse_partial(response: requests.Response, **_: object) -> None:
-    """Take an answer for none that comes from a busy server, or says that something is missing.
+    """Reject an answer of a busy server, or one that says that something is missing.
 
     Prometheus, Thanos and Mimir warn where a store behind them did not answer and they gave the
     rest.

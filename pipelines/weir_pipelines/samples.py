@@ -40,7 +40,7 @@ class Groups:
 
     @property
     def alone(self) -> bool:
-        """Whether each row is a group of its own, so that there is nothing to sum."""
+        """Whether each row is its own group, so that there is nothing to sum."""
         return self.starts.size == self.rows
 
     @property
@@ -241,7 +241,7 @@ def sort_labels(table: pa.Table, *names: str) -> Labels:
 
 
 class Stretches:
-    """Where the samples of each series lie."""
+    """Where the samples of each series are."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples

@@ -19,7 +19,7 @@ WEEKS = 5
 FEWEST = 2
 """Hours that what is usual is made of."""
 COVERED = 0.5
-"""Completeness from which on a minute tells of its hour."""
+"""Completeness from which on a minute counts for its hour."""
 MINUTES = 30
 """Of such minutes that an hour needs."""
 FEWEST_HOURS = 6

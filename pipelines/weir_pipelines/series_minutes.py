@@ -110,7 +110,7 @@ def measure_series(
 
 def _find_steps(samples: Samples, settings: ArrivalSettings) -> _Steps:
     usable = np.isfinite(samples.value) & (samples.value >= 0)
-    # What cannot be used forms a group of its own, and so breaks no step.
+    # Unusable samples form their own group, and so break no step.
     group = 2 * samples.series + ~usable
     order = _order(group, samples)
     if order is not None:
@@ -164,7 +164,7 @@ def _is_long(length: Ints, groups: Groups, gap_after: float) -> Bools:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Parts:
-    """What of some steps lies in one minute each, each of shape `(m,)`."""
+    """The parts of some steps, each within one minute, of shape `(m,)`."""
 
     cell: Ints
     rise: Floats
@@ -248,7 +248,7 @@ def _sum_by_minute(steps: _Steps, day: _Day) -> SeriesMinutes:
 
 
 def _cut(steps: _Steps, day: _Day) -> tuple[_Parts, _Parts]:
-    """Return what of each step lies in the minute it ends in, and in those that it crosses before.
+    """Return each step's parts in the minute in which it ends, and in those before.
 
     A step that nothing can be used of touches only the minute of its sample.
     """

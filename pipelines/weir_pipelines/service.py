@@ -88,7 +88,7 @@ def summarise_service(work: DataFrame) -> DataFrame:
 
 
 def estimate_speedups(service: DataFrame) -> DataFrame:
-    """Return how fast each pool is beside the one that served most.
+    """Return the speed of each pool relative to the one that served most.
 
     Args:
         service: As the table `service`.

@@ -123,7 +123,7 @@ class Partition:
 
     @property
     def folder(self) -> Path:
-        """Where it lies inside its table, named as Spark names it."""
+        """Its folder in the table, named as Spark names it."""
         return Path(_app_folder(self.app), f"day={self.day.isoformat()}")
 
     @property
@@ -140,7 +140,7 @@ class Tables:
         self.root = root
 
     def path(self, table: Table, partition: Partition) -> Path:
-        """Return where a partition's file lies, whether or not it is there."""
+        """Return the path of a partition's file, which need not exist."""
         return self.folder(table) / partition.folder / f"{table.name}.parquet"
 
     def folder(self, table: Table) -> Path:
@@ -204,7 +204,7 @@ class Store(Tables):
     def commit(
         self, table: Table, written: Path, *, may_replace: bool = True
     ) -> tuple[Partition, ...]:
-        """Move the partitions that lie in a staging folder into the table; return them.
+        """Move the partitions in a staging folder into the table; return them.
 
         Args:
             table: Where they belong.
@@ -258,7 +258,7 @@ class Store(Tables):
             raise StoreError(f"{target} cannot be written: {error.strerror}") from error
 
     def remove(self, table: Table, partition: Partition) -> None:
-        """Take a partition out of its table, in one step; nothing happens where there is none.
+        """Remove a partition from its table in one step, if it exists.
 
         Raises:
             StoreError: The file system refuses.
@@ -333,7 +333,7 @@ def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _list_folder(folder: Path, prefix: str) -> list[Path]:
-    """Return what in a folder has names that begin so; nothing where there is no folder.
+    """Return what in a folder has such names; nothing if the folder does not exist.
 
     Not `glob`, for which a folder that may not be read is an empty one.
     """

@@ -66,7 +66,7 @@ def measure_tasks(minutes: SeriesMinutes, labels: Labels, settings: ArrivalSetti
     is_clock = np.abs(_clock_difference(roles, minutes)) > settings.clock_tolerance
 
     def covered(role: str, values: Floats) -> Floats:
-        # How long a minute was whose clock was set, nobody knows: it covers nothing.
+        # How long a minute was whose clock was set, is unknown: it covers nothing.
         return np.where(is_clock, 0.0, roles.total(role, values))
 
     def share_of_time(state: str) -> Floats:

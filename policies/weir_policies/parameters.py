@@ -14,7 +14,7 @@ Parameters = TypeVar("Parameters")
 
 
 class Settings(dict[str, Any]):
-    """What was chosen for a policy, and what stands in where it was not.
+    """The settings of a policy, with defaults for what was not chosen.
 
     What stands in (an experiment's rate levels, say) is passed over by policies that have no such
     parameter, while a choice that does not exist is refused.

@@ -180,7 +180,7 @@ class Expectation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A deployment that a policy weighed."""
+    """A deployment that a policy considered."""
 
     deployment: Deployment
     score: float
@@ -192,7 +192,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """Where to go, why, and what else was weighed."""
+    """A target, its reason, and the candidates."""
 
     target: Deployment
     reason: str
@@ -249,7 +249,7 @@ class OperatorPolicy(Protocol):
 
 @runtime_checkable
 class WarmStartable(Protocol):
-    """A policy that may be told, before its first interval, what usually arrives."""
+    """A policy that can start with the usual arrivals, before its first interval."""
 
     def expect(self, season: Season) -> None:
         """Begin with it; what was learned already stays as it is."""

@@ -66,7 +66,7 @@ def plan_runs(
 def run_all(
     planned: Sequence[PlannedRun], *, on_finished: Callable[[FinishedRun], None]
 ) -> list[FinishedRun]:
-    """Make the runs, as many at once as there are processors, and return them in order.
+    """Make the runs, one per processor at once, and return them in order.
 
     Raises:
         SimulatorError: A process was killed from outside, for example for want of memory.
@@ -88,7 +88,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over seeds, and how far the true one may lie from it."""
+    """A mean over seeds, and the half-width of its confidence interval."""
 
     mean: float
     half_width: float | None
@@ -97,7 +97,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What the mean cost of a slot is made of, weighted; the three add up to it."""
+    """The parts of a slot's mean cost, weighted; the three add up to it."""
 
     violations: float
     resources: float

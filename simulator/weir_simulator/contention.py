@@ -143,7 +143,7 @@ def yahoo(limit: float = math.inf) -> ContendedApplication:
 
 
 def nexmark_q5() -> ContendedApplication:
-    """Return a truth for Nexmark's query 5 whose published parallelism comes out."""
+    """Return a model of Nexmark's query 5 that gives the published parallelism."""
     return ContendedApplication(
         base=np.array([60e3, 2.2e3]),
         serial=np.array([0.05, 0.015]),
@@ -152,7 +152,7 @@ def nexmark_q5() -> ContendedApplication:
 
 
 def nexmark_q11() -> ContendedApplication:
-    """Return a truth for Nexmark's query 11 whose published parallelism comes out."""
+    """Return a model of Nexmark's query 11 that gives the published parallelism."""
     return ContendedApplication(
         base=np.array([200e3, 11.2e3]),
         serial=np.array([0.05, 0.015]),

@@ -77,7 +77,7 @@ def simulate_deep(
     parameters: Mapping[str, Any],
     history: bool = False,
 ) -> list[Result]:
-    """Let one deep policy scale every run's operator, and return what came of each.
+    """Scale every run's operator with one deep policy, and return the results.
 
     Args:
         runs: Experiments of one shape; `can_batch` says which can be run.
@@ -227,7 +227,7 @@ def _by_slot(scenes: Sequence[Scene]) -> dict[int, list[tuple[int, int, int, flo
 
 @compiled
 def _observe(worlds: _Worlds, rates: Floats, slot: int) -> None:
-    """Let the slot's rate arrive in every run, and the policy see what follows."""
+    """Apply the slot's rate in every run, and fill the policy's view."""
     truth, view = worlds.truth, worlds.believed
     for run in range(view.counts.shape[0]):
         seen = view.seen[run]
@@ -243,7 +243,7 @@ def _observe(worlds: _Worlds, rates: Floats, slot: int) -> None:
 
 @compiled
 def _account(worlds: _Worlds) -> None:
-    """Add up what the slot cost in every run, and let what was decided be in force."""
+    """Add up the slot's cost in every run, and apply the decisions."""
     view = worlds.believed
     for run in range(view.counts.shape[0]):
         changed = 0.0

@@ -61,7 +61,7 @@ def flow_steadily(rate: float, truth: View, state: State) -> None:
 
 @compiled
 def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: State) -> None:
-    """Fill rates, response times and backlogs for a slot whose first `gap` seconds stand still."""
+    """Fill rates, response times and backlogs for a slot that stops for its first `gap` seconds."""
     operators = truth.counts.shape[0]
     for o in range(operators):
         state.rate[o] = rate if state.source[o] else 0.0
@@ -80,7 +80,7 @@ def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: 
 
 @compiled
 def _serve(o: int, gap: float, rules: Rules, truth: View, state: State) -> None:
-    """Let an operator whose rate is known work through a slot."""
+    """Process a slot at an operator whose rate is known."""
     most = sustain(o, truth)
     working = rules.slot - gap
     before = state.backlog[o]
@@ -123,7 +123,7 @@ def respond(times: Floats, truth: View, state: State) -> float:
 
 @compiled
 def fill_busy(o: int, rate: float, cap: bool, truth: View, view: View) -> float:
-    """Write the utilisation per node type into what the policy sees; return the greatest.
+    """Write the utilisation per node type into the policy's view; return the greatest.
 
     Args:
         o: Row of the operator.
@@ -185,7 +185,7 @@ def install(o: int, deployment: Counts, rules: Rules, truth: View, state: State)
 
 @compiled
 def replace_lost(o: int, rank: int, rules: Rules, truth: View, state: State) -> None:
-    """Let a replica be lost and another of its node type join in its place."""
+    """Replace a lost replica by another of its node type."""
     joined, factor = truth.joined[o], state.factor[o]
     place, size = joined[rank], total(truth.counts[o])
     for other in range(rank, size - 1):
@@ -224,7 +224,7 @@ def find_speeds(o: int, truth: View, state: State) -> None:
 
 @compiled
 def first_replicas(o: int, rules: Rules, truth: View, state: State) -> None:
-    """Let the replicas of the first deployment join, in the order of their node types."""
+    """Add the replicas of the first deployment, in the order of their node types."""
     size = 0
     for place in range(truth.counts.shape[1]):
         for _ in range(truth.counts[o, place]):

@@ -434,7 +434,7 @@ class UsualWeek(Section):
         Field(examples=[[100.0] * HOURS])
     )
     """Records/s for each of the 168 hours of a week; the first is the hour in which the run begins.
-    `null` where nobody knows."""
+    `null` if unknown."""
     weeks: AboveZero = Field(default=1.0, examples=[4])
     """How many weeks it was watched for."""
 
@@ -521,12 +521,12 @@ class NodeType(Section):
 
     @property
     def pool_name(self) -> str:
-        """The pool, named after the type where it is one of its own."""
+        """The pool; by default named after the type."""
         return self.name if self.pool is None else self.pool
 
 
 class Objective(Section):
-    """What the dataflow owes its users."""
+    """What the dataflow must achieve."""
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
     """Seconds from source to sink along the slowest path; a slot above it is a violation."""
@@ -542,7 +542,7 @@ class RateLevels(Section):
 
 
 class TraceSource(Section):
-    """Where a trace comes from: a file, or made up."""
+    """The source of a trace: a file, or generated."""
 
     file: Path | None = Field(default=None, strict=False, examples=["taxi.txt"])
     """Text file, one rate in records/s per line; relative to the experiment's file."""
@@ -614,7 +614,7 @@ class World(Section):
 
 
 class TokenBucket(Section):
-    """When there is a token that pays a change with a restart; see `weir_policies`' token bucket.
+    """When a token is created that allows a restart; see `weir_policies`' token bucket.
 
     Source of the defaults: Cardellini et al., FGCS 2018 (EDF), section 9.
     """
@@ -723,7 +723,7 @@ class Experiment(Section):
 
     @property
     def dearest(self) -> float:
-        """Price that the greatest cost is made of."""
+        """Price of a replica for the maximum cost."""
         if self.cost_normaliser is not None:
             return self.cost_normaliser
         return max(node_type.price for node_type in self.node_types)
@@ -734,7 +734,7 @@ class Experiment(Section):
         return _join(self.operators, self.edges)
 
     def most_replicas(self, policy: str) -> dict[str, int]:
-        """Return how many replicas each operator's greatest cost is made of."""
+        """Return the number of replicas of each operator for the maximum cost."""
         own = {operator.name: operator.max_replicas for operator in self.operators}
         return dict.fromkeys(own, sum(own.values())) if registry.sees_application(policy) else own
 

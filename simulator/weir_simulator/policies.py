@@ -38,7 +38,7 @@ class Policies:
 def build_policies(
     experiment: Experiment, policy: str, settings: Mapping[str, Any], *, seed: int
 ) -> Policies:
-    """Return what decides, told what usually arrives where the experiment says it.
+    """Return the policies, with the usual arrivals if the experiment has them.
 
     Raises:
         UnknownPolicyError: No policy has this name.

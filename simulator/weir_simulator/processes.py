@@ -22,7 +22,7 @@ def run_in_processes(
     *,
     on_finished: Callable[[Answer], None],
 ) -> list[Answer]:
-    """Do a piece of work for each item, as many at once as there are processors.
+    """Process each item, one per processor at once.
 
     Args:
         work: A function of a module, so that another process can import it.
@@ -63,7 +63,7 @@ def count_processors() -> int:
 
 
 def _settle() -> None:
-    """Make a new process end on Ctrl-C without a word, and start no threads of its own."""
+    """Make a new process end silently on Ctrl-C, and start no threads."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Torch reads it when a policy imports it; the processes use all processors already.
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -83,7 +83,7 @@ class Replica:
 
 @dataclass(slots=True, kw_only=True)
 class PlainOperator:
-    """One operator as it is, and what its policy last made of it."""
+    """One operator as it is, and the last decision of its policy."""
 
     row: int
     """Its place among the operators; numbers what is drawn for it."""
@@ -138,14 +138,14 @@ class PlainOperator:
         return speed / self.truth.service_mean
 
     def take_in(self, *, rate: float, offered: float) -> None:
-        """Let a slot in steady state pass."""
+        """Process a slot in steady state."""
         self.rate, self.offered = rate, offered
         self.passed = min(rate, self.capacity)
         self.response = self.predict(rate)
         self.offered_response = self.predict(offered)
 
     def work_through(self, *, rate: float, slot: float, gap: float) -> None:
-        """Let a slot with a queue pass, whose first `gap` seconds stand still; see `dynamics`."""
+        """Process a slot with a queue that stops for its first `gap` seconds; see `dynamics`."""
         self.rate = self.offered = rate
         most, working = self.sustain(), slot - gap
         before, arrived = self.backlog, rate * slot
@@ -228,13 +228,13 @@ class PlainOperator:
         self.find_speeds()
 
     def start_replica(self, place: int) -> None:
-        """Let a replica join."""
+        """Add a replica."""
         self.born += 1
         factor = draw_factor(self.seed, self.born, self.row, SPEED, self.spread)
         self.replicas.append(Replica(place, factor))
 
     def find_speeds(self) -> None:
-        """Set the speeds of the node types from the replicas that there are; see `dynamics`."""
+        """Set the speeds of the node types from the existing replicas; see `dynamics`."""
         slowest_counts = (
             self.truth.aggregation is Aggregation.WORST and self.truth.sharing is Sharing.EQUAL
         )
@@ -247,7 +247,7 @@ class PlainOperator:
 
 
 def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
-    """Return the deployment in reach that lies nearest to the target; adding comes first."""
+    """Return the deployment in reach that is nearest to the target; adding comes first."""
     if target in within_reach(here, k_max=max_replicas):
         return target
     changes = [after - before for before, after in zip(here, target, strict=True)]
@@ -323,7 +323,7 @@ class _World:
             self.train(training_rates(experiment, policy))
 
     def train(self, rates: Trace) -> None:
-        """Let the policies learn from another stretch of time, with nothing flowing yet."""
+        """Train the policies on another stretch of time, without any flow."""
         gains = self.dataflow.spread_rates(dict.fromkeys(self.dataflow.sources, 1.0))
         seen = {
             name: replace(self.observe(operator, 0), model=operator.believed)
@@ -352,7 +352,7 @@ class _World:
             self.count_replicas(t, outcome)
 
     def begin_slot(self, t: int, outcome: Outcome) -> None:
-        """Let the world change, replicas arrive that were provisioned, and replicas be lost."""
+        """Apply changes of the world, provisioned replicas and losses of replicas."""
         world = self.experiment.world
         for change in world.changes:
             if change.slot == t:
@@ -378,7 +378,7 @@ class _World:
             self.standstill += self.provisioning * self.slot + world.downtime
 
     def change_types(self, prices: Mapping[str, float], speedups: Mapping[str, float]) -> None:
-        """Let prices and speeds change, as factors of what the experiment says."""
+        """Change prices and speeds by factors of the experiment's values."""
         changed = []
         for now, given in zip(self.node_types, self.experiment.node_types, strict=True):
             price, speedup = now.price, now.speedup
@@ -393,7 +393,7 @@ class _World:
             operator.find_speeds()
 
     def flow(self, rate: float) -> None:
-        """Let the records of a slot through the dataflow."""
+        """Pass the records of a slot through the dataflow."""
         gap = min(self.standstill, self.slot) if self.queues else 0.0
         self.standstill -= gap
         for name in self.dataflow.order:
@@ -415,7 +415,7 @@ class _World:
         return self.dataflow.response_time(times)
 
     def decide(self, t: int) -> int:
-        """Let the managers decide; return what the change of all operators takes."""
+        """Ask the managers for decisions; return what the change of all operators takes."""
         for operator in self.operators.values():
             operator.target = operator.deployment
         if self.policies.application is not None:
@@ -433,7 +433,7 @@ class _World:
         return price_per_hour(paid, self.node_types)
 
     def manage(self, operator: PlainOperator, policy: OperatorPolicy, t: int) -> None:
-        """Let an operator's manager observe, learn and decide; what it decides is `target`."""
+        """Run an operator's manager: observe, learn, decide; its decision is `target`."""
         if self.is_missing(operator, t):
             operator.before = None
             return
@@ -446,7 +446,7 @@ class _World:
             operator.target, operator.urgency = decision.target, decision.urgency
 
     def manage_all(self, policy: ApplicationPolicy, t: int) -> None:
-        """Let one policy observe, learn and decide for all operators."""
+        """Run one policy for all operators: observe, learn, decide."""
         seen = {
             name: self.observe(operator, t)
             for name, operator in self.operators.items()
@@ -531,7 +531,7 @@ class _World:
         return tuple(types)
 
     def held_by_others(self, operator: PlainOperator, pool: str) -> int:
-        """Return the replicas in a pool that other operators have, or are to get if more."""
+        """Return the replicas that other operators have in a pool, or will have if more."""
         held = 0
         for other in self.operators.values():
             if other is not operator:

@@ -139,7 +139,7 @@ def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
 
 
 def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningRequest, TuningResult]:
-    """Return an order and what might have come of it: three evaluations, one of them short.
+    """Return a request and a possible result: three evaluations, one of them short.
 
     Args:
         better: Whether the best is surely better than what was in force.

@@ -52,7 +52,7 @@ LAGS = (1, 10, 60, 1440, 10080)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TraceStatistics:
-    """What a trace looks like; rates in records/s."""
+    """Statistics of a trace; rates in records/s."""
 
     slots: int
     mean: float
@@ -302,7 +302,7 @@ _TWEETS_REST = 0.8
 
 
 class TraceKind(StrEnum):
-    """Which published trace to look like."""
+    """Which published trace to imitate."""
 
     TAXI = "taxi"
     """A strong daily and weekly rhythm, smooth from minute to minute."""

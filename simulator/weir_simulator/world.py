@@ -74,7 +74,7 @@ from weir_simulator.state import (
 
 @compiled
 def limit_pools(o: int, state: State, view: View) -> None:
-    """Let an operator see the room that the others leave it in every pool."""
+    """Set the room that the others leave an operator in every pool."""
     for place in range(view.counts.shape[1]):
         pool, others = state.pool_of[place], 0
         for row in range(view.counts.shape[0]):
@@ -104,7 +104,7 @@ def classify(o: int, rules: Rules, state: State, view: View) -> int:
 
 @compiled
 def fits(o: int, state: State, view: View) -> bool:
-    """Return whether an operator's target fits its pools beside what the others have or get."""
+    """Return whether an operator's target fits its pools, given what the others have or get."""
     limit_pools(o, state, view)
     for place in range(view.counts.shape[1]):
         held, had = 0, 0
@@ -119,7 +119,7 @@ def fits(o: int, state: State, view: View) -> bool:
 
 @compiled
 def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View) -> None:
-    """Let an operator's policy see the slot that is ending."""
+    """Fill an operator's view with the slot that is ending."""
     seen = view.seen[o]
     view.before[o] = seen
     seen.rate = state.rate[o]
@@ -148,7 +148,7 @@ def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View
 
 @compiled
 def _change(change: int, changes: Changes, state: State, truth: View) -> None:
-    """Let a price or a speed change, for all operators; prices are known, speeds are not."""
+    """Change a price or a speed for all operators; prices are known, speeds are not."""
     place, factor = changes.place[change], changes.factor[change]
     for o in range(truth.counts.shape[0]):
         if changes.what[change] == PRICE:
@@ -160,7 +160,7 @@ def _change(change: int, changes: Changes, state: State, truth: View) -> None:
 
 @compiled
 def _lose_replicas(t: int, rules: Rules, truth: View, state: State, outcome: Outcome) -> float:
-    """Lose replicas by chance; return the seconds that the job stands still for it."""
+    """Lose replicas by chance; return the seconds for which this stops the job."""
     lost = False
     for o in range(truth.counts.shape[0]):
         for rank in range(truth.joined.shape[1] - 1, -1, -1):
@@ -192,7 +192,7 @@ def _price(waiting: bool, truth: View, state: State) -> float:
 
 @compiled
 def _observe_all(t: int, rules: Rules, truth: View, state: State, view: View) -> bool:
-    """Let every operator's policy see the slot; return whether all measurements are there."""
+    """Fill every operator's view with the slot; return whether all measurements exist."""
     measured = True
     for o in range(truth.counts.shape[0]):
         taught = state.complete[o] == 1

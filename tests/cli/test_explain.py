@@ -130,7 +130,7 @@ def test_a_tuning_is_told_with_what_it_set_and_why_it_was_kept_or_taken_back(sta
     assert "violations 0.80, resources 0.10, restarts 0.10" in words
     assert "match 300 ms" in words
     assert "kept: 0 of 60 intervals were late" in words
-    assert "taken back: 9 were late" in words
+    assert "rolled back: 9 were late" in words
     assert "tuned version 1: Forecast: cost of 1 per hour instead of 2" in words
 
 

@@ -148,8 +148,8 @@ def test_a_run_is_killed_adopted_interrupted_and_gone_on_with(runs):
         env=os.environ | {"COLUMNS": "160"},
     ).stdout
     assert "default/small" in explained or "small · match" in explained
-    assert all(word in explained for word in ("seen", "believed", "candidate", "decided"))
-    assert "happened" in explained
+    assert all(word in explained for word in ("measured", "model", "candidate", "decision"))
+    assert "result" in explained
 
 
 def test_a_job_is_upgraded_suspended_and_resumed_by_its_manifest_as_it_runs(runs):

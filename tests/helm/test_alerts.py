@@ -62,7 +62,7 @@ def test_every_alert_leads_to_a_runbook_that_says_what_it_means_and_what_to_do(a
 
     assert RULES[alert]["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert.lower()}"
     assert "**Means:**" in sections[alert]
-    assert "**Do:**" in sections[alert] or "**See, do:**" in sections[alert]
+    assert "**Do:**" in sections[alert] or "**Check, do:**" in sections[alert]
 
 
 def test_no_runbook_is_left_of_an_alert_that_is_gone():

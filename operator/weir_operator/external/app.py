@@ -44,7 +44,7 @@ from weir_operator.wiring import assembly
 from weir_operator.wiring.loops import Dependencies, Steering, assemble
 
 LOOK_EVERY = 30.0
-"""Seconds between two looks at the job: Weir need not be quick where it keeps no job alive."""
+"""Seconds between two checks of the job: Weir need not be quick where it keeps no job alive."""
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
 
@@ -67,7 +67,7 @@ class ExternalTerms:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalDependencies:
-    """What the advice for one StreamApp stands on. Whoever made the parts also closes them."""
+    """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
 
     api: ClusterReader
     store: StatusStore
@@ -88,7 +88,7 @@ class ExternalDependencies:
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
-    """Read at every look and tick; `None` takes what the manifest says."""
+    """Read at every check and tick; `None` takes what the manifest says."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
     poll_every: float = PERIOD
@@ -97,10 +97,10 @@ class ExternalDependencies:
 
 
 class ExternalApp:
-    """Advises one StreamApp for as long as it is told to."""
+    """Advises one StreamApp until it is stopped."""
 
     def __init__(self, app: StreamApp, around: ExternalDependencies) -> None:
-        # Whatever the manifest says: a job that somebody else runs is never steered.
+        # Whatever the manifest says: Weir never scales an external job.
         mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
         self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
         self._around = around
@@ -118,7 +118,7 @@ class ExternalApp:
         return self._watch.job
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Advise until `stop` is set; a job that is away is waited for, and told of once."""
+        """Advise until `stop` is set; wait for a job that does not run, and report it once."""
         metrics = ExternalMetrics(
             watch=self._watch,
             prometheus=self._around.prometheus,
@@ -186,7 +186,7 @@ class ExternalApp:
 
     @property
     def _task_managers(self) -> tuple[Place, ...]:
-        """The pods that are paid for beside the JobManager's."""
+        """The TaskManagers' pods, which are paid for in addition to the JobManager's."""
         return () if self._watch.job is None else tuple(self._watch.job.places.values())
 
     @property
@@ -195,7 +195,7 @@ class ExternalApp:
         return (*self._task_managers, *self._watch.job_managers)
 
     def _asked(self) -> Directives:
-        """Return what people ask, as far as it can be asked of a job that somebody else runs."""
+        """Return the directives that apply to an external job."""
         written = self._around.directives
         asked = directives_of(self._app) if written is None else written()
         mode = Mode.OFF if asked.mode is Mode.OFF else Mode.ADVISE
@@ -238,7 +238,7 @@ class ExternalApp:
                     await task
 
     def _report(self, reason: str, message: str) -> None:
-        """Tell a fact once, until something else is told."""
+        """Report a fact once, until another one is reported."""
         if message and message != self._told:
             self._told = message
             now = self._around.clock.now()

@@ -32,10 +32,10 @@ class SubtaskCounters:
     records_in: float
     records_out: float
     busy_ms: float
-    """NaN for a source of the old kind, which cannot tell."""
+    """NaN for a source of the old kind, which does not report it."""
     back_pressured_ms: float
     lag: float
-    """Seconds between the counting and the answer; NaN where the task does not tell."""
+    """Seconds between the counting and the answer; NaN if the task does not report it."""
 
 
 class ExternalFlink(FlinkRest):

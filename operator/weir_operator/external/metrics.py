@@ -41,7 +41,7 @@ log = structlog.get_logger()
 PERIOD = 10.0
 """Seconds between two rounds: the JobManager gathers no more often."""
 SAME = 0.5
-"""Seconds within which two stamps are of one gathering, which was told twice."""
+"""Seconds within which two stamps are of one gathering, which was reported twice."""
 KEEP = 900.0
 """Seconds of samples that are kept."""
 
@@ -74,7 +74,7 @@ class FlinkSampler:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin the rounds; again is no change."""
+        """Start the rounds; a second call changes nothing."""
         if self._rounds is None:
             self._rounds = asyncio.create_task(self._run(), name="weir-external-metrics")
 
@@ -198,7 +198,7 @@ def _vertices(job: ExternalJob) -> Iterator[tuple[str, bool]]:
 
 
 def _extras(ids: Iterable[str], is_source: bool) -> Iterator[_Extra]:
-    """Yield what is read beside the counters: latency markers, and what only a source tells."""
+    """Yield other series than the counters: latency markers, and metrics of sources."""
     for each in ids:
         if (marker := _MARKER.fullmatch(each)) is not None:
             labels = {"operator_id": marker["operator"], "quantile": names.MARKER_QUANTILE}
@@ -259,7 +259,7 @@ class ExternalMetrics:
         self._flink = FlinkSampler(watch, clock=clock, period=period)
 
     def start(self) -> None:
-        """Begin to ask Flink, where there is no Prometheus; needs a running event loop."""
+        """Start to read Flink if there is no Prometheus; needs a running event loop."""
         if self._prometheus is None:
             self._flink.start()
 
@@ -278,7 +278,8 @@ class ExternalMetrics:
             window = relabel(_leave_out_foreign(found, self._watch.namespace), job)
             if any("task_id" in series.labels for series in window.series):
                 return window
-            # Nobody scrapes this job's reporters, or it has none: Flink itself tells enough.
+            # Nobody scrapes this job's reporters, or it has none: Flink's own REST interface is
+            # enough.
             self._flink.start()
         return self._flink.window(start=start, end=end)
 

@@ -42,12 +42,12 @@ class ExternalRuntime:
 
     @property
     def job_manager_process(self) -> str:
-        """Nothing: it is looked after by whoever runs it."""
+        """Nothing: whoever runs it manages it."""
         return ""
 
     @property
     def job_manager_metrics_url(self) -> str:
-        """Where the JobManager tells its metrics: the REST address."""
+        """Where the JobManager serves its metrics: the REST address."""
         return self.rest_url
 
     def use(self, revision: Revision) -> None:
@@ -100,7 +100,7 @@ class ExternalRuntime:
         """End nothing."""
 
     async def detach(self) -> None:
-        """Let go."""
+        """Close."""
 
 
 class ExternalJobs(FlinkJobs):
@@ -131,7 +131,7 @@ class ExternalJobs(FlinkJobs):
         Raises:
             JobChangedError: The loops must be made again.
             TemporaryError: It cannot be seen now, or does not run.
-            PermanentError: It cannot be told which job is meant.
+            PermanentError: It is ambiguous which job is meant.
         """
         job = await self._watch.refresh()
         if self._made_for is None or not job.is_like(self._made_for):

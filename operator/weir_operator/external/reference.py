@@ -99,7 +99,7 @@ async def place_task_managers(
     """Return where each TaskManager runs and how much CPU it has, by id.
 
     A pool is that of the pod's node, by the labels of its selector; where nodes may not be read,
-    by the pod's own selector; where neither tells, the first.
+    by the pod's own selector; otherwise the first.
     """
     pods = await api.list(f"/api/v1/namespaces/{namespace}/pods", fields="status.phase=Running")
     named = {pod["metadata"]["name"]: pod for pod in pods}

@@ -63,7 +63,7 @@ def a_service(name: str = "trips-rest", *, port: int = 8081, ip: str = "127.0.0.
 
 
 def flink_deployment_objects(*, port: int = 8081, **flink: str) -> dict[str, Json]:
-    """Return what a FlinkDeployment `trips` of one TaskManager on a small node looks like."""
+    """Return the objects of a FlinkDeployment `trips` with one TaskManager on a small node."""
     namespace = "/api/v1/namespaces/default"
     job_manager = {"app": "trips", "component": "jobmanager"}
     return {

@@ -51,7 +51,7 @@ class Place:
     cores: float
     """CPU of its container, which is what is paid for."""
     memory: float = math.nan
-    """Memory of its container, bytes; NaN where nobody says."""
+    """Memory of its container, bytes; NaN if unknown."""
     started: float = math.nan
     """Unix time; NaN where only Flink knows the TaskManager."""
 
@@ -78,7 +78,7 @@ class ExternalJob:
         }
 
     def replica_at(self, vertex_id: str, subtask: str) -> str | None:
-        """Return the id of the replica that is this subtask, `None` where there is none."""
+        """Return the id of the replica that is this subtask, or `None`."""
         for name, vertices in self.topology.vertices.items():
             if any(vertex.id == vertex_id for vertex in vertices):
                 return replica_id(name, subtask)

@@ -16,7 +16,7 @@ from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import StreamApp
 
 WHOLE_LOOK_EVERY = 20
-"""Looks after which everything is looked at again, whether or not Flink tells of a change:
+"""Checks after which everything is read again, whether or not Flink reports a change:
 TaskManagers that come without work are paid for too."""
 
 

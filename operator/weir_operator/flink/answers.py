@@ -66,7 +66,7 @@ class Vertex:
 
     @property
     def is_running(self) -> bool:
-        """Whether every subtask runs, or has come to its own end (a source without splits)."""
+        """Whether every subtask runs, or has finished (a source without splits)."""
         return self.tasks.get("RUNNING", 0) + self.tasks.get(FINISHED, 0) == self.parallelism
 
 
@@ -130,7 +130,7 @@ class TaskManager:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointProgress:
-    """Where a savepoint stands: in progress while both fields are `None`."""
+    """The state of a savepoint: in progress while both fields are `None`."""
 
     path: str | None = None
     """Where it is, once complete."""

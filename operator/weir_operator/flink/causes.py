@@ -29,7 +29,7 @@ def root_cause(text: str) -> str:
 
 
 def cause_in_log(text: str) -> str:
-    """Return the last cause that a log tells of, as one line.
+    """Return the last cause in a log, as one line.
 
     Where it has no stack trace, the last line that speaks of an error, else its last line.
     """

@@ -38,7 +38,7 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "execution.checkpointing.tolerable-failed-checkpoints": "10",
         "execution.checkpointing.num-retained": "3",
         # Aligned while that is quick, unaligned under back-pressure, so that a job in overload
-        # still has a fresh checkpoint to go on from. Quick is little beside a response time: while
+        # still has a fresh checkpoint to resume from. Quick is little beside a response time: while
         # barriers are aligned, records wait that came over channels whose barrier is there
         # (decision 0028).
         "execution.checkpointing.unaligned.enabled": "true",
@@ -104,7 +104,7 @@ class TaskManagerMemory:
     """Of it, what network buffers need at the most replicas; Flink's own share may be more."""
 
     def settings(self, user: Mapping[str, str]) -> dict[str, str]:
-        """Return the keys that say so, beside those of the user's."""
+        """Return the keys for it, in addition to the user's."""
         least = {}
         if self.network > _LEAST_NETWORK and not any(key.startswith(_NETWORK) for key in user):
             least = {f"{_NETWORK}min": f"{self.network}m"}
@@ -209,7 +209,7 @@ def task_manager_configuration(
 
 
 def high_availability(*, cluster: str, namespace: str, storage: str) -> dict[str, str]:
-    """Return the keys with which a lost JobManager's job goes on by itself, on Kubernetes.
+    """Return the keys with which Flink recovers the job of a lost JobManager, on Kubernetes.
 
     Args:
         cluster: Prefix of the ConfigMaps in which Flink keeps who leads and what runs.

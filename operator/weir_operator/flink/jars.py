@@ -87,7 +87,7 @@ def find_java() -> Path:
 
 
 def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = None) -> Path:
-    """Compile Java sources into a jar, unless the jar is already made of exactly these.
+    """Compile Java sources into a jar, unless the jar was built from exactly these.
 
     Args:
         sources: Java files; a job that uses the helper lists `HELPER` among them.
@@ -99,7 +99,7 @@ def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = N
 
     Raises:
         PermanentError: There is no compiler, a source is missing, or one does not compile; the
-            compiler's first message is told.
+            compiler's first message is reported.
     """
     digest = _digest(sources, entry_class)
     if _digest_in(jar) == digest:

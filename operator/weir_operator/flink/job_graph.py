@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class JobGraph(BaseModel):
-    """Who uses managed memory in a job, and how many streams flow between whom."""
+    """Which operators use managed memory, and how many streams connect them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -21,7 +21,7 @@ class JobGraph(BaseModel):
 def parse_graph(
     lines: Sequence[str], *, operators: Collection[str], whole_job: str | None
 ) -> JobGraph:
-    """Return the graph that lines tell of: `slot GROUP true`, `stream GROUP GROUP COUNT`.
+    """Parse the lines of a graph: `slot GROUP true`, `stream GROUP GROUP COUNT`.
 
     Args:
         lines: From `dev.weir.ReadGraph`.

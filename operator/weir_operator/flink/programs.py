@@ -59,7 +59,7 @@ async def ask_program(
 def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
     """Return the lines of an answer without their mark; `None` where it is no whole answer. Pure.
 
-    Flink tells the message of an exception more than once.
+    Flink repeats the message of an exception.
     """
     mark = f"{mark} "
     lines = [line.partition(mark)[2] for line in trace.splitlines() if mark in line]
@@ -72,7 +72,7 @@ def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
 
 
 def _find_jar() -> Path:
-    """Return the programs' jar: installed beside Weir, else built in a checkout."""
+    """Return the programs' jar: installed with Weir, or built in a checkout."""
     places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
     for place in places:
         if place.is_file():

@@ -1,11 +1,11 @@
-"""Flink's REST interface, the part that steers one session cluster with one job.
+"""Flink's REST interface, limited to one session cluster with one job.
 
 Verified on Flink 2.3.0:
 
 - `jobId` of a submission and `triggerId` of a stop are chosen by the caller, so a request whose
   answer was lost is found again. A second stop under one trigger changes nothing; a second
   submission under one job id is refused as a duplicate, also after that job has ended.
-- A stop for a job that Flink does not know is accepted; only the savepoint's status tells.
+- A stop for a job that Flink does not know is accepted; only the savepoint's status shows that.
 - `formatType: NATIVE` is accepted for a stop and reported back by the checkpoint statistics.
 - After the JobManager was lost, its jars, jobs and triggers are unknown.
 """
@@ -278,7 +278,7 @@ class FlinkRest:
         )
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointProgress | None:
-        """Return where a savepoint stands, `None` where Flink does not know the trigger."""
+        """Return the state of a savepoint, `None` if Flink does not know the trigger."""
         try:
             return await self._transport.ask(
                 "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", answers.read_savepoint

@@ -31,7 +31,7 @@ Json: TypeAlias = Any
 """What a JSON text holds; the one place where Flink's answers are not yet typed."""
 
 MOST_ANSWERED = 8 * 2**20
-"""Bytes of an answer. A job of a thousand subtasks is told in one MiB."""
+"""Bytes of an answer. A job of a thousand subtasks takes one MiB."""
 _LOGGED = 200
 """Characters of an answer that the log quotes."""
 _PASSING = re.compile(

@@ -115,7 +115,7 @@ RETENTION = 900.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalRun:
-    """What is to be run, and how."""
+    """What to run, and how."""
 
     manifest: Path
     state: Path
@@ -123,7 +123,7 @@ class LocalRun:
     cache: Path
     """Folder of what can be made again."""
     duration: float | None = None
-    """Seconds after which the run ends by itself; `None` goes on until it is told to."""
+    """Seconds after which the run ends by itself; `None` runs until it is stopped."""
     policy: str | None = None
     """Overrides the manifest's."""
     arguments: tuple[str, ...] = ()
@@ -146,11 +146,11 @@ class Keeping:
 
 
 async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
-    """Bring the job up, steer it until the end, stop it with a savepoint, end every process.
+    """Start the job, run its loops until the end, stop it with a savepoint, end every process.
 
     Raises:
         InvalidStreamAppError: The manifest cannot be right.
-        WeirError: Java or Flink is missing, the job does not come to run, or the like; every
+        WeirError: Java or Flink is missing, the job does not run, or the like; every
             process that was started has been ended.
     """
     app = load_manifest(run.manifest)
@@ -221,7 +221,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             try:
                 await steering.lifecycle.suspend()
             except WeirError as error:
-                # The run is over all the same; the next start goes on from the newest checkpoint.
+                # The run is over all the same; the next start resumes from the newest checkpoint.
                 on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
@@ -293,7 +293,7 @@ def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
 def _source(
     run: LocalRun, app: str, runtime: LocalRuntime, folder: Path, stack: AsyncExitStack
 ) -> MetricsSource:
-    """Return where samples come from; a Prometheus server is told where to scrape."""
+    """Return where samples come from; a Prometheus server gets a file with its targets."""
 
     async def targets() -> list[str]:
         replicas = await runtime.replicas()

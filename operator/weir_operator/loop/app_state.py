@@ -65,7 +65,7 @@ class LearnedStore:
                 return False
             return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
         except (OSError, ValueError, KeyError, TypeError):
-            return False  # `load` tells what is wrong with it
+            return False  # `load` reports what is wrong with it
 
     def save(self, managers: Managers) -> None:
         """Replace the file in one step.
@@ -97,7 +97,7 @@ class LearnedStore:
             self._try_to_load("all of them", before, kept["application"], load)
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """Return the state per operator; empty where there is none that fits."""
+        """Return the state per operator; empty if none fits."""
         states: dict[str, dict[str, Any]] = self._read().get("operators", {})
         return states
 
@@ -113,7 +113,7 @@ class LearnedStore:
             log.warning("learned state does not fit", operator=whose, kept=aside, cause=str(error))
 
     def _read(self) -> dict[str, Any]:
-        """Return what the file holds; empty where there is nothing that fits."""
+        """Return what the file holds; empty if nothing fits."""
         try:
             text = read_if_present(self._path)
             if text is None:
@@ -158,7 +158,7 @@ class AppState:
         advisor: Advisor,
         save_every: float,
     ) -> None:
-        """Take over where things are kept.
+        """Create the store.
 
         Args:
             policy: Name of the operators' policy, for the records.
@@ -185,7 +185,7 @@ class AppState:
         self._unsaved = ""
 
     def restore(self) -> None:
-        """Give the managers what they had learned; a reset that came meanwhile is carried out.
+        """Give the managers what they had learned; carry out a reset that came in the meantime.
 
         Where there is no room for it, they begin without, and the file is left for another time.
         """
@@ -215,7 +215,7 @@ class AppState:
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
     def note_interval(self, sample: IntervalSample | None) -> None:
-        """Keep what was measured, for whoever fits a model to it; `None` is nothing."""
+        """Store what was measured, for fitting a model; `None` is nothing."""
         if sample is not None:
             self._records.note_interval(sample)
 

@@ -45,7 +45,7 @@ class ApplicationManager:
         gate: TokenGate | None = None,
         nodes: NodeWatch | None = None,
     ) -> None:
-        """Take over the objective.
+        """Create it for an objective.
 
         Args:
             bound: Seconds, source to sink.
@@ -82,7 +82,7 @@ class ApplicationManager:
         return self.sharing.share(dataflow, managers)
 
     def find_move(self, view: Snapshot, status: AppStatus) -> Move | None:
-        """Return which replica is to leave its node; `None` where none is, or ever may."""
+        """Return which replica should leave its node, or `None`."""
         app = view.sight.app
         if self._nodes is None or app is None:
             return None

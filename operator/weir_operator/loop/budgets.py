@@ -45,7 +45,7 @@ class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
     def __init__(self, *, bound: float, statistic: str, sink_bounds: Mapping[str, float]) -> None:
-        """Take over the objective; see `ApplicationManager`."""
+        """Create it for an objective; see `ApplicationManager`."""
         self._bound = bound
         self._statistic = statistic
         self._sink_bounds = dict(sink_bounds)
@@ -56,11 +56,11 @@ class BudgetSharing:
 
     @property
     def mean_bound(self) -> float:
-        """The bound on the mean that the objective comes to, seconds."""
+        """The bound on the mean that corresponds to the objective, seconds."""
         return self._bound / self.tail
 
     def note_output(self, *, mean: float, quantile: float) -> None:
-        """Learn how far the bounded quantile lies above the mean; NaN and infinity teach nothing.
+        """Learn the ratio of the bounded quantile to the mean; ignore NaN and infinity.
 
         Budgets are means; a bound on a quantile is brought to a mean by this ratio.
         """
@@ -72,8 +72,8 @@ class BudgetSharing:
     def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
 
-        An objective out of reach is told, and what comes close to it is shared instead: a job that
-        is overloaded besides is not left to it.
+        An objective out of reach is reported, and a similar bound is divided instead, so that a job
+        that is overloaded is still scaled.
         """
         bound = self.mean_bound
         try:
@@ -91,7 +91,7 @@ class BudgetSharing:
         dataflow: Dataflow,
         managers: Mapping[str, ObservedOperator],
     ) -> dict[str, float] | None:
-        """Return the tuned budgets within the bounds; `None` where there are none that fit."""
+        """Return the tuned budgets within the bounds; `None` if they do not fit."""
         wished = {
             name: budget
             for name, budget in self.tuned.budgets.items()

@@ -552,8 +552,8 @@ class TolerantRecords:
 
         Args:
             path: The file.
-            tell: Told when records were damaged, are not kept, and are kept again.
-            monotonic: Seconds of a clock that nobody sets.
+            tell: Called when records were damaged, are not kept, and are kept again.
+            monotonic: Seconds of a clock that cannot be set.
         """
         self._path = path
         self._report = tell

@@ -33,7 +33,7 @@ class LoopSettings:
     statistic: str
     """What of the response time is bounded: `mean`, `p95` or `p99`."""
     max_violations: float
-    """Share of control intervals that may exceed the bound, in [0, 1]; only told, never decided
+    """Share of control intervals that may exceed the bound, in [0, 1]; only reported, never decided
     on."""
     policy: str
     """Name under which the policy of the operators is registered."""
@@ -69,10 +69,10 @@ _CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_pol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """Somebody wants scaling to stand still, wholly or in one direction."""
+    """A user's request to stop scaling, completely or in one direction."""
 
     source: str
-    """The annotation, or whoever else asks."""
+    """The annotation, or another source."""
     allows: Allowed
     until: float | None
     """Unix time at which it ends by itself; `None` stays until it is taken away."""
@@ -101,7 +101,7 @@ class Directives:
 
     @property
     def suspended(self) -> bool:
-        """Whether the job is to stand still."""
+        """Whether the job should be suspended."""
         return self.state is State.SUSPENDED
 
 
@@ -131,7 +131,7 @@ def directives_of(
 def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
     """Return the pauses that annotations ask for: `true`, or a time until (RFC 3339).
 
-    `false` and an empty text are none. What cannot be read pauses: whoever wrote it wanted a
+    `false` and an empty text are none. What cannot be read pauses: the author wanted a
     standstill, and the remark says what to correct.
     """
     pauses = []
@@ -155,7 +155,7 @@ def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
 
 
 def carried_by_directives(before: Spec, after: Spec) -> bool:
-    """Return whether directives carry every difference, so that the loops can go on as they are."""
+    """Return whether directives carry every difference, so that the loops can continue."""
     carried = {name: getattr(after, name) for name in _CARRIED}
     return before.model_copy(update=carried) == after
 

@@ -195,7 +195,7 @@ class Failures:
 
     @contextmanager
     def survived(self, reason: str) -> Iterator[None]:
-        """Tell what fails within, and go on."""
+        """Report what fails inside, and continue."""
         failure = ""
         try:
             yield

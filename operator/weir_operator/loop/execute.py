@@ -164,7 +164,7 @@ class ChangeExecutor:
                     self._judged = _Judged(end, action)
         except WeirError as error:
             self._report("ChangeFailed", str(error))
-        except Exception as error:  # the next look goes on with the change, or ends the life by it
+        except Exception as error:  # the next check goes on with the change, or ends the life by it
             log.exception("unexpected error in a change")
             self._report("ChangeFailed", describe_unexpected(error))
 
@@ -195,7 +195,7 @@ def change_of(action: str, proposal: Proposal) -> str:
 
 
 def _resize_id(action: str) -> str:
-    """Return the id of an action's resize, which is a change of its own beside its restart."""
+    """Return the id of an action's resize, a change separate from its restart."""
     return f"{action}r"
 
 

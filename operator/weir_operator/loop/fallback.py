@@ -27,11 +27,11 @@ class MetricsOutage:
         self._answered = False
 
     def note(self, *, healthy: bool, now: float) -> bool:
-        """Take over a tick; return whether this ends an outage that the fallback answered.
+        """Process a tick; return whether this ends an outage that the fallback answered.
 
         Args:
             healthy: Whether what was measured can be trusted.
-            now: Seconds on a clock that nobody sets, here and in `is_due`.
+            now: Seconds on a clock that cannot be set, here and in `is_due`.
         """
         if not healthy:
             self._since = now if self._since is None else self._since
@@ -41,7 +41,7 @@ class MetricsOutage:
         return ends
 
     def is_due(self, fallback: Fallback, now: float) -> bool:
-        """Return whether the fallback is to be taken now; true until `answer`."""
+        """Return whether to take the fallback now; true until `answer`."""
         if self._since is None or self._answered:
             return False
         return now - self._since >= fallback.after.seconds

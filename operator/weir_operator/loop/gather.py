@@ -76,7 +76,7 @@ class JobMeasurement:
         return self.output
 
     def violates(self, bound: float, statistic: str) -> bool | None:
-        """Return whether the interval exceeded the bound; `None` where that cannot be told.
+        """Return whether the interval exceeded the bound; `None` if that is unknown.
 
         An interval in which nothing came out while records waited is one: they are late already.
         """
@@ -247,13 +247,13 @@ class Snapshot:
     flow: Dataflow | None
     """The job's graph; `None` before it was ever known."""
     settled: bool
-    """Whether the run is old enough for its samples to tell of more than its restart."""
+    """Whether the run is old enough for its samples to show more than its restart."""
     run_since: float = -math.inf
     """Unix time since when the present run processes records, `inf` where there was none yet."""
 
     @property
     def reason_to_hold(self) -> str:
-        """Why nothing is to be decided on what was seen, one sentence; empty where it is."""
+        """Why Weir must not decide on these measurements, one sentence; empty if it may."""
         if self.sight.app is None:
             return "Weir does not know yet where the tasks run"
         if not self.settled:
@@ -342,7 +342,7 @@ class Gatherer:
         budgets: Mapping[str, float],
         weights: CostWeights | None = None,
     ) -> dict[str, Observation]:
-        """Let every operator's manager take over what was measured, and return what it knows.
+        """Give every operator's manager the measurements, and return what it knows.
 
         Where a pool had no room for more of an operator's replicas, it may have no more there.
         """
@@ -390,7 +390,7 @@ class Gatherer:
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:
             return None
         known = self._topology_of == status.job_id
-        # A replica that fell silent may have come to its end, which only Flink can tell.
+        # A replica that fell silent may have come to its end, which only Flink knows.
         if self._topology is None or not known or self._silent:
             try:
                 self._topology = await self._jobs.topology(status.job_id)

@@ -50,7 +50,7 @@ Loss = tuple[str, str]
 
 
 class Losses:
-    """Compares the processes of a job with those of the look before."""
+    """Compares the processes of a job with those of the previous check."""
 
     def __init__(self) -> None:
         self._deployments: DeploymentMap | None = None
@@ -70,7 +70,7 @@ class Losses:
         *,
         ended: Collection[str] = (),
     ) -> tuple[Loss, ...]:
-        """Return what was lost since the last look.
+        """Return what was lost since the previous check.
 
         Args:
             replicas: TaskManagers that are alive.
@@ -115,14 +115,14 @@ and each is an upgrade."""
 
 
 class Health(StrEnum):
-    """What a look at the job found."""
+    """What a check of the job found."""
 
     RUNS = "runs"
     CHANGING = "changing"
     RESTARTING = "restarting"
     SUSPENDED = "suspended"
     FINISHED = "finished"
-    """The job came to its own end; there is nothing left to steer."""
+    """The job came to its own end; there is nothing left to scale."""
 
 
 class Lifecycle:
@@ -170,7 +170,7 @@ class Lifecycle:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change is under way; a mere look is none."""
+        """Whether a change is in progress; a check is none."""
         return self._changing
 
     def fits(self, deployments: DeploymentMap) -> bool:
@@ -183,16 +183,16 @@ class Lifecycle:
         A job that is to be suspended is not started.
 
         Raises:
-            JobFailedError: The job did not come to run; the reason is Flink's.
+            JobFailedError: The job did not run; the reason is Flink's.
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
             await self._see_to_it()
 
     async def heal(self) -> Health:
-        """Look at the job once, and move it towards what is asked of it.
+        """Check the job once, and move it towards its desired state.
 
-        Replaces what was lost or is about to go, recovers what ended without being told to,
+        Replaces what was lost or is about to go, recovers what ended unexpectedly,
         suspends, resumes and upgrades.
 
         Raises:
@@ -272,7 +272,7 @@ class Lifecycle:
             return await self._suspend()
 
     async def reach(self) -> None:
-        """See that the JobManager of a job that was started answers, wherever it is by now."""
+        """Ensure that the JobManager of a started job answers."""
         async with self._busy:
             await self._reach()
 
@@ -370,7 +370,7 @@ class Lifecycle:
         return Health.SUSPENDED
 
     async def _note_end(self, status: AppStatus, job: str) -> None:
-        """Keep what is left of a job that has ended while it is to stand still."""
+        """Store the state of a job that has ended while it should be suspended."""
         if status.finished or await self._came_to_its_end(status, job):
             left: dict[str, object] = {"finished": True}
         else:
@@ -392,14 +392,14 @@ class Lifecycle:
             self._runtime.use(revision)
 
     def _wanted(self, status: AppStatus) -> Revision | None:
-        """Return what the job is to be made of; a revision that failed is not tried again."""
+        """Return the revision that the job should have; a failed one is not tried again."""
         asked = self._directives().revision
         if asked is None or asked.fingerprint == status.refused_revision:
             return None if asked is None else status.revision
         return asked.knowing(status.revision)
 
     async def _resume_unfinished(self) -> None:
-        """Take a change that was left half-done to its end, before anything else is looked at.
+        """Finish a change that was interrupted, before anything else is checked.
 
         By a controller that died, or by this one when the disk did not take the journal. A first
         start that comes to nothing, because its processes are gone, is started again by `bring_up`.
@@ -469,7 +469,7 @@ class Lifecycle:
         return Health.RUNS
 
     async def _degrade(self, alive: tuple[Replica, ...]) -> None:
-        """Go on with what there is, where replicas of a job that is down find no place."""
+        """Continue with the existing replicas if the others of a job that is down find no place."""
         pending = tuple(replica for replica in alive if replica.pending)
         reason = await self._room.note_waiting(pending)
         if not reason:
@@ -520,7 +520,7 @@ class Lifecycle:
                 await self._retries.note(journal, end, URGENT if hurries else PATIENT)
 
     async def _spec_stands(self) -> bool:
-        """Wait a moment; return whether nobody has edited the spec meanwhile."""
+        """Wait a moment; return whether the spec was not edited in the meantime."""
         before = self._directives()
         await self._clock.sleep(SPEC_STANDS)
         now = self._directives()
@@ -559,7 +559,7 @@ class Lifecycle:
         return redirected
 
     async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
-        """Return whether an upgrade, which stops the job first, would find no place to go on."""
+        """Return whether an upgrade, which stops the job first, would find no place to run."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
         pools = {
@@ -595,7 +595,7 @@ class Lifecycle:
         return await self._jobs.failure(job)
 
     async def _note_checkpoint(self, status: AppStatus, job: str) -> None:
-        """Remember that the job has state of its own, and delete what that supersedes."""
+        """Remember that the job has its own state, and delete what that supersedes."""
         now, known = self._clock.now(), status.checkpointed
         if known is not None and known.job == job and 0 <= now - known.seen < NOTE_CHECKPOINT_EVERY:
             return

@@ -83,11 +83,11 @@ async def look_for_ever(
     rest: Callable[[], Awaitable[None]],
     on_trouble: OnTrouble,
 ) -> None:
-    """Look after the job until it has come to its own end.
+    """Check the job repeatedly until it has finished.
 
     Args:
         heal: Looks once and moves the job towards what is asked of it.
-        rest: Waits until the next look.
+        rest: Waits until the next check.
         on_trouble: Told when no job runs for some looks, and when one runs again.
 
     Raises:
@@ -114,7 +114,7 @@ async def look_for_ever(
 
 
 async def try_tick(tick: Callable[[], Awaitable[object]], on_trouble: OnTrouble) -> None:
-    """Take one control interval; what fails is told, and the next one is tried."""
+    """Run one control interval; report a failure, and try the next one."""
     try:
         await tick()
     except (WeirError, WeirPolicyError) as error:
@@ -127,11 +127,11 @@ async def try_tick(tick: Callable[[], Awaitable[object]], on_trouble: OnTrouble)
 
 
 class SlowLoop(Protocol):
-    """The slow loop of the Application Manager: it fits and tunes beside the control loop."""
+    """The slow loop of the Application Manager, which fits and tunes beside the control loop."""
 
     @property
     def view(self) -> TuningView:
-        """How it stands."""
+        """Its state."""
         ...
 
     def restore(self) -> None:
@@ -151,7 +151,7 @@ class SlowLoop(Protocol):
         ...
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
-        """Take over what a tick measured."""
+        """Process what a tick measured."""
         ...
 
 
@@ -203,7 +203,7 @@ class ApplicationController:
         self._last_tick = clock.now(), clock.monotonic()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run both loops until `stop` is set or the job comes to its own end.
+        """Run both loops until `stop` is set or the job has finished.
 
         The job must have been brought up.
 
@@ -408,7 +408,7 @@ class ApplicationController:
         observations: Mapping[str, Observation],
         proposals: Mapping[str, Proposal],
     ) -> Bill:
-        """Return what following the advice would have come to by now."""
+        """Return the forecast so far of following the advice."""
         seen = Seen(
             now=view.now,
             length=view.now - view.start,
@@ -423,7 +423,7 @@ class ApplicationController:
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared()
-        if action.reason:  # it is nobody's proposal
+        if action.reason:  # no operator proposed it
             self._managers.skip()
         elif action.ruling.granted:
             self._managers.act(action.ruling.granted)
@@ -436,7 +436,7 @@ class ApplicationController:
         return shares
 
     def _pass_over(self, view: Snapshot, directives: Directives, *, missed: bool) -> None:
-        """Let every operator know that an interval says nothing of its deployment."""
+        """Tell every operator that an interval says nothing about its deployment."""
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
         if changes and directives.mode is not Mode.OFF and not directives.suspended:
             self._managers.wait(missed=missed)

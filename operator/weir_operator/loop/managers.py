@@ -35,7 +35,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     """All operators of a StreamApp by name, the fixed ones included, and what decides for them."""
 
     def __init__(self, operators: Mapping[str, ObservedOperator]) -> None:
-        """Take over the operators."""
+        """Create managers for the operators."""
         self._operators = dict(operators)
 
     def __getitem__(self, name: str) -> ObservedOperator:
@@ -47,7 +47,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         return iter(self._operators)
 
     def __len__(self) -> int:
-        """Return how many operators there are."""
+        """Return the number of operators."""
         return len(self._operators)
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
             A decision for each operator that is scaled.
 
         Raises:
-            TemporaryError: There is no room for a policy's tables, and nobody in its place.
+            TemporaryError: There is no room for a policy's tables, and no fallback policy.
         """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Decide on what is only imagined: nothing is learned from it or remembered of it.
+        """Decide on hypothetical observations, without learning or remembering.
 
         Args:
             observations: Of all operators.
@@ -84,7 +84,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
 
     @abstractmethod
     def act(self, granted: Collection[str]) -> None:
-        """Note that what was proposed last is carried out for some operators, at least one."""
+        """Note that the last proposals of at least one operator are carried out."""
 
     @abstractmethod
     def wait(self, *, missed: bool) -> None:
@@ -114,11 +114,11 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     @property
     @abstractmethod
     def in_training(self) -> tuple[str, ...]:
-        """Operators for which a stand-in decides because the policy was not trained yet."""
+        """Operators for which a fallback policy decides because the policy is not trained yet."""
 
     @abstractmethod
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let policies decide from now on, with what they have learned in a simulator.
+        """Use the policies from now on, with what they have learned in a simulator.
 
         Returns:
             Operators for which that holds from now on and did not before.
@@ -155,7 +155,7 @@ class SeparateManagers(Managers):
     """Each operator's manager decides for itself."""
 
     def __init__(self, managers: Mapping[str, OperatorManager]) -> None:
-        """Take over the managers of all operators, the fixed ones included."""
+        """Create it for the managers of all operators, fixed ones included."""
         super().__init__(managers)
         self._managers = dict(managers)
 
@@ -166,7 +166,7 @@ class SeparateManagers(Managers):
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
     ) -> dict[str, Decision]:
-        """Let every scaled operator's manager learn, then decide."""
+        """Make every scaled operator's manager learn, then decide."""
         return {
             name: self._managers[name].propose(seen)
             for name, seen in observations.items()
@@ -180,26 +180,26 @@ class SeparateManagers(Managers):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Let those decide whose own observation differs."""
+        """Decide again for operators whose own observation differs."""
         return {name: self._managers[name].imagine(observations[name]) for name in differing}
 
     def act(self, granted: Collection[str]) -> None:
-        """Let those know whose proposal is carried out."""
+        """Tell the managers whose proposals are carried out."""
         for name in granted:
             self._managers[name].act()
 
     def wait(self, *, missed: bool) -> None:
-        """Let all pass over an interval."""
+        """Make all managers pass over an interval."""
         for manager in self._managers.values():
             manager.wait(missed=missed)
 
     def skip(self) -> None:
-        """Let all forget the last interval."""
+        """Make all managers forget the last interval."""
         for manager in self._managers.values():
             manager.skip()
 
     def forget(self) -> None:
-        """Let all start over."""
+        """Make all managers start over."""
         for manager in self._managers.values():
             manager.forget()
 
@@ -214,11 +214,11 @@ class SeparateManagers(Managers):
 
     @property
     def in_training(self) -> tuple[str, ...]:
-        """Operators for which a stand-in decides because their policy was not trained yet."""
+        """Operators for which a fallback policy decides because their policy is not trained yet."""
         return tuple(name for name, manager in self._managers.items() if manager.in_training)
 
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let the policies of some operators decide from now on."""
+        """Use the policies of some operators from now on."""
         waiting = [name for name in trained if self._managers[name].in_training]
         for name in waiting:
             self._managers[name].promote(trained[name])
@@ -245,7 +245,7 @@ class JointManagers(Managers):
     """One policy decides for all operators that are scaled.
 
     An interval teaches it only what was observed of all of them. A change is its own, whichever
-    operators it was granted for: it learns what came of it.
+    operators it was granted for: it learns its result.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class JointManagers(Managers):
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
     ) -> dict[str, Decision]:
-        """Let the policy learn, then decide for all that are scaled."""
+        """Make the policy learn, then decide for all scaled operators."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None:
             return {}
@@ -304,7 +304,7 @@ class JointManagers(Managers):
         *,
         differing: Collection[str],
     ) -> dict[str, Decision]:
-        """Let the policy decide for all again where one operator's observation differs."""
+        """Decide again for all operators if one operator's observation differs."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None or not differing:
             return {}
@@ -354,7 +354,7 @@ class JointManagers(Managers):
         return () if self._fallback_policies is None else tuple(self._fallback_policies)
 
     def promote(self, trained: Mapping[str, State], application: State | None) -> tuple[str, ...]:
-        """Let the policy decide from now on."""
+        """Use the policy from now on."""
         waiting = self.in_training
         if application is None or not waiting:
             return ()

@@ -52,7 +52,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingTransition:
-    """What was decided last, until what came of it is known."""
+    """What was decided last, until its result is known."""
 
     before: Observation
     proposed: Deployment
@@ -74,7 +74,7 @@ class PendingTransition:
         return replace(self, waited=True, missed=self.missed or missed)
 
     def is_of(self, after: Observation) -> bool:
-        """Return whether the decision led there: what follows a failed change is nobody's."""
+        """Return whether the decision led there; after a failed change, no decision did."""
         return not self.waited or after.deployment != self.before.deployment
 
     def ended_by(self, after: Observation) -> Transition:
@@ -137,7 +137,7 @@ class ObservedOperator:
     def note_edges(
         self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
     ) -> None:
-        """Take over from the job's plan how records reach the operator."""
+        """Store how records reach the operator, from the job's plan."""
         follows_load = balanced and not keyed
         default = Sharing.BY_LOAD if follows_load else Sharing.EQUAL
         self._specified = replace(
@@ -290,11 +290,11 @@ class OperatorManager(ObservedOperator):
 
     @property
     def in_training(self) -> bool:
-        """Whether a stand-in decides because the policy has not been trained yet."""
+        """Whether a fallback policy decides because the policy has not been trained yet."""
         return self._fallback_policy is not None
 
     def promote(self, state: Mapping[str, Any]) -> None:
-        """Let the policy decide from now on, with what it has learned in a simulator.
+        """Use the policy from now on, with what it has learned in a simulator.
 
         Raises:
             StateError: The state is another policy's, or of another version.
@@ -307,7 +307,7 @@ class OperatorManager(ObservedOperator):
         """Learn from the last interval, then decide.
 
         Raises:
-            TemporaryError: There is no room for the policy's tables, and nobody in its place.
+            TemporaryError: There is no room for the policy's tables, and no fallback policy.
         """
         try:
             decision = self._learn_and_decide(observation)
@@ -329,7 +329,7 @@ class OperatorManager(ObservedOperator):
         return self._deciding.decide(observation)
 
     def act(self) -> None:
-        """Note that what it proposed last is carried out, so that it learns what comes of it."""
+        """Note that its last proposal is carried out, so that it learns from the result."""
         if self._lesson is not None:
             self._lesson = self._lesson.begin_acting()
 

@@ -29,7 +29,7 @@ def fit_into_room(
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
 ) -> DeploymentMap:
-    """Return what comes closest to `wanted` in the room that there is.
+    """Return the deployment closest to `wanted` that fits the available room.
 
     Args:
         wanted: Where the job should be.
@@ -168,7 +168,7 @@ class RoomFinder:
         models: Mapping[str, OperatorModel] | None,
         settings: RescaleSettings,
     ) -> None:
-        """Take over what the manifest allows.
+        """Create it for what the manifest allows.
 
         Args:
             runtime: Where the replicas are.
@@ -193,7 +193,7 @@ class RoomFinder:
         return fit_to_manifest(deployments, self._initial, self._models)
 
     async def find_target(self, status: AppStatus) -> DeploymentMap:
-        """Return where a job that is down is to run: where it was, as far as there is room."""
+        """Return where a job that is down should run: its old deployment as far as it fits."""
         alive = await self._runtime.replicas()
         fitting = self.fit(status.deployments)
         return fit_into_room(fitting, alive, self._full(status), self._models or {})

@@ -85,7 +85,7 @@ class Retries:
         )
 
     async def note(self, journal: RescaleJournal, end: RescaleJournal, pauses: Pauses) -> None:
-        """Take over how a change has ended; one that was made ends all waiting.
+        """Store the end of a change; a successful one ends all waiting.
 
         Raises:
             TemporaryError: The status could not be written.
@@ -128,7 +128,7 @@ def find_failed(
 
 
 def _subject(journal: RescaleJournal) -> str:
-    """Return what a change is to achieve: kind, replicas to replace, revision, target."""
+    """Return the goal of a change: kind, replicas to replace, revision, target."""
     revision = journal.revision.id if journal.revision is not None else ""
     target = sorted((name, sorted(counts.items())) for name, counts in journal.target.items())
     what = (str(journal.kind), sorted(journal.replace), revision, target)
@@ -168,7 +168,7 @@ def recover(
     now: float,
     superseded: tuple[str, ...] = (),
 ) -> RescaleJournal:
-    """Return the start of a job that has ended without being told to."""
+    """Return the start of a job that has ended unexpectedly."""
     return plan(
         kind=Kind.RECOVER,
         reason=cause,
@@ -336,7 +336,7 @@ def resized(
 
 
 def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    """Return what is to be told of a change that was not given up: reasons and sentences."""
+    """Return what to report of a change that was not given up: reasons and sentences."""
     if end.step is Step.DONE and end.failure is not None:
         stays = (
             "Weir does not roll it back, because only the new revision can read the "

@@ -19,7 +19,7 @@ from weir_policies.policy import ChangeKind, Decision, Neighbourhood, Observatio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """One operator's observation and what its manager made of it."""
+    """One operator's observation and its manager's decision."""
 
     observation: Observation
     decision: Decision
@@ -33,7 +33,7 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:
-    """A replica that is to leave its node, for another one of its pool."""
+    """A replica that should leave its node, for another one of its pool."""
 
     request: AdaptationRequest
     replica: str
@@ -45,7 +45,7 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ruling:
-    """What the AM made of a tick's proposals."""
+    """The AM's verdicts on a tick's proposals."""
 
     verdicts: Mapping[str, str]
     """One sentence per operator that proposed something, or that something binds."""

@@ -50,7 +50,7 @@ Deployments = Mapping[str, Replicas]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """The response time that was promised."""
+    """The bound on the response time."""
 
     bound: float
     """Seconds, source to sink."""
@@ -143,7 +143,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RescaleRecord:
-    """A change of the deployment. Written as often as it goes on; the last one by `id` counts."""
+    """A change of the deployment, written at each step; the last one with an `id` counts."""
 
     type: Literal["rescale"] = "rescale"
     id: str
@@ -165,7 +165,7 @@ class RescaleRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventRecord:
-    """Something that people should know of, beside ticks and changes."""
+    """Something that people should know, in addition to ticks and changes."""
 
     type: Literal["event"] = "event"
     time: float

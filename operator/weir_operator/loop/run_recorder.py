@@ -36,7 +36,7 @@ _OUTCOMES = {
 
 
 class Recorder:
-    """Turns what the controller tells into records, in order of time."""
+    """Turns what the controller reports into records, in order of time."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Recorder:
         )
 
     def change(self, journal: RescaleJournal) -> None:
-        """Record a change as far as it has come; first starts and suspensions are no rescales."""
+        """Record the progress of a change; first starts and suspensions are no rescales."""
         if journal.kind not in (Kind.RESCALE, Kind.RESIZE, Kind.RECOVER, Kind.UPGRADE):
             return
         resize = journal.kind is Kind.RESIZE

@@ -161,7 +161,7 @@ class ShadowDeployment:
 
     @property
     def bill(self) -> Bill:
-        """What the last days come to."""
+        """The totals of the last days."""
         return sum(self._days.values(), Bill())
 
     @property
@@ -249,7 +249,7 @@ class ShadowDeployment:
         }
 
     def _fit(self, seen: Seen) -> DeploymentMap:
-        """Return where the job would be, for the operators and node types that there are now."""
+        """Return the job's shadow deployment for the present operators and node types."""
         kept = self._deployments or {}
         fitted: DeploymentMap = {}
         for name, counts in seen.deployments.items():
@@ -337,8 +337,8 @@ class Advisor:
         Args:
             shadow: With nothing seen.
             path: The file.
-            policy: Name of the operators' policy; a bill of another one is not gone on with.
-            reset_nonce: The manifest's; a bill of before another one is not gone on with either.
+            policy: Name of the operators' policy; a bill of another policy is not continued.
+            reset_nonce: The manifest's; a bill from before a change of it is not continued either.
         """
         self._shadow = shadow
         self._path = path
@@ -377,7 +377,7 @@ class Advisor:
         self._save()
 
     def _count_told(self, bill: Bill) -> int:
-        """Return how often a bill of that length has been told of: early, then once a day."""
+        """Return how often a forecast of that length has been reported: early, then once a day."""
         return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
 
     def _save(self) -> None:

@@ -66,7 +66,7 @@ class NodeWatch:
         last: RescaleJournal | None,
         now: float,
     ) -> Move | None:
-        """Take in a healthy interval; return which replica is to leave, `None` where none is."""
+        """Process a healthy interval; return which replica should leave, or `None`."""
         self._see_end(last)
         if app.job_id != self._run:
             self._run, self._slow_for = app.job_id, {}
@@ -98,7 +98,7 @@ class NodeWatch:
         )
 
     def note(self, move: Move) -> None:
-        """Remember a move that was granted, until what came of it is seen."""
+        """Remember a move that was granted, until its result is seen."""
         self._granted = move
 
     def _see_end(self, last: RescaleJournal | None) -> None:

@@ -31,7 +31,7 @@ class Tick:
     held: str
     """Why nothing was decided, one sentence; empty where it was."""
     infeasible: str = ""
-    """Why the objective cannot be kept, one sentence; empty where it can, or nobody knows."""
+    """Why the objective cannot be kept, one sentence; empty if it can, or if unknown."""
     dataflow: Dataflow | None
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""

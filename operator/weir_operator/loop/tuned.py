@@ -32,7 +32,7 @@ class ModelState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningView:
-    """How the tuning of one StreamApp stands, for the faces."""
+    """The state of one StreamApp's tuning, for reports."""
 
     model: ModelState
     tuned: Tuning

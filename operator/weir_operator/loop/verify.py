@@ -2,7 +2,7 @@
 
 A change is compared with what its decision expected and with the state before, never with one
 threshold. It failed only if the response time broke the bound, is far above the expectation, is no
-better than before, and the load has not changed. Rolling it back is then a change of its own.
+better than before, and the load has not changed. Rolling it back is then another change.
 """
 
 from __future__ import annotations

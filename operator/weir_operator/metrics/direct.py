@@ -194,7 +194,7 @@ class DirectSource:
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """Failed scrapes per target, of those that there are."""
+        """Failed scrapes per existing target."""
         return dict(self._failures)
 
     def start(self) -> None:
@@ -271,7 +271,7 @@ class DirectSource:
         return target not in self._scraping and asyncio.get_running_loop().time() >= again
 
     def _forget_all_but(self, targets: Sequence[str]) -> None:
-        """Keep nothing about targets that are gone: each new pod has an address of its own."""
+        """Drop everything about targets that are gone: each new pod has another address."""
         for target in self._failures.keys() - set(targets):
             del self._failures[target]
         for target in self._too_large.keys() - set(targets):

@@ -50,7 +50,7 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         layout: The run that is measured, and who serves what in it.
 
     Returns:
-        Every operator and replica of the layout, NaN for whatever the window does not tell.
+        Every operator and replica of the layout, NaN for what the window does not show.
     """
     series = job_series(window, layout.job_id)
     operators = measure_operators(layout, series)

@@ -85,7 +85,7 @@ def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
 
 
 def _total(values: Iterable[float]) -> float:
-    """Sum, NaN where there is nothing to sum or an addend is unknown."""
+    """Sum, NaN if there is nothing to sum or an addend is unknown."""
     listed = list(values)
     return sum(listed) if listed else math.nan
 

@@ -52,7 +52,7 @@ NO_RESPONSE = Response(waiting=math.nan, total=math.nan, origin=None)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flow:
-    """Who feeds whom in a run, how much, and what each does."""
+    """The edges of a run with their rates, and what each operator does."""
 
     layout: JobLayout
     service_means: Mapping[str, float]
@@ -259,7 +259,7 @@ Counted = Mapping[Identity, tuple[float, float]]
 def measure_output(
     window: Window, counted: Counted | None = None
 ) -> tuple[SinkMeasurement, Counted]:
-    """Measure the records that arrived at any sink since the last look.
+    """Measure the records that arrived at any sink since the last measurement.
 
     Args:
         window: Begins where the last one ended.
@@ -288,7 +288,7 @@ def measure_output(
 
 
 def _join(series: Series, identity: Identity, window: Window, counted: Counted | None) -> Series:
-    """Put in front of a series the sample that it goes on from."""
+    """Prepend to a series the sample that it continues from."""
     if counted is None:
         return series
     time, value = counted.get(identity, (window.start, 0.0))

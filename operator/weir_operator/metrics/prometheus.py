@@ -43,7 +43,7 @@ class SharedPrometheusSource:
     def __init__(
         self, server: PrometheusServer, *, label: str, value: str, chunk: float = CHUNK
     ) -> None:
-        """Take over what tells the StreamApp's series from others.
+        """Create the source for one StreamApp.
 
         Args:
             server: Closed by whoever made it.
@@ -103,7 +103,7 @@ class SharedPrometheusSource:
 
 
 class PrometheusSource(SharedPrometheusSource):
-    """Reads the samples of one StreamApp over a connection of its own; a `MetricsSource`.
+    """Reads the samples of one StreamApp over its own connection; a `MetricsSource`.
 
     Args:
         url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.

@@ -174,7 +174,7 @@ class PrometheusServer:
         return await question.answer
 
     async def close(self) -> None:
-        """Release the connections; whoever still waits is let go."""
+        """Release the connections; waiting calls end."""
         for task in self._asking:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
@@ -218,13 +218,13 @@ class PrometheusServer:
             for question in questions:
                 question.answer.cancel()
             raise
-        except Exception as error:  # whoever asked must hear of it, whatever it is
+        except Exception as error:  # the caller must get the error, whatever it is
             for question in questions:
                 if not question.answer.done():
                     question.answer.set_exception(error)
             return
         for question in questions:
-            if not question.answer.done():  # whoever asked may be gone
+            if not question.answer.done():  # the caller may be gone
                 question.answer.set_result(dealt.get(question.value, ()))
 
     async def _query(self, selector: str, low: float, high: float) -> Sequence[Series]:

@@ -217,7 +217,7 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
 
     An idle task looks busy for up to `BUSY_TIME_LAG`, so busy time alone is believed only when it
     is longer; in a shorter window somebody else must witness the records: the helper's counters,
-    or a feeder that feeds nobody else.
+    or a feeder of only this operator.
     """
     operator = case.operator
     if case.is_source or operator.processed_rate != 0:

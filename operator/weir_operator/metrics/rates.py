@@ -33,7 +33,7 @@ from weir_operator.metrics.source import Series
 
 
 def quantile(share: float, counts: Mapping[float, float]) -> float:
-    """Return the value below which `share` of the records lie.
+    """Return the value below which `share` of the records are.
 
     Args:
         share: In (0, 1), 0.95 for p95.
@@ -127,13 +127,13 @@ def slope(series: Series | None) -> float:
 
 
 def last_value(series: Series | None) -> float:
-    """Return the newest finite sample, NaN where there is none."""
+    """Return the newest finite sample, or NaN."""
     _, values = _finite(series)
     return values[-1] if values else math.nan
 
 
 def mean_value(series: Series | None) -> float:
-    """Return the mean of the finite samples, NaN where there is none."""
+    """Return the mean of the finite samples, or NaN."""
     _, values = _finite(series)
     return sum(values) / len(values) if values else math.nan
 
@@ -148,7 +148,7 @@ def is_poisoned(series: Series) -> bool:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Return the mean of the numbers that are not NaN, NaN where there is none."""
+    """Return the mean of the numbers that are not NaN, or NaN."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan
 
@@ -184,7 +184,7 @@ def arrival_rates(
     emitted: Mapping[str, float],
     backlog_growth: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return records/s that arrive at each operator, NaN where that cannot be told.
+    """Return records/s that arrive at each operator, NaN if unknown.
 
     Args:
         layout: The dataflow.
@@ -214,10 +214,11 @@ def arrival_rates(
 
 
 def source_demand(processed: float, backlog_growth: float) -> float:
-    """Return records/s that arrive at a source, NaN where that cannot be told.
+    """Return records/s that arrive at a source, NaN if unknown.
 
     A backlog that falls by much more than the source takes in was not worked off: records were
-    deleted, offsets reset, or the gauge is stale. What arrived meanwhile is unknown then, not zero.
+    deleted, offsets reset, or the gauge is stale. Arrivals in the meantime are then unknown, not
+    zero.
 
     Args:
         processed: Records/s that it took in.

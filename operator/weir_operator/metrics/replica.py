@@ -146,7 +146,7 @@ def _total(series: Iterable[Series]) -> float:
 
 
 def _sum(values: Iterable[float]) -> float:
-    """Sum, NaN where there is nothing to sum."""
+    """Sum, NaN if there is nothing to sum."""
     listed = list(values)
     return sum(listed) if listed else math.nan
 

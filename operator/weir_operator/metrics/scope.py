@@ -68,7 +68,7 @@ def of_vertices(series: Iterable[Series], vertices: frozenset[str]) -> tuple[Ser
 
 
 def newest_sample(scope: Scope) -> float:
-    """Return when the newest sample of the run's tasks was scraped, NaN where there is none."""
+    """Return when the newest sample of the run's tasks was scraped, or NaN."""
     return max(
         (series.times[-1] for series in _all(scope) if "task_id" in series.labels),
         default=math.nan,

@@ -42,7 +42,7 @@ class Window:
 
 
 class MetricsSource(Protocol):
-    """Where samples come from."""
+    """The source of samples."""
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples scraped in [start, end], Unix seconds.

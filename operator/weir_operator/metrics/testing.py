@@ -93,13 +93,13 @@ def a_counter(
     *,
     base: float = 1000.0,
 ) -> Series:
-    """Build a counter that stands at `base` at the first sample and rises steadily."""
+    """Build a counter that is `base` at the first sample and rises steadily."""
     values = tuple(base + rate * (time - times[0]) for time in times)
     return Series(name=name, labels=labels, times=times, values=values)
 
 
 def a_gauge(name: str, labels: Mapping[str, str], value: float, times: tuple[float, ...]) -> Series:
-    """Build a gauge that stands still."""
+    """Build a constant gauge."""
     return Series(name=name, labels=labels, times=times, values=(value,) * len(times))
 
 

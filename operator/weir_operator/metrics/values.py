@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class ServiceFrom(StrEnum):
-    """Where a service time comes from."""
+    """The source of a service time."""
 
     HELPER = "helper"
     """The Java helper's counters: mean and variance."""
@@ -20,7 +20,7 @@ class ServiceFrom(StrEnum):
 
 
 class ResponseFrom(StrEnum):
-    """Where a response time comes from."""
+    """The source of a response time."""
 
     AGE = "age"
     """The helper's ages of records since their event time."""
@@ -62,7 +62,7 @@ class ReplicaMeasurement:
 
     @property
     def reports(self) -> bool:
-        """Whether enough samples came to tell a rate."""
+        """Whether there are enough samples for a rate."""
         return self.span > 0
 
 

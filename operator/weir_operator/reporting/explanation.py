@@ -25,7 +25,7 @@ from weir_policies.model.node_types import Deployment, NodeType
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """One decision from what was seen to what came of it."""
+    """One decision, from its measurements to its result."""
 
     record: DecisionRecord
     change: RescaleJournal | None
@@ -107,12 +107,12 @@ def _panel(app: str, explanation: Explanation) -> Panel:
     record = explanation.record
     moment = datetime.fromtimestamp(record.time, UTC)
     parts: list[RenderableType] = [_seen(explanation), Text(), _candidates(explanation), Text()]
-    parts += [_line("decided", record.decision.reason)]
+    parts += [_line("decision", record.decision.reason)]
     if record.verdict:
         parts.append(_line("verdict", record.verdict))
     if explanation.change is not None:
         parts.append(_line("change", describe_change(explanation.change)))
-    parts.append(_line("happened", _happened(explanation)))
+    parts.append(_line("result", _happened(explanation)))
     title = f"{app} · {record.operator} · {moment:%Y-%m-%d %H:%M:%S} UTC · {record.policy}"
     return Panel(Group(*parts), title=title, title_align="left")
 
@@ -141,7 +141,7 @@ def _seen(explanation: Explanation) -> RenderableType:
         f"violations {_number(weights.violation)}, resources {_number(weights.resources)}, "
         f"restarts {_number(weights.reconfiguration)}"
     )
-    lines = [_line("seen", text), _line("believed", believed), _line("weights", weighed)]
+    lines = [_line("measured", text), _line("model", believed), _line("weights", weighed)]
     if explanation.tuning is not None:
         version = explanation.tuning
         lines.append(_line("tuned", f"version {version.number}: {version.sentence}"))
@@ -202,7 +202,7 @@ def describe_change(change: RescaleJournal) -> str:
 def _ms(seconds: float) -> str:
     if math.isnan(seconds):
         return "?"
-    return "no bound" if math.isinf(seconds) else f"{1000 * seconds:.0f} ms"
+    return "unlimited" if math.isinf(seconds) else f"{1000 * seconds:.0f} ms"
 
 
 def _number(value: float) -> str:

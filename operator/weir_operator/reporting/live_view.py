@@ -37,7 +37,7 @@ _LEVEL_STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 def render(run: Run) -> RenderableType:
-    """Return a picture of the run as it stands after its last record."""
+    """Draw the run after its last record."""
     return _Picture(run)
 
 
@@ -55,7 +55,7 @@ def render_line(record: Record) -> str:
 
 
 class LiveView:
-    """Shows a run on a console while it goes on; a context manager.
+    """Shows a run on a console while it runs; a context manager.
 
     Args:
         console: Where to show it. What is not a terminal gets one line per record.
@@ -229,7 +229,7 @@ def _decision(operator: OperatorTick) -> Text:
 
 
 def _most_pressed(operators: tuple[OperatorTick, ...], *, room: int) -> tuple[OperatorTick, ...]:
-    """Return those nearest to their budgets, as many as there is room for, in the given order."""
+    """Return those nearest to their budgets, as many as fit, in the given order."""
 
     def pressure(operator: OperatorTick) -> float:
         used = operator.response_time / operator.budget if operator.budget else math.nan

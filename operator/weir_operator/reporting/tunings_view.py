@@ -21,8 +21,8 @@ def render_tunings(app: str, versions: Sequence[Version]) -> Panel:
         lines.add_row("tuning", f"version {version.number} of {moment:%Y-%m-%d %H:%M} UTC")
         lines.add_row("weights", describe_weights(version))
         lines.add_row("budgets", describe_budgets(version))
-        lines.add_row("promise", version.sentence)
-        lines.add_row("outcome", describe_standing(version))
+        lines.add_row("effect", version.sentence)
+        lines.add_row("result", describe_standing(version))
         lines.add_row()
     return Panel(lines, title=f"{app} · tunings, the newest first", title_align="left")
 
@@ -42,7 +42,7 @@ def describe_budgets(version: Version) -> str:
 
 
 def describe_standing(version: Version) -> str:
-    """Return whether reality has borne a version out, and why not where it has not."""
+    """Return whether measurements have confirmed a version, and why not where it has not."""
     trial = version.trial
     if version.standing is Standing.ON_TRIAL:
         return (
@@ -51,7 +51,7 @@ def describe_standing(version: Version) -> str:
         )
     words = {
         Standing.KEPT: "kept",
-        Standing.TAKEN_BACK: "taken back",
+        Standing.TAKEN_BACK: "rolled back",
         Standing.REPLACED: "replaced by a later one",
         Standing.OVERGROWN: "kept without a verdict",
     }

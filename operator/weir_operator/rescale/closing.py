@@ -13,7 +13,7 @@ from weir_operator.rescale.stopping import is_of
 def close_change(
     status: AppStatus, journal: RescaleJournal, settings: RescaleSettings, *, now: float
 ) -> tuple[AppStatus, tuple[str, ...]]:
-    """Return the status after the change, and the savepoints that nobody needs any more."""
+    """Return the status after the change, and the savepoints that are no longer needed."""
     # The revision is in the status by now, or of no use: two of them are large.
     changes: dict[str, object] = {"rescale": journal.model_copy(update={"revision": None})}
     if journal.restore_path is not None and not _came_to_nothing(journal):
@@ -34,7 +34,7 @@ def close_change(
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
     if journal.step is Step.FAILED and (journal.ran or _may_have_run(journal)):
-        # Its newest checkpoint is where to go on from, not that of the job before it; where nobody
+        # Its newest checkpoint is where to resume, not that of the job before it; where nobody
         # could say whether it ran, it is the one to ask about.
         changes["job_id"] = journal.new_job
     # A pool that has no room besides a node is not full.
@@ -93,7 +93,7 @@ def _remember_failure(
 
 
 def _goes_on_from_before(status: AppStatus, journal: RescaleJournal) -> bool:
-    """Return whether a recovery failed whose revision wrote no state of its own.
+    """Return whether a recovery failed whose revision wrote no state itself.
 
     The revision from before can read what there is, so it is the one to be started next.
     """
@@ -114,7 +114,7 @@ def _came_to_nothing(journal: RescaleJournal) -> bool:
 
 
 def _has_failed(journal: RescaleJournal) -> bool:
-    """Return whether the target did not come to run, and not because nobody wanted it any more."""
+    """Return whether the target did not run although it was still wanted."""
     if journal.withdrawn:
         return False
     recovers = journal.kind is Kind.RECOVER and journal.revision is not None

@@ -87,7 +87,7 @@ class Rescaler:
         journal: RescaleJournal,
         is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
     ) -> RescaleJournal:
-        """Take the steps of `journal` from where it stands to an end, and return that end.
+        """Execute the remaining steps of `journal`, and return it at its end.
 
         Args:
             journal: The change.
@@ -119,7 +119,7 @@ class Rescaler:
                 await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
-                # On no way is there anything that the job could go on from.
+                # On no way is there anything that the job could resume from.
                 journal = journal.at(Step.FAILED, self._clock.now(), failure=str(error))
             except WithdrawnError as error:
                 journal = self._give_up(journal, str(error), withdrawn=True)
@@ -146,7 +146,7 @@ class Rescaler:
         return end
 
     async def retained(self, job: str) -> tuple[str, ...]:
-        """Return checkpoints of an ended job, to delete once the next job has one of its own."""
+        """Return checkpoints of an ended job, to delete once the next job has its own."""
         try:
             return await find_retained(job, jobs=self._jobs, runtime=self._runtime)
         except (TemporaryError, PermanentError) as error:
@@ -155,7 +155,7 @@ class Rescaler:
             return ()
 
     async def dispose(self, path: str) -> None:
-        """Delete a savepoint or checkpoint that nobody needs any more."""
+        """Delete a savepoint or checkpoint that is no longer needed."""
         try:
             await self._jobs.dispose(path)
         except (TemporaryError, PermanentError) as error:
@@ -170,7 +170,7 @@ class Rescaler:
             log.warning("empty folders left behind", jobs=jobs, failure=str(error))
 
     async def _start(self, journal: RescaleJournal) -> RescaleJournal:
-        """Start what is missing and wait until Flink has it; the old job runs on meanwhile."""
+        """Start what is missing and wait until Flink has it, while the old job runs."""
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
@@ -326,7 +326,7 @@ class Rescaler:
         return journal.at(step, self._clock.now(), **_left_by_stop(journal, restore_path))
 
     async def _cancel(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what was submitted; its own newest checkpoint, if any, is where to go on from."""
+        """End what was submitted; its own newest checkpoint, if any, is where to resume."""
         job = journal.new_job
         progress = await self._retried(lambda: self._jobs.progress(job))
         ran = journal.ran
@@ -339,7 +339,7 @@ class Rescaler:
         now = self._clock.now()
         if own is not None and journal.kind is Kind.UPGRADE and journal.attempt == 0:
             # The new revision has committed records, and what it wrote is not for the old one to
-            # read: it goes on from its own state, and whoever looks next starts it again.
+            # read: it resumes from its own state, and the next check starts it again.
             return journal.at(
                 Step.DONE, now, direction=Direction.FORWARD, ran=True, restore_path=own
             )
@@ -369,7 +369,7 @@ class Rescaler:
         try:
             await self._give_sizes(await self._runtime.replicas(), journal)
         except ResizeRefusedError as error:
-            # With other sizes the job runs all the same, and whoever looks next sees to them.
+            # With other sizes the job runs all the same, and the next check sees to them.
             log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
@@ -393,7 +393,7 @@ class Rescaler:
                 await self._retried(lambda: self._jobs.cancel(job))
                 await self._ended(job)
             elif lives or await self._came_to_its_end(job):
-                # A savepoint still being written may end the job later; the next look finds it.
+                # A savepoint still being written may end the job later; the next check finds it.
                 return journal.at(Step.ABANDONED, self._clock.now())
             restore = await self._restore_point(job)
         return journal.at(
@@ -438,7 +438,7 @@ class Rescaler:
         return journal.at(Step.VERIFY, self._clock.now())
 
     async def _end_old_job(self, journal: RescaleJournal) -> RescaleJournal:
-        """Cancel the job of before the change, which Flink brought back; return where to go on.
+        """Cancel the job of before the change, which Flink brought back; return where to resume.
 
         Flink writes that a job has ended a moment after its savepoint. A JobManager that is lost in
         between restarts the job from a checkpoint, and what it completes then is newer.
@@ -513,7 +513,7 @@ class Rescaler:
         await self._store.save(self._store.load().model_copy(update={"rescale": journal}))
 
     async def _finish(self, journal: RescaleJournal) -> None:
-        """Write what is true now, then clear what nobody needs any more."""
+        """Write what is true now, then delete what is no longer needed."""
         status, superseded = close_change(
             self._store.load(), journal, self._settings, now=self._clock.now()
         )

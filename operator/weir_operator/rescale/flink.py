@@ -24,7 +24,7 @@ class FlinkJobs:
     """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
 
     def __init__(self, runtime: Runtime, guard: Guard | None = None) -> None:
-        """Take over where the jobs run, and who is asked before one is changed."""
+        """Create it for the place where jobs run, with the check before changes."""
         self._runtime = runtime
         self._guard = guard
         self._rest: FlinkRest | None = None
@@ -46,7 +46,7 @@ class FlinkJobs:
         self._rest = None
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Return how far the job has come, `None` where Flink does not know it."""
+        """Return the progress of the job, `None` if Flink does not know it."""
         job = await (await self.rest()).job(job_id)
         if job is None:
             return None
@@ -62,7 +62,7 @@ class FlinkJobs:
         await (await self.rest()).stop_with_savepoint(job_id, trigger_id=trigger)
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return what became of the savepoint."""
+        """Return the state of the savepoint."""
         found = await (await self.rest()).savepoint_status(job_id, trigger)
         return None if found is None else SavepointState(path=found.path, failure=found.failure)
 
@@ -112,7 +112,7 @@ class FlinkJobs:
         restore_path: str | None,
         configuration: Mapping[str, str],
     ) -> None:
-        """Submit the job under this id, pinned operators with the managed memory that there is.
+        """Submit the job under this id, with the managed memory that its TaskManagers have.
 
         Raises:
             TemporaryError: An operator has no TaskManager that is registered.

@@ -17,8 +17,8 @@ An upgrade cannot start new TaskManagers beside the old job, whose JobManager th
               +---------+        +---------+--> CANCEL -> REMOVE -> START -> SUBMIT -> VERIFY
               +--> REMOVE -> START -> ...       (direction BACK, old revision)    -> ROLLED_BACK
 
-An upgrade whose spec is edited before SUBMIT goes on from REMOVE with the newer revision, and a
-rescale that nobody asks for any more is ABANDONED, by way of REMOVE, while it is at START.
+An upgrade whose spec is edited before SUBMIT continues from REMOVE with the newer revision, and a
+rescale that is no longer wanted is ABANDONED, by way of REMOVE, while it is at START.
 
 What a change of a job did, in few words. Pure.
 """
@@ -82,7 +82,7 @@ class Direction(StrEnum):
 
 
 class RescaleJournal(BaseModel):
-    """One change, as far as it has come."""
+    """One change, with its progress."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -105,7 +105,7 @@ class RescaleJournal(BaseModel):
     restore_path: str | None = None
     """Savepoint or checkpoint that the next submission starts from; never forgotten."""
     savepoint: str | None = None
-    """What this change's own stop wrote, wherever the job goes on from in the end."""
+    """What this change's own stop wrote, wherever the job resumes from in the end."""
     by_checkpoint: bool = False
     """The savepoint did not come in time, or could not: the newest checkpoint took its place, and
     a plain sink sees what came after it again."""
@@ -151,7 +151,7 @@ class RescaleJournal(BaseModel):
         return any(_name(Step.SUBMIT, direction) in self.times for direction in Direction)
 
     def made_of(self, running: Revision | None) -> Revision | None:
-        """Return what processes are to be made of at this step; `running` is what they were."""
+        """Return the revision of processes at this step; `running` is their present one."""
         if self.revision is None or self.is_back:
             return running
         before = self.kind is Kind.UPGRADE and self.step is Step.STOP
@@ -163,7 +163,7 @@ class RescaleJournal(BaseModel):
         return () if self.is_back else self.replace
 
     def at(self, step: Step, now: float, **changes: object) -> RescaleJournal:
-        """Return the journal as it is to be written before `step` is taken."""
+        """Return the journal to write before `step` is taken."""
         direction = changes.get("direction", self.direction)
         times = dict(self.times)
         times.setdefault(_name(step, direction), now)

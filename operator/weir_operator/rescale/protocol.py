@@ -30,7 +30,7 @@ FINISHED = "FINISHED"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a submitted job has come."""
+    """The progress of a submitted job."""
 
     state: str
     running: bool
@@ -49,7 +49,7 @@ class SavepointState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """A savepoint or checkpoint that a job can go on from."""
+    """A savepoint or checkpoint that a job can resume from."""
 
     path: str
     stopped: bool = False
@@ -63,7 +63,7 @@ class Jobs(Protocol):
     """What the engine asks of Flink. Unknown jobs and triggers are `None`, never an error."""
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Return how far the job has come."""
+        """Return the progress of the job."""
 
     async def live(self) -> tuple[str, ...]:
         """Return the ids of all jobs that have not ended."""
@@ -73,7 +73,7 @@ class Jobs(Protocol):
         """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return what became of it; path and failure are both `None` while it is under way."""
+        """Return its state; path and failure are both `None` while it is under way."""
 
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended is left alone."""
@@ -115,7 +115,7 @@ class Jobs(Protocol):
         """
 
     async def failure(self, job_id: str) -> str:
-        """Return why the job failed or does not come to run, one sentence."""
+        """Return why the job failed or does not run, one sentence."""
         ...
 
     async def newest(self, job_id: str) -> Snapshot | None:

@@ -15,7 +15,7 @@ from weir_operator.runtime.revision import Revision
 
 
 def missing_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[ReplicaSpec, ...]:
-    """Return what must be started, at sizes that nobody has yet.
+    """Return what must be started, at sizes that no replica has yet.
 
     Per (operator, pool) only counts matter: what is alive at another size is resized later.
     """
@@ -55,7 +55,7 @@ def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str,
 def stale_replicas(
     alive: Iterable[Replica], revision: Revision | None, replaced: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the ids of what is to go whatever is wanted: replaced, or not made as it should be.
+    """Return the ids of replicas to remove in any case: replaced, or outdated.
 
     Args:
         alive: TaskManagers.

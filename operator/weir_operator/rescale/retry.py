@@ -15,7 +15,7 @@ class Patience:
     """Waits on a clock."""
 
     def __init__(self, clock: Clock, *, limit: float) -> None:
-        """Take over how long.
+        """Create the retrier.
 
         Args:
             clock: What waits.

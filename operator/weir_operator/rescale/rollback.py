@@ -60,7 +60,7 @@ def plan_rollback(
             new_job=journal.new_job if submitted else new_id(),
         )
     if setback.pending and journal.step is Step.START and journal.kind.begins:
-        # The same again finds no place either: whoever looks next goes where there is one.
+        # The same again finds no place either: the next check goes where there is one.
         return journal.at(Step.FAILED, now, failure=first, pending=setback.pending)
     # A start or recovery has no way back, and the way back has none either: the same again.
     return journal.at(

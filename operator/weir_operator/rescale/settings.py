@@ -25,7 +25,7 @@ class JobSpec:
     """Name of the single operator of a job that was not written for Weir."""
 
     def of(self, revision: Revision | None) -> JobSpec:
-        """Return how the job is submitted at a revision; `None` is as the manifest has it now."""
+        """Return how the job is submitted at a revision; `None` is as in the manifest now."""
         if revision is None:
             return self
         return replace(
@@ -67,14 +67,14 @@ class RescaleSettings:
 
     via: str = "Auto"
     """`Auto`: savepoint, and past its deadline the newest checkpoint. `Savepoint`: wait for it.
-    `Checkpoint`: cancel and go on from the newest checkpoint at once."""
+    `Checkpoint`: cancel and resume from the newest checkpoint at once."""
     savepoint_deadline: float = 10.0
     """A savepoint takes 0.1-0.4 s, 2.3 s at twice the capacity; past this something is wrong."""
     savepoint_limit: float = 3600.0
     """Where there is no checkpoint to go by, Flink's own time limit of a savepoint ends it; this
     one is for a Flink that does not."""
     start_deadline: float = 60.0
-    """From starting TaskManagers until all are registered; the job runs on meanwhile."""
+    """From starting TaskManagers until all are registered, while the job runs."""
     submit_deadline: float = 30.0
     """From submission until every task runs."""
     keep_savepoints: int = 3

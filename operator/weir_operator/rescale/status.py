@@ -70,7 +70,7 @@ class FullPool(_Passing):
 
 
 class Checkpointed(BaseModel):
-    """A snapshot that a job completed, as it was last looked at; newer ones are usual."""
+    """The last snapshot of a job that Weir has seen; there are usually newer ones."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -62,7 +62,7 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
 
     Raises:
         TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be looked at.
+        PermanentError: The storage cannot be read.
     """
     progress = await jobs.progress(job)
     if progress is None or progress.state != FINISHED:
@@ -78,7 +78,7 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
 
 
 async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
-    """Return whether a job that runs was stopped before, and taken back from an older checkpoint.
+    """Return whether a job that runs was stopped before, and restored from an older checkpoint.
 
     Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
     that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
@@ -86,7 +86,7 @@ async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
 
     Raises:
         TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be looked at.
+        PermanentError: The storage cannot be read.
     """
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:
@@ -103,7 +103,7 @@ async def find_newest(job: str, *, jobs: Jobs, runtime: Runtime) -> str | None:
 
     Raises:
         TemporaryError: Flink or the storage does not answer; what there is, is unknown.
-        PermanentError: The storage cannot be looked at.
+        PermanentError: The storage cannot be read.
     """
     known = await jobs.newest(job)
     if known is not None and known.seen_complete:
@@ -119,7 +119,7 @@ async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str,
 
     Raises:
         TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be looked at.
+        PermanentError: The storage cannot be read.
     """
     known = await jobs.retained(job)
     if known:
@@ -130,12 +130,12 @@ async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str,
 async def find_restore_point(
     job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime
 ) -> str | None:
-    """Return where the ended `job` is to go on; `None` starts it with empty state.
+    """Return from where the ended `job` should resume; `None` starts it with empty state.
 
     Raises:
         StateMissingError: It had state of its own, which is not in the storage.
         TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be looked at.
+        PermanentError: The storage cannot be read.
     """
     newest = await find_newest(job, jobs=jobs, runtime=runtime)
     if newest is not None:
@@ -168,7 +168,7 @@ class Stop:
     def __init__(
         self, job: str, trigger: str, jobs: Jobs, runtime: Runtime, *, asked: bool
     ) -> None:
-        """Take over what is to be stopped.
+        """Prepare the stop.
 
         Args:
             job: The job.

@@ -102,18 +102,18 @@ class FakeWorld:
         self.terminating: dict[str, str] = {}
         """Why a TaskManager is about to go, by id."""
         self.broken_revisions: set[str] = set()
-        """Ids of revisions at which the job does not come to run."""
+        """Ids of revisions at which the job does not run."""
         self.deaf_revisions: set[str] = set()
         """Ids of revisions whose JobManager does not start."""
         self.broken_totals: set[int] = set()
-        """Total replicas at which the job does not come to run."""
+        """Total replicas at which the job does not run."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
         self.garbage_calls = 0
         """How many of the next calls to Flink get an answer that is none."""
         self.end_takes = 0.0
-        """Seconds from a complete savepoint until the job has ended; Flink tells only then."""
+        """Seconds from a complete savepoint until the job has ended; Flink reports only then."""
         self.graph: JobGraph | None = None
         """What the job's program builds; `None` is a program that builds none."""
         self.read: list[tuple[str, ...]] = []
@@ -121,7 +121,7 @@ class FakeWorld:
         self.on_deed: Callable[[], None] = lambda: None
         """Called right after each call that has changed something."""
         self.storage_away = False
-        """The storage cannot be looked at."""
+        """The storage cannot be read."""
         self.refuse_sizes = False
         self.cancel_takes = 0
         """How often a job is asked about before its cancellation has come to an end."""
@@ -134,7 +134,7 @@ class FakeWorld:
         self.slow_until = -math.inf
         """Unix time until which no TaskManager registers that was not registered before."""
         self.named = False
-        """Whether it was told a revision at all."""
+        """Whether it got a revision at all."""
         self.misfit = ""
         """Why no node takes the processes of another revision."""
         self.lost_places: set[str] = set()
@@ -151,7 +151,7 @@ class FakeWorld:
         self.used, self.named = revision, True
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return that there is no node, where a test said so."""
+        """Return that there is no node, if a test said so."""
         return self.misfit
 
     async def ensure_job_manager(self) -> bool:
@@ -206,7 +206,7 @@ class FakeWorld:
             self.on_deed()
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Change sizes, unless told to refuse."""
+        """Change sizes, unless configured to refuse."""
         if self.refuse_sizes:
             raise ResizeRefusedError("The node is full")
         for key, size in sizes.items():
@@ -264,7 +264,7 @@ class FakeWorld:
         return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return what became of the trigger."""
+        """Return the state of the trigger."""
         self._answer()
         job = self.jobs.get(job_id)
         return job.savepoints.get(trigger) if job else None
@@ -379,14 +379,14 @@ class FakeWorld:
     # What a test does to it
 
     def process(self, records: int) -> None:
-        """Let the job that runs emit `records` more."""
+        """Make the running job emit `records` more."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING" and job.ending is None:
                 self.emitted.append((key, job.position, job.position + records))
                 job.position += records
 
     def checkpoint(self) -> None:
-        """Let the job that runs complete a checkpoint."""
+        """Make the running job complete a checkpoint."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING" and job.ending is None:
                 paths = self.stored.setdefault(key, [])
@@ -406,7 +406,7 @@ class FakeWorld:
         self._advance()
 
     def forget_triggers(self) -> None:
-        """Let Flink forget what became of savepoints, as it does after a time."""
+        """Make Flink forget the state of savepoints, as it does after a time."""
         for job in self.jobs.values():
             job.savepoints = {}
 
@@ -448,14 +448,14 @@ class FakeWorld:
         return path
 
     def finish(self) -> None:
-        """Let the job that runs come to its own end: Flink deletes its checkpoints."""
+        """Make the running job finish: Flink deletes its checkpoints."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING":
                 self._commit(key, job)
                 self._end(key, job)
 
     def _advance(self) -> None:
-        """Complete savepoints whose time has come."""
+        """Complete savepoints that are due."""
         for key, job in self.jobs.items():
             if job.stopping is not None and job.stopping[1] <= self.clock.now():
                 trigger, when = job.stopping
@@ -557,7 +557,7 @@ class JobsOf:
         world._answer()
         job = world.jobs.get(job_id)
         if job is None or trigger in job.savepoints:
-            return  # Flink accepts a stop of an unknown job: only its status tells
+            return  # Flink accepts a stop of an unknown job: only its status shows that
         if job.state != "RUNNING":
             raise PermanentError(f"Job {job_id} is {job.state}")
         world.stop_with_savepoint(job_id, trigger)

@@ -44,7 +44,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_if_present(path: Path) -> str | None:
-    """Return a file's text, `None` where there is none."""
+    """Return a file's text, or `None`."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

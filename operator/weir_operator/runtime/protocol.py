@@ -63,7 +63,7 @@ class Replica:
 
     @property
     def node_type(self) -> str:
-        """Name of the node type it stands for."""
+        """Name of its node type."""
         return f"{self.pool}/{self.size}"
 
 
@@ -82,14 +82,14 @@ class Runtime(Protocol):
 
     @property
     def job_manager_process(self) -> str:
-        """Which process the JobManager was when it was last ensured; empty where nobody knows."""
+        """Which process the JobManager was when it was last ensured; empty if unknown."""
         ...
 
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of `revision`; touches nothing that runs.
 
         `ensure_job_manager` replaces a JobManager of another revision. TaskManagers of another one
-        go on: `replicas` tells which they are.
+        go on: `replicas` lists them.
         """
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
@@ -144,8 +144,8 @@ class Runtime(Protocol):
         Asked where Flink does not know them any more, so it looks at the storage itself.
 
         Raises:
-            TemporaryError: The storage cannot be looked at now; what it holds is unknown.
-            PermanentError: It cannot be looked at without a change by a person.
+            TemporaryError: The storage cannot be read now; what it holds is unknown.
+            PermanentError: It cannot be read without a change by a person.
         """
         ...
 
@@ -172,4 +172,4 @@ class Runtime(Protocol):
         """End every process of the StreamApp and wait until all are gone."""
 
     async def detach(self) -> None:
-        """Let go without ending anything: the job runs on and the next start adopts it."""
+        """Close without ending anything: the job runs on, and the next start adopts it."""

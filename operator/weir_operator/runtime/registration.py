@@ -10,7 +10,7 @@ from weir_operator.flink.rest import FlinkRest
 
 FORGOTTEN_WITHIN = 60.0
 """Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
-address refuses heartbeats. Where a pod's address answers nobody it takes `heartbeat.timeout`, at
+address refuses heartbeats. If a pod's address does not answer, it takes `heartbeat.timeout`, at
 most Flink's 50 s; a change that gives up before would be rolled back for nothing."""
 _POLL = 0.1  # seconds between two questions
 
@@ -34,7 +34,7 @@ async def wait_unregistered(
 ) -> None:
     """Wait until Flink has forgotten these TaskManagers.
 
-    A JobManager that does not answer knows nobody: whoever starts it again begins afresh.
+    A JobManager that does not answer has no TaskManagers: after its next start, it begins empty.
 
     Raises:
         TemporaryError: It still lists one of them after the time.

@@ -17,7 +17,7 @@ from weir_operator.runtime.places import Place
 
 
 class Revision(BaseModel):
-    """One make of a job: how it is submitted, and what its processes are made of."""
+    """What defines a job: how to submit it, and how to create its processes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -53,7 +53,7 @@ def schema_at(schema: Schema, path: Sequence[str | int]) -> Schema | None:
 
 
 def _inline(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Replace references by what they mean; what stands beside a reference wins over it."""
+    """Replace references by what they refer to; keys beside a reference override it."""
     beside = dict(schema)
     if "$ref" in beside:
         name = beside.pop("$ref").removeprefix("#/$defs/")

@@ -94,7 +94,7 @@ def parse_manifest(manifest: object) -> StreamApp:
         return StreamApp.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
         found = sentences(error) + _judge_right_sections(json.loads(text).get("spec"))
-        # Where all sections are right, pydantic has already told what the rules found.
+        # Where all sections are right, pydantic has already reported what the rules found.
         raise InvalidStreamAppError(tuple(dict.fromkeys(found))) from error
 
 

@@ -194,7 +194,7 @@ ITEM_KEYS: Mapping[str, str] = MappingProxyType(
         "hostAliases": "ip",
     }
 )
-"""The field by which the items of a list are told apart, as Kubernetes does."""
+"""The field that identifies the items of a list, as Kubernetes does."""
 
 _OF_A_CONTAINER = ("env", "ports", "volumeMounts")
 _OF_A_POD = tuple(name for name in ITEM_KEYS if name not in _OF_A_CONTAINER)
@@ -223,7 +223,7 @@ _CONTEXT: dict[str, JsonValue] = _FREE | {
 
 
 def _list_schema(name: str) -> dict[str, JsonValue]:
-    """Return the schema of a list of which each item has its key, and anything besides."""
+    """Return the schema of a list whose items must have its key, and may have anything else."""
     key = ITEM_KEYS[name]
     fields: dict[str, JsonValue] = {
         key: {

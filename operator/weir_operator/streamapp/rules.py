@@ -176,7 +176,7 @@ def each_window_once(windows: Sequence[Window]) -> Iterator[Mistake]:
 
 
 def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
-    """Refuse a pool without a price beside others, which could not be compared."""
+    """Refuse a pool without a price if there are others, because it could not be compared."""
     if len(node_pools) > 1:
         for index, pool in enumerate(node_pools):
             if pool.price is None:
@@ -241,7 +241,7 @@ def fallback_names_known(
 def replicas_within_max_parallelism(
     flink: Flink, operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
-    """Refuse more replicas than there are key groups: the rest would never get a record."""
+    """Refuse more replicas than key groups: the rest would never get a record."""
     for index, operator in enumerate(operators):
         if operator.max_replicas > flink.max_parallelism:
             yield Mistake(

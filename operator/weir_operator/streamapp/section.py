@@ -77,7 +77,7 @@ def validations(*rules: Rule) -> dict[str, JsonValue]:
 
 
 def map_list_by(key: str) -> dict[str, JsonValue]:
-    """Return the extra JSON schema of a list whose items are told apart by the field `key`."""
+    """Return the extra JSON schema of a list whose items are identified by the field `key`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 

@@ -70,7 +70,7 @@ def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
 
 
 def speedup_is_given(app: StreamApp, pool_name: str) -> bool:
-    """Return whether the user stated the pool's speedup; else it is to be learned.
+    """Return whether the user stated the pool's speedup; otherwise Weir learns it.
 
     Raises:
         KeyError: There is no such pool.

@@ -36,12 +36,12 @@ FOLDER = "fitted"
 
 
 def find_fitted(folder: Path) -> Path:
-    """Return where the experiment of the StreamApp with this folder is, if there is one."""
+    """Return the experiment of the StreamApp with this folder, or `None`."""
     return folder / FOLDER / "experiment.yaml"
 
 
 def write_fitted(folder: Path, request: TuningRequest) -> None:
-    """Write the experiment of a request with what is in force, and its trace beside it.
+    """Write the experiment of a request with the current settings, and its trace.
 
     Raises:
         TemporaryError: The disk is full.
@@ -83,7 +83,7 @@ class Fitted:
     most_intervals: int = 0
     """Intervals that such a job is ever fitted to; 0 where nothing can be tuned."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
-    """What usually arrives, by operator; as far as history tells."""
+    """What usually arrives, by operator; as far as history shows it."""
     past_unused: str = ""
     """Why the job's history was not used, one sentence; empty where it was, or where none is."""
 
@@ -99,13 +99,13 @@ class Fitter:
         slot: float,
         past: Past | None = None,
     ) -> None:
-        """Take over what was recorded and what was specified.
+        """Create it for a StreamApp and its records.
 
         Args:
             records: The file of the decision records.
             managers: Of all operators.
             slot: Seconds between two decisions.
-            past: Where more is kept of the job; `None` where nobody named a place.
+            past: Where more history of the job is; `None` if none is configured.
         """
         self._records = records
         self._managers = managers
@@ -144,7 +144,7 @@ class Fitter:
         drifts = () if self._detector is None else self._detector.note(sample)
         if not drifts:
             return None
-        self._detector = None  # told once; the next fit is made of what came since
+        self._detector = None  # reported once; the next fit uses only what came since
         return drifts[0]
 
     def forget(self) -> None:
@@ -152,7 +152,7 @@ class Fitter:
         self._detector = None
 
     async def _fit(self, structure: Structure, since: float) -> tuple[PastFit, int]:
-        """Return the fit, and how many intervals of its own it could be of at most.
+        """Return the fit, and the maximum number of its own intervals.
 
         History is read before the fit has its turn: a volume that hangs holds up no other fit.
         """

@@ -47,7 +47,7 @@ READ_WITHIN = 30.0
 
 
 class HistorySource(Protocol):
-    """Where the history of all jobs lies. Its calls block."""
+    """The source of the history of all jobs. Its calls block."""
 
     def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
         """Return what is kept of an application, by the name that its tables have.
@@ -91,7 +91,7 @@ class HistoryReader:
     async def opened(
         self, app: str, *, operators: Collection[str], node_types: Collection[str]
     ) -> AsyncIterator[History]:
-        """Yield what is kept of an application; the next history is read once this one is let go.
+        """Yield the history of an application; the next one is read once this one is released.
 
         A history takes up to 100 MB, and a controller that starts over fits all its jobs at about
         the same time.
@@ -140,7 +140,7 @@ class HistoryReader:
 
 
 def _read_beside(read: Callable[[], T]) -> tuple[Future[T], Future[None]]:
-    """Make a read in a thread of its own; return what will be read, and that it is over.
+    """Read in a separate thread; return the future result, and whether it is done.
 
     Not in an executor's: Python ends only after those, and a process that has lost its Lease must.
     """
@@ -162,7 +162,7 @@ def _read_beside(read: Callable[[], T]) -> tuple[Future[T], Future[None]]:
 
 
 def _read(read: Callable[[], T]) -> T:
-    """Read, and log a defect in it: whoever asked may have gone.
+    """Read, and log a defect in it, because the caller may be gone.
 
     Raises:
         TemporaryError: It cannot be read.
@@ -219,7 +219,7 @@ class PastFit:
     fit: Fit | FitError
     """Why there is none, where the simulator cannot be fitted to what was measured."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
-    """What usually arrives, by operator; as far as history tells."""
+    """What usually arrives, by operator; as far as history shows it."""
     said: str = ""
     """What of it was used, for people; empty where there is none."""
     unused: str = ""
@@ -269,7 +269,7 @@ def fit_with_past(
 
 
 def _fit_alone(own: Samples, structure: Structure, *, slot: float) -> Fit | FitError:
-    """Return a fit to what the controller has measured, or why there is none."""
+    """Return a fit to the controller's own measurements, or why there is none."""
     try:
         return fit(own, structure, slot=slot)
     except FitError as error:

@@ -45,7 +45,7 @@ WORK_FOLDER = "/etc/weir/work"
 LARGEST_WORK = 900_000
 """Bytes of a packed work; a ConfigMap holds 1 MiB of text, and base64 takes a third."""
 LOOK_EVERY = 5.0
-"""Seconds between two looks at a Job."""
+"""Seconds between two checks of a Job."""
 KEPT_FOR = 3600
 """Seconds that Kubernetes keeps a Job that has ended, for people who look for its log."""
 _DIGEST = "weir.dev/work"
@@ -53,7 +53,7 @@ _APP = "weir.dev/streamapp"
 
 
 class JobApi(Protocol):
-    """What is asked of the API server; `KubernetesApi` answers."""
+    """What a tuner needs of the API server; `KubernetesApi` implements it."""
 
     async def get(self, path: str) -> Body:
         """Return the object at `path`."""
@@ -93,7 +93,7 @@ class JobTuner:
         deadline: float,
         clock: Clock,
     ) -> None:
-        """Take over how a Job is made.
+        """Create the tuner.
 
         Args:
             api: Where.
@@ -113,7 +113,7 @@ class JobTuner:
         self._clock = clock
 
     async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
-        """Return what came of the request; see `Tuner`."""
+        """Return the result of the request; see `Tuner`."""
         packed = await asyncio.to_thread(pack_request, request)
         if len(packed) * 4 / 3 > LARGEST_WORK:
             raise TuningRefusedError(
@@ -139,7 +139,7 @@ class JobTuner:
         return answer
 
     async def _begin(self, full: str, packed: bytes) -> None:
-        """Make the Job with its work, or find it made; let it go."""
+        """Create the Job with its request, or find it; then start it."""
         digest = hashlib.sha256(packed).hexdigest()[:32]
         try:
             job = await self._api.create(self._jobs, self._job(full, digest))

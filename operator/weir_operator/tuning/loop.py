@@ -53,7 +53,7 @@ TRIES = 2
 FIRST_FIT = LEAST_INTERVALS + 5
 """Ticks until the first fit, where that is sooner than the interval."""
 LOOK_AGAIN = 5
-"""Ticks until the next look where too little was measured even then: changes spoil intervals."""
+"""Ticks until the next check where too little was measured even then: changes spoil intervals."""
 MORE_THAN_SEEN = 1.1
 """Times the most that a tuning has seen is traffic that it knows nothing of."""
 SAVED_EVERY = 10
@@ -115,7 +115,7 @@ class TuningLoop:
 
     @property
     def view(self) -> TuningView:
-        """How it stands."""
+        """Its state."""
         present = self._state.present
         return TuningView(
             model=self._model,
@@ -163,13 +163,13 @@ class TuningLoop:
             soon = min(soon, LOOK_AGAIN * settings.tick)
 
     async def attempt(self) -> None:
-        """Fit, and tune if that can be; what fails is told and changes nothing."""
+        """Fit, and tune if possible; report a failure, which changes nothing."""
         self._notices.report_while("TuningFailed", "")  # reported again, so that failures count
         with self._failures.survived("TuningFailed"):
             await self._tune_once()
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
-        """Take over a tick: watch for drift, and judge what is on trial."""
+        """Process a tick: watch for drift, and judge what is on trial."""
         self._last = tick if tick.dataflow is not None else self._last
         if sample is None:
             return
@@ -307,7 +307,7 @@ class TuningLoop:
         self._notices.report("TuningApplied", f"Version {version.number}: {version.sentence}")
 
     def _graduate(self, result: TuningResult) -> None:
-        """Let policies decide that were trained in the simulator."""
+        """Use policies that were trained in the simulator from now on."""
         for name in self._managers.promote(result.trained, result.trained_jointly):
             self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
 
@@ -318,7 +318,7 @@ class TuningLoop:
     # -- what is in force, and whether it keeps what it promised ----------------------------------
 
     def _watch(self, sample: IntervalSample) -> None:
-        """Have the next fit made of what came since the job has drifted.
+        """Base the next fit on what was measured since the job has drifted.
 
         Raises:
             TemporaryError: The disk is full; what a later save writes knows of the drift.
@@ -386,6 +386,6 @@ class TuningLoop:
             self._store.save(self._state)
 
     def _put_in_force(self) -> None:
-        """Let the managers work with the present version, and remember it."""
+        """Give the managers the present version, and store it."""
         self._sharing.tuned = self._state.tuned
         self._store.save(self._state)

@@ -35,7 +35,7 @@ class ProcessTuner:
     """Makes tunings as processes, one at a time."""
 
     def __init__(self, folder: Path, *, deadline: float, command: tuple[str, ...] = WORKER) -> None:
-        """Take over where and how long.
+        """Create the tuner.
 
         Args:
             folder: Of the tunings; each gets one of its own in it, and those before are removed.
@@ -47,7 +47,7 @@ class ProcessTuner:
         self._command = command
 
     async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
-        """Return what came of the request; see `Tuner`."""
+        """Return the result of the request; see `Tuner`."""
         folder = self._folder / name
         await asyncio.to_thread(self._prepare, folder, request)
         process = await self._start(folder)

@@ -54,7 +54,7 @@ class Tuner(Protocol):
         ...
 
     async def tune(self, request: TuningRequest, *, name: str) -> TuningResult:
-        """Return what came of the request.
+        """Return the result of the request.
 
         Args:
             request: What to tune, its rates included.

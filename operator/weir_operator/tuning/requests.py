@@ -35,7 +35,7 @@ TRACE = Path("trace.txt")
 WARM_STARTS = 3
 """Points besides the incumbent that a search begins with."""
 ALIKE = 0.05
-"""Difference of a weight, and relative one of a budget, that reality does not tell apart."""
+"""Difference of a weight, and relative one of a budget, that measurements do not distinguish."""
 RESTARTS_SHOWN = 10
 """Restarts for which a trace must have room: of fewer, one more or less is most of what is allowed,
 and a tuning on it promises what it cannot know."""
@@ -128,7 +128,7 @@ def _warm_starts(
     known: Sequence[Tuning],
     similar: Sequence[Tuning],
 ) -> tuple[Tuning, ...]:
-    """Return what a search begins with beside the incumbent: the job's own points, newest first.
+    """Return a search's starting points besides the incumbent: the job's own, newest first.
 
     Those of similar jobs fill what room is left, for they know less of it.
     """
@@ -189,7 +189,7 @@ def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:
 
 
 def resembles(one: Tuning, other: Tuning) -> bool:
-    """Return whether reality would hardly tell two points apart."""
+    """Return whether measurements would hardly distinguish two points."""
     if one.budgets.keys() != other.budgets.keys():
         return False
     mine, its = (astuple(each.weights.normalised()) for each in (one, other))

@@ -24,7 +24,7 @@ from weir_simulator.fitting.samples import ChangeSample, Samples
 
 
 def read_samples(path: Path, *, since: float) -> Samples:
-    """Return what was recorded after a Unix time; for a thread of its own, since it may take long.
+    """Return what was recorded after a Unix time; may take long, so call it in a thread.
 
     Raises:
         PermanentError: The records cannot be read.

@@ -127,12 +127,12 @@ class TuningState(BaseModel):
     be."""
 
     def version(self, number: int) -> Version | None:
-        """Return a version, `None` where it is not known any more, or there is none."""
+        """Return a version, `None` if it is unknown."""
         return next((each for each in self.versions if each.number == number), None)
 
     @property
     def present(self) -> Version | None:
-        """The version in force; `None` where there is none."""
+        """The current version, or `None`."""
         return self.version(self.current)
 
     @property
@@ -211,7 +211,7 @@ def read_tunings(path: Path) -> TuningState | None:
 
 
 def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Tuning]:
-    """Return what is in force at similar StreamApps and was borne out by reality, newest first.
+    """Return similar StreamApps' current tunings that measurements confirmed, newest first.
 
     Args:
         folder: Of the StreamApp's own state; the others' lie beside it.

@@ -25,7 +25,7 @@ MOST_BEYOND = 0.5
 ROUNDING = 1e-9
 """Intervals."""
 MODEL_ERROR = 1.1
-"""How many times the forecast cost is borne: a good fit errs by as much."""
+"""How many times the forecast cost is accepted: a good fit errs by as much."""
 
 
 class Trial(BaseModel):
@@ -60,7 +60,7 @@ class Trial(BaseModel):
 
 
 def find_overgrown(trial: Trial, forecast: Forecast) -> str:
-    """Return why a trial ends without a verdict, one sentence; empty where it goes on."""
+    """Return why a trial ends without a verdict, one sentence; empty if it continues."""
     if trial.beyond < MOST_BEYOND * forecast.intervals:
         return ""
     return (

@@ -73,7 +73,7 @@ def answer_file(path: Path, folder: Path, *, printed: bool, stop: threading.Even
 
 
 def run_tuning(request: TuningRequest, folder: Path, *, stop: threading.Event) -> TuningResult:
-    """Return what comes of a request whose rates go with it.
+    """Return the result of a request that includes its rates.
 
     Args:
         request: What to tune.

@@ -73,13 +73,13 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
 
 
 def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Revision:
-    """Return what the job is made of: what an upgrade changes.
+    """Return what defines the job: what an upgrade changes.
 
     Args:
         app: The manifest.
         job: How the job is submitted.
         jar: The jar on this machine, where all pools are in one place; `None` takes the path in
-            the image, as the manifest has it.
+            the image, as in the manifest.
     """
     flink = app.spec.flink.model_dump(
         mode="json",
@@ -246,7 +246,7 @@ def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
 
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
-    """Return an operator as the manifest has it."""
+    """Return an operator as in the manifest."""
     return OperatorModel(
         name=operator.name,
         node_types=world.node_types(app, operator.name),
@@ -263,7 +263,7 @@ def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
 
 
 def _most_replicas(app: StreamApp, policy: str) -> int | None:
-    """Return the replicas that an operator's greatest cost is made of; `None` for its own most."""
+    """Return the replicas for an operator's maximum cost; `None` for its own maximum."""
     together = sum(operator.max_replicas for operator in world.operators(app))
     return together if registry.sees_application(policy) else None
 

@@ -45,7 +45,7 @@ from weir_policies.model.season import Season
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dependencies:
-    """What the loops of one StreamApp stand on. Whoever made the parts also closes them."""
+    """What the loops of one StreamApp need. Whoever made the parts also closes them."""
 
     runtime: Runtime
     jobs: FlinkJobs
@@ -61,21 +61,21 @@ class Dependencies:
     on_trouble: OnTrouble = lambda trouble: None
     """Told when a loop fails, and when it does no more."""
     directives: Callable[[], Directives] | None = None
-    """Read at every look and tick; `None` takes what the manifest says now. Where they name no
+    """Read at every check and tick; `None` takes what the manifest says now. Where they name no
     revision, it is the manifest's."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
     rest: Callable[[], Awaitable[None]] | None = None
-    """Waits until the next look at whether the job lives; `None` waits a second."""
+    """Waits until the next check whether the job runs; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
     that runs under Weir."""
     tuner: Tuner | None = None
     """Makes tunings; `None` leaves weights and budgets as they are without."""
     past: Past | None = None
-    """Where more is kept of the job than its folder has; `None` where nobody named a place."""
+    """Where more history of the job is than its folder has; `None` if none is configured."""
     seasons: Mapping[str, Season] = field(default_factory=dict)
     """What usually arrives, by operator: what policies begin with that have learned nothing yet."""
 
@@ -220,7 +220,7 @@ def _tuning(
     manager: ApplicationManager,
     directives: Callable[[], Directives],
 ) -> TuningLoop | None:
-    """Return the slow loop; `None` where nobody makes tunings."""
+    """Return the slow loop; `None` without a tuner."""
     if around.tuner is None:
         return None
     settings = replace(
@@ -243,7 +243,7 @@ def _tuning(
 
 
 def _directives(app: StreamApp, around: Dependencies, job: JobSpec) -> Callable[[], Directives]:
-    """Return what is read at every look and tick."""
+    """Return what is read at every check and tick."""
     foreign = app.spec.flink.ref is not None  # its owner upgrades it
     revision = None if foreign else assembly.revision_of(app, job)
     written = directives_of(app)

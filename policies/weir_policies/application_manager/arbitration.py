@@ -35,7 +35,7 @@ class Request:
     target: Mapping[str, int]
     """Replicas per pool as proposed."""
     urgency: float
-    """The decision's; from `NEEDED` on the objective is in danger."""
+    """The decision's; from `NEEDED` on the objective is at risk."""
     saving: float
     """Currency per hour that the change saves; negative where it costs more."""
 

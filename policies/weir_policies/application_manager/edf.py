@@ -22,7 +22,7 @@ sections 5 and 6, which switched migration off in its experiments. Departures:
    has the CPU that it asked for, however busy its node is; but of nodes that are sold as alike, one
    may be throttled or share its cores, and only the speed shows that.
 2. No target: there the node draws one. The cluster's scheduler knows which node of the pool has
-   room, and is told only which one not to take.
+   room, and gets only the one to avoid.
 
 The token bucket: the response time decides which changes are allowed, and how many.
 
@@ -73,7 +73,7 @@ class AdaptationRequest:
     """How much it gains, 1 the most; comparable among requests of one kind. A learner that explores
     may ask for what it takes to be a loss: then it is negative."""
     replica: str | None = None
-    """The one that leaves; `None` where that is left to whoever makes the change."""
+    """The one that leaves; `None` if the caller chooses it."""
 
     @property
     def change(self) -> int:
@@ -177,7 +177,7 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRules:
-    """When there is a new token.
+    """When a new token is created.
 
     Raises:
         ParameterError: A number is out of its range.

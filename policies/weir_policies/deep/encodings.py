@@ -65,7 +65,7 @@ class Scheme(NamedTuple):
     """First input of the level."""
     one_hot_level: bool
     types_in_use: bool
-    """The set of types in use has inputs of its own, right before the level's."""
+    """The set of types in use has its own inputs, right before the level's."""
     published: bool
     max_replicas: int
     levels: int
@@ -171,7 +171,7 @@ def encode(
 
 @compiled
 def _set_once(entries: int, places: Counts, values: Singles) -> None:
-    """Let an input that two types share be 1, not 2."""
+    """Set an input that two types share to 1, not 2."""
     for later in range(1, entries):
         for earlier in range(later):
             if places[later] == places[earlier]:

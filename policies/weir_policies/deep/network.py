@@ -44,7 +44,7 @@ class Network:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: on matrices this small several wait for each other, longer."""
+    """Make torch use one thread: on matrices this small, several wait longer for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

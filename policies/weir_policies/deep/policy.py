@@ -43,7 +43,7 @@ class DeepAlgorithm:
     decide: Callable[[View, DeepMemory], None]
     """Writes `target`; changes nothing else."""
     explain: Callable[[Observation, Deployment, View, DeepMemory], Decision]
-    """Says why the live policy goes where `decide` wrote, and what else it weighed."""
+    """Explains the decision that `decide` wrote, with the candidates."""
 
 
 @dataclass(slots=True)

@@ -120,7 +120,7 @@ def rule_out(view: View, counts: Counts, costs: Floats) -> None:
 
 @compiled
 def take_least(view: View, scores: Floats, epsilon: float, draws: Floats) -> None:
-    """Let each run take the valid action of least score, the first of equals; or any.
+    """Take the valid action with the lowest score in each run, the first of equals; or any.
 
     Args:
         view: The target of each run is written.

@@ -137,7 +137,7 @@ class KernelApplicationPolicy:
     def train(
         self, observations: Mapping[str, Observation], dataflow: Dataflow, rates: Floats
     ) -> None:
-        """Let an offline algorithm learn before the first tick; others need not.
+        """Train an offline algorithm before the first tick; others need no training.
 
         Args:
             observations: Name the operators' models, budgets and weights.

@@ -36,7 +36,7 @@ def _digest(module: str) -> str:
 
 @lru_cache(maxsize=512)
 def _imported(module: str) -> frozenset[str]:
-    """Return the modules of Weir that a module's source names in an import, wherever it stands."""
+    """Return the modules of Weir that a module's source imports anywhere."""
     named = set()
     for node in ast.walk(ast.parse(_source(module))):
         if isinstance(node, ast.Import):

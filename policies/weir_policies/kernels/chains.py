@@ -28,7 +28,7 @@ def nearest_level(rate: float, quantum: float, levels: int) -> int:
 
 @compiled
 def begin_chain(counted: Floats, left: Floats, first: Counts, last: Counts) -> None:
-    """Let every level stay, as if that had been seen once.
+    """Start every level with one transition to itself.
 
     Args:
         counted: Transitions to a level, from a level, `(L * L,)`.

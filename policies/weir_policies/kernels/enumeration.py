@@ -99,7 +99,7 @@ def count_near(view: View) -> int:
 
 @compiled
 def near_row(o: int, view: View, number: int, counts: Counts) -> bool:
-    """Write the deployment of a number that is near the present one; False where there is none."""
+    """Write the deployment of a number near the present one; return False if there is none."""
     types = view.counts.shape[1]
     for place in range(types):
         counts[place] = view.counts[o, place]
@@ -187,7 +187,7 @@ def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) 
 
 @compiled_apart
 def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
-    """Write the deployments, `(d, t)`, as many as there is room for; return how many."""
+    """Write as many deployments, `(d, t)`, as fit; return how many."""
     found, number, kinds = 0, FIRST, most_kinds(o, view)
     while True:
         number = go_on(o, view, row, kinds, number, False)
@@ -225,7 +225,7 @@ def next_in_use(o: int, view: View, last: int) -> int:
 
 @compiled
 def scale_mix(o: int, view: View, wanted: int, spill: bool) -> None:
-    """Write the present mix with so many replicas, or as many as there is room for, as target.
+    """Write the present mix with so many replicas, or as many as fit, as target.
 
     Args:
         o: Row of the operator.

@@ -73,7 +73,7 @@ def array(*shape: int | str) -> Any:  # stands for the array that the field is
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Where a field stands in a row, and what it is; plain Python reads and writes it here."""
+    """The place of a field in a row, and its type; plain Python reads and writes it here."""
 
     name: str
     offset: int
@@ -135,7 +135,7 @@ class Fields:
         self.words = row
 
     def __init_subclass__(cls) -> None:
-        """Lay the fields out behind those of the base, and let Numba know the class."""
+        """Append the fields to those of the base, and register the class with Numba."""
         super().__init_subclass__()
         cls.fields = dict(cls.fields)
         hints = get_type_hints(cls)

@@ -41,7 +41,7 @@ def list_paths(view: View) -> list[list[int]]:
 
 
 def flatten_paths(paths: list[list[int]]) -> list[int]:
-    """Return paths as they stand in a policy's memory."""
+    """Return paths in the format of a policy's state."""
     flat = [len(paths)]
     for path in paths:
         flat += [len(path), *path]

@@ -42,7 +42,7 @@ def wait_variance(waiting: float, busy: float, service_scv: float, arrival_scv: 
 
 @compiled
 def gamma_part(shape: float, time: float) -> float:
-    """Return the part of a gamma law with scale 1 that lies below a time.
+    """Return the part of a gamma law with scale 1 below a time.
 
     A series below the mean, a continued fraction above it. Source: Abramowitz and Stegun,
     Handbook of Mathematical Functions (1964), 6.5.29 and 6.5.31.

@@ -56,7 +56,7 @@ class Algorithm:
     decide: Kernel
     """Writes `target`; changes nothing else."""
     explain: Explain
-    """Says why the live policy goes where `decide` wrote, and what else it weighed."""
+    """Explains the decision that `decide` wrote, with the candidates."""
     needed: tuple[str, ...] = ()
     """Fields of an observation, besides its rate and utilisation, without which it holds."""
     draws: bool = False
@@ -89,7 +89,7 @@ class _PolicyState:
     """Where the memory's tables are; `None` in the memory of the process."""
 
     def settle(self, memory: Memory, room: TableStorage | None) -> None:
-        """Take over a memory, its tables in the room, should there be one."""
+        """Use a state, with its tables in the storage if there is one."""
         if memory is self.memory and (room is None) == (self.allocation is None):
             return
         self.memory = memory
@@ -160,7 +160,7 @@ class KernelPolicy:
         return decision
 
     def train(self, observation: Observation, rates: Floats) -> None:
-        """Let an offline algorithm learn before the first tick; others need not.
+        """Train an offline algorithm before the first tick; others need no training.
 
         Args:
             observation: Names the operator's model, budget and weights.

@@ -21,7 +21,7 @@ MOST_STATES = 1_000_000
 
 
 def count_states(view: View, *, levels: int, policy: str) -> int:
-    """Return how many states there are, deployments times levels, of the largest operator.
+    """Return the number of states, deployments times levels, of the largest operator.
 
     Raises:
         ParameterError: They are too many for a table.
@@ -38,7 +38,7 @@ def count_states(view: View, *, levels: int, policy: str) -> int:
 
 
 def count_deployments(types: int, most: int) -> int:
-    """Return how many deployments there are of 1 to `most` replicas on so many node types."""
+    """Return the number of deployments of 1 to `most` replicas on so many node types."""
     return math.comb(most + types, types) - 1
 
 

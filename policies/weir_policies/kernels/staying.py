@@ -43,7 +43,7 @@ def hold(observation: Observation, unknown: str) -> Decision:
 
 
 def stay(observation: Observation, reason: str) -> Decision:
-    """Return the decision to stay, with nothing else weighed."""
+    """Return the decision to stay, without other candidates."""
     expectation = expect_nothing(observation)
     here = Candidate(
         deployment=observation.deployment, score=0.0, expectation=expectation, verdict=reason
@@ -58,7 +58,7 @@ def stay(observation: Observation, reason: str) -> Decision:
 
 
 def expect_nothing(observation: Observation) -> Expectation:
-    """Return the expectation of one who can only tell the price."""
+    """Return an expectation with only the price."""
     return Expectation(
         response_time=math.nan,
         utilisation=math.nan,

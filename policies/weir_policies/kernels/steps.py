@@ -12,7 +12,7 @@ from weir_policies.model.arrays import Counts
 
 @compiled
 def count_actions(view: View) -> int:
-    """Return how many actions there are: stay, and one less and one more of each node type."""
+    """Return the number of actions: stay, and one less and one more of each node type."""
     return 2 * view.counts.shape[1] + 1
 
 

@@ -38,7 +38,7 @@ class Table(Fields):
 
 
 def count_keys(view: View, *, levels: int, actions: int = 1) -> int:
-    """Return how many keys there are: deployments in mixed radix, times levels, times actions."""
+    """Return the number of keys: deployments in mixed radix, times levels, times actions."""
     base = int(view.model["max_replicas"].max()) + 1
     return int(base ** view.counts.shape[1]) * levels * actions
 
@@ -75,7 +75,7 @@ def encode(counts: Counts, base: int, level: int, levels: int) -> int:
 
 @compiled
 def read(keys: Counts, values: Floats, key: int) -> float:
-    """Return what stands under the key, 0 if nothing does; `keys` and `values` are one row."""
+    """Return the value of the key, 0 if it has none; `keys` and `values` are one row."""
     if keys.size == 1:
         return values[key]
     mask = keys.size - 1
@@ -89,7 +89,7 @@ def read(keys: Counts, values: Floats, key: int) -> float:
 
 @compiled
 def find_place(keys: Counts, key: int) -> int:
-    """Return where the key stands in `values`, entering it where it does not yet."""
+    """Return the place of the key in `values`, adding it if necessary."""
     if keys.size == 1:
         return key
     mask = keys.size - 1

@@ -44,7 +44,7 @@ class Cost:
 
 
 class Model:
-    """What is believed of an operator, and what it is told to mind, as in `OperatorModel`."""
+    """What is believed of an operator, and its settings, as in `OperatorModel`."""
 
     service_mean: float
     service_scv: float
@@ -101,7 +101,7 @@ NO_POOL = -1
 
 
 class View(NamedTuple):
-    """What there is to know at one tick, and the room for the answer."""
+    """Everything known at one tick, and the place for the decision."""
 
     seen: Records[Seen]
     before: Records[Seen]

@@ -12,7 +12,7 @@ from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import NEEDED
 
 SMALLEST = 0.0001
-"""Amount of money below which nobody cares how much it is."""
+"""Amount of money below which the exact figure does not matter."""
 
 
 def say_time(seconds: float) -> str:

@@ -26,7 +26,7 @@ class Season:
 
     rates: tuple[float, ...]
     """Records/s, by hour of the week, 168 of them; the first begins at the time of week 0. NaN
-    where nobody knows."""
+    if unknown."""
     weeks: float = 1.0
     """How many weeks it is made of."""
 

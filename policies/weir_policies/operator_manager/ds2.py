@@ -123,7 +123,7 @@ def rate_to_carry(o: int, view: View, own: Ds2Memory) -> float:
 
 @compiled
 def count_wanted(o: int, view: View, own: Ds2Memory, true_rate: float) -> int:
-    """Return the fewest replicas that carry the rate, whether or not there is room for them."""
+    """Return the minimum number of replicas that carry the rate, even without room for them."""
     each = true_rate * own.target_utilisation
     wanted = np.ceil(rate_to_carry(o, view, own) / each * (1 - ROUNDING))
     return max(int(min(wanted, BEYOND)), 1)

@@ -167,7 +167,7 @@ def _prepare(parameters: FlinkAutoscalerParameters, view: View, ticks: int) -> M
 
 @compiled
 def remember(o: int, view: View, own: FlinkAutoscalerMemory) -> None:
-    """Let the interval that ended into the window."""
+    """Add the interval that ended to the window."""
     seen, place = view.seen[o], own.next_sample
     own.seconds[place], own.arrived[place] = seen.interval, seen.rate
     # Busy for more than all of the time is what a model says of all that arrives, done or not.
@@ -287,7 +287,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
 
 @compiled
 def find_parallelism(o: int, view: View, own: FlinkAutoscalerMemory) -> int:
-    """Return where to go; the present parallelism where nothing is to be done."""
+    """Return the target parallelism; the present one if nothing should change."""
     size = total(view.counts[o])
     if size == 0:
         return 1

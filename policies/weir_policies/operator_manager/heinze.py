@@ -125,7 +125,7 @@ def _prepare(parameters: HeinzeParameters, choice: int, view: View, ticks: int) 
 
 
 def _list_bins(*, published: bool) -> list[tuple[int, float]]:
-    """Return the bins with the utilisation that each stands for.
+    """Return the bins with the utilisation of each.
 
     The program behind the published figures adds up 0.05, which rounds: three bins are left out,
     and others stand for a utilisation just above their own.

@@ -211,7 +211,7 @@ def _prepare(
 
 
 def train(view: View, memory: Memory, rates: Floats) -> Memory:
-    """Plan for rates, `(n,)`, records/s at every source, that are like those to come."""
+    """Plan for rates, `(n,)`, records/s at every source, similar to the future ones."""
     for o, gain in enumerate(find_gains(view)):
         own = MdpPlan(memory[o])
         levels = int(own.levels)
@@ -228,7 +228,7 @@ def train(view: View, memory: Memory, rates: Floats) -> Memory:
 
 @compiled
 def solve(o: int, view: View, memory: Memory) -> None:
-    """Iterate values until they stand, with the chain counted so far and the believed model."""
+    """Iterate values until they converge, with the chain counted so far and the believed model."""
     judge_all(o, view, memory)
     remember_resources(o, view, memory)
     own = MdpPlan(memory[o])

@@ -171,7 +171,7 @@ def least_price(o: int, view: View, plan: Plan, rate: float) -> float:
 
 @compiled
 def can_resize(o: int, view: View) -> bool:
-    """Return whether there is a replica that could have another size without a restart."""
+    """Return whether any replica could have another size without a restart."""
     for place in range(view.counts.shape[1]):
         for other in range(view.counts.shape[1]):
             shared = other != place and view.pool[o, other] == view.pool[o, place]
@@ -381,7 +381,7 @@ def find_case(o: int, view: View, plan: Plan, target: Counts) -> int:
 
 @compiled_apart
 def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Floats) -> None:
-    """Write what is to be said of deployments `(d, t)` into `found`, `(d, FOUND)`."""
+    """Write the judgements of deployments `(d, t)` into `found`, `(d, FOUND)`."""
     here_price = price_evenly(o, view, view.counts[o])
     best = np.inf
     for index in range(rows.shape[0]):
@@ -404,7 +404,7 @@ def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Fl
 
 
 class Words(NamedTuple):
-    """What stands in the way of a change, for people; `None` where nothing does."""
+    """What prevents a change, for people; `None` if nothing does."""
 
     strain: str | None
     """Why the operator must not get less capacity."""
@@ -808,7 +808,7 @@ def is_growing(o: int, view: View, own: QueueingMemory) -> bool:
 
 @compiled
 def is_rising(o: int, view: View, own: QueueingMemory) -> bool:
-    """Return whether the rate exceeds the least of late by more than the headroom."""
+    """Return whether the rate exceeds the lowest recent rate by more than the headroom."""
     least, _ = range_of_rates(own)
     return view.seen[o].rate > least * (1 + own.headroom)
 

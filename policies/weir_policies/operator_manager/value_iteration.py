@@ -120,7 +120,7 @@ def _prepare(parameters: ValueIterationParameters, view: View, ticks: int) -> Me
 
 
 def train(view: View, memory: Memory, rates: Floats) -> Memory:
-    """Plan for rates, `(n,)`, records/s at every source, that are like those to come."""
+    """Plan for rates, `(n,)`, records/s at every source, similar to the future ones."""
     for o, gain in enumerate(find_gains(view)):
         own = ValueIterationPlan(memory[o])
         levels = int(own.levels)

@@ -40,7 +40,7 @@ HALVINGS = 60
 
 
 class WindowMaxMemory(Fields):
-    """Settings of `window-max`, the rates of late, and what deployments cover."""
+    """Settings of `window-max`, the recent rates, and what deployments cover."""
 
     factor: float
     peak: float
@@ -174,7 +174,7 @@ def remember_model(o: int, view: View, own: WindowMaxMemory) -> bool:
 
 @compiled
 def remember_rate(rate: float, own: WindowMaxMemory) -> None:
-    """Let a rate into the window, and the oldest out."""
+    """Add a rate to the window, and drop the oldest."""
     rates = own.rates
     place = own.seen_rates % own.window
     leaving = rates[place]

@@ -190,7 +190,7 @@ def _check_explanation(decision: Decision, observation: Observation) -> None:
 
 
 class PolicyContract:
-    """The promise of one policy; a subclass names it."""
+    """The contract of one policy; a subclass names it."""
 
     name: str
 
@@ -242,7 +242,7 @@ class PolicyContract:
         assert json.dumps(policy.state_dict()) == state
 
     def test_the_same_seed_and_day_give_the_same_decisions(self) -> None:
-        """Chance comes from the seed alone."""
+        """Only the seed decides what is random."""
         assert learn_a_day(self.build()) == learn_a_day(self.build())
 
     def test_learned_state_survives_a_round_trip_bit_for_bit(self) -> None:
@@ -309,7 +309,7 @@ _OWN_TYPES = {"first": (0, 1), "middle": (0, 1, 2), "last": (2,)}
 
 
 def observe_chain(rate: float, *, time: float = 0.0, **counts: int) -> dict[str, Observation]:
-    """Return what is seen of the operators of `CHAIN`, each on node types of its own.
+    """Return observations of the operators of `CHAIN`, each with its own node types.
 
     Args:
         rate: Records/s at the source.
@@ -362,7 +362,7 @@ def _go_to(observation: Observation, target: Deployment) -> Observation:
 
 
 class ApplicationPolicyContract:
-    """The promise of one policy that decides for a whole application; a subclass names it."""
+    """The contract of one policy that decides for a whole application; a subclass names it."""
 
     name: str
     parameters: Mapping[str, Any] = {}
@@ -374,7 +374,7 @@ class ApplicationPolicyContract:
         return registry.build_joint(self.name, rng=rng, parameters=self.parameters)
 
     def test_it_is_an_application_policy_and_says_so(self) -> None:
-        """It declares that it decides for all operators, and nobody builds it for one."""
+        """It declares that it decides for all operators, and cannot be built for one."""
         assert isinstance(self.build(), ApplicationPolicy)
         assert registry.is_joint(self.name, self.parameters)
         with pytest.raises(ParameterError, match="decides for all"):

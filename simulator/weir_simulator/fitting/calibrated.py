@@ -30,7 +30,7 @@ class OperatorFit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """A job as far as samples tell; what they do not is as specified."""
+    """A job as the samples show it; the rest is as specified."""
 
     structure: Structure
     operators: Mapping[str, OperatorFit]

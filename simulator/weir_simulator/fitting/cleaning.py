@@ -49,7 +49,7 @@ def clean(samples: Samples, structure: Structure) -> Cleaned:
 
 
 def _when(interval: IntervalSample) -> float:
-    """Return the key to sort by; NaN, which has no place in an order, comes first."""
+    """Return the key to sort by; NaN comes first."""
     return interval.time if math.isfinite(interval.time) else -math.inf
 
 
@@ -119,7 +119,7 @@ def _clean_services(
         )
         if whole:
             yield each
-        elif each.records != 0:  # a replica that served nothing has nothing to tell
+        elif each.records != 0:  # a replica that served nothing has nothing to report
             counter["an impossible service time"] += 1
 
 

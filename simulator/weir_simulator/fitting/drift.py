@@ -102,7 +102,7 @@ class _Sum:
     evidence: float = 0.0
     total: float = 0.0
     base: float = 0.0
-    """Two sums since the evidence was last 0, whose ratio tells what is so now."""
+    """Two sums since the evidence was last 0, whose ratio shows the present state."""
     intervals: int = 0
 
     def add(

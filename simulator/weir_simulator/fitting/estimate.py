@@ -41,7 +41,7 @@ def around(value: float, error: float, *, samples: int, freedom: float) -> Estim
 
     Args:
         value: The number.
-        error: Its standard error; `inf` where it cannot be told.
+        error: Its standard error; `inf` if unknown.
         samples: How many it comes from.
         freedom: Degrees of freedom of the error.
     """

@@ -35,7 +35,7 @@ LEAST_INTERVALS = 30
 
 
 class TooFewSamplesError(FitError):
-    """Too little was measured yet; it comes with time."""
+    """Too little was measured so far."""
 
 
 class BadFitError(FitError):

@@ -54,7 +54,7 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PassageNoise:
-    """How what passes an edge scatters around what its selectivity lets expect."""
+    """How the records that pass an edge scatter around the expectation."""
 
     dispersion: float
     """Variance of the records that passed over their mean; 1 where they are independent."""
@@ -62,7 +62,7 @@ class PassageNoise:
     """Records that passed in the mean interval."""
 
     def variance(self, expected: float) -> float:
-        """Return that of passed / expected in an interval that lets so many records expect.
+        """Return the variance of passed / expected in an interval with so many expected records.
 
         More records than are typical make it no smaller: what goes beyond counting is not averaged
         out by more traffic.

@@ -41,7 +41,7 @@ class History:
     """Unix seconds at which the rates begin."""
     rates: Mapping[str, Floats]
     """Records/s that arrived at each operator, one per minute of neighbouring days, shape `(m,)`;
-    NaN where nobody knows."""
+    NaN if unknown."""
     seasons: Mapping[str, Season]
     """What usually arrives at an operator, by name, hours of the week in UTC; of those for which it
     is known."""

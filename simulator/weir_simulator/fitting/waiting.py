@@ -60,7 +60,7 @@ MOST_SCV = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitingFit:
-    """What makes records of one operator late, beside the work itself."""
+    """What delays records at one operator in addition to its service time."""
 
     arrival_scv: Estimate
     """SCV of the times between arrivals at the operator as a whole."""
@@ -229,7 +229,7 @@ def fit_elsewhere(
 def _beyond_predicted(
     timed: Sequence[IntervalSample], dataflow: Dataflow, models: Mapping[str, OperatorModel]
 ) -> list[float]:
-    """Return the same beside predicted times, where no operator's own time is known."""
+    """Return the same relative to predicted times, if no operator's own time is known."""
     steady = [
         (each.response_time, of)
         for each in timed

@@ -55,7 +55,7 @@ class Style:
 
 
 def policy_styles(rows: Sequence[Row]) -> dict[str, Style]:
-    """Return the style of each policy, in the order in which they come."""
+    """Return the style of each policy, in the order of their first appearance."""
     return {
         policy: Style(
             SERIES[number % len(SERIES)],

@@ -141,7 +141,7 @@ _NOTHING = 1e-9
 
 
 def price(point: Point) -> str:
-    """Return the price per hour, or in a word why there is none."""
+    """Return the price per hour, or a word why there is none."""
     if point.chosen is not None:
         return interval(point.chosen.price, 2)
     return IMPOSSIBLE if point.impossible else NOT_KEPT

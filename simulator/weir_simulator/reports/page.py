@@ -61,14 +61,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """Charts side by side where there is room. Those of a page that are over time zoom together."""
+    """Charts side by side if there is room. Those of a page that are over time zoom together."""
 
     charts: Sequence[Chart]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A colour and what it stands for, once for several charts."""
+    """A colour and its meaning, once for several charts."""
 
     entries: Sequence[tuple[str, str]]
     """Pairs of a colour, such as `var(--series-1)`, and a label."""
@@ -76,7 +76,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a table, with a tone."""
+    """A value in a table, with a tone."""
 
     text: str
     tone: Tone = ""
@@ -158,7 +158,7 @@ def _environment() -> Environment:
 
 
 def _to_json_script(figure: Figure) -> Markup:
-    """Return JSON that may stand inside a `<script>` element.
+    """Return JSON that is safe inside a `<script>` element.
 
     Raises:
         ValueError: The figure holds NaN or infinity, which JSON does not have.

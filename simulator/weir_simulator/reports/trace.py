@@ -24,7 +24,7 @@ from weir_simulator.reports.page import (
 from weir_simulator.traces import Trace, describe
 
 _POINTS = 2000
-"""Most points of a line: more than a screen has pixels to tell them apart."""
+"""Most points of a line: more than the pixels of a screen."""
 
 
 def render_trace_page(name: str, trace: Trace) -> str:
@@ -111,7 +111,7 @@ def _statistics(traces: Mapping[str, Trace]) -> Table:
 
 
 def _group(trace: Trace) -> int:
-    """Return how many slots a point of the line stands for."""
+    """Return how many slots a point of the line covers."""
     return -(-trace.size // _POINTS)
 
 

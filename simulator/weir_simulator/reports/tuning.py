@@ -53,7 +53,7 @@ class Row:
 
 
 def best_of(evaluations: Sequence[Evaluation]) -> Evaluation | None:
-    """Return the cheapest that kept the constraints over a full simulation, if there is one."""
+    """Return the cheapest that met the constraints over a full simulation, or `None`."""
     kept = [each for each in evaluations if each.feasible and each.fidelity == 1.0]
     return min(kept, key=lambda each: each.money, default=None)
 

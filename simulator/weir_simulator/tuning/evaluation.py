@@ -115,7 +115,7 @@ def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) ->
 
 
 def _measure(history: Floats, bound: float) -> Measured:
-    """Return what a history, `(slots, 5)`, comes to; `bound` is the objective, s."""
+    """Return the results of a history, `(slots, 5)`; `bound` is the objective, s."""
     columns = np.stack(
         [history[:, AT_PRICE], history[:, AT_TIME] > bound, history[:, AT_CHANGE] == RESTART],
         axis=1,

@@ -41,7 +41,7 @@ asked for (`test_judging`). With two, clearly more often."""
 MOST_STRETCHES = 20
 """More of them say little more: 19 degrees of freedom are nearly a normal law's."""
 LEAST_STRETCHES = 5
-"""Fewer tell their own scatter badly, so that shorter ones are taken, and counted for fewer."""
+"""Fewer do not show their own scatter well, so shorter ones are used and count less."""
 LEAST_COUNTED = 2.0
 """Independent stretches below which a trace says nothing about other traffic."""
 LEAST_SEEDS = 2

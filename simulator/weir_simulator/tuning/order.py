@@ -89,7 +89,7 @@ class TuningRequest(Section):
     watch: int | None = Field(default=None, ge=1)
     """Slots of the stretches that are forecast; `None` forecasts nothing."""
     train: int = Field(default=0, ge=0)
-    """Slots that policies which learn by trying are trained for; 0 trains nobody."""
+    """Slots that policies which learn by trying are trained for; 0 trains none."""
 
     @model_validator(mode="after")
     def _budget_each_operator(self) -> Self:
@@ -150,7 +150,7 @@ class Evaluation(Section):
 
 
 class Forecast(Section):
-    """What the simulator lets any stretch of some intervals come to, with the best found."""
+    """What the simulator expects of any stretch of some intervals, with the best found."""
 
     intervals: int = Field(ge=1)
     """Length of a stretch."""

@@ -81,7 +81,7 @@ class Study:
         self._write("order.json", write_document(order))
 
     def read(self, number: int) -> Evaluation | None:
-        """Return an evaluation that was made; `None` where there is none of this number.
+        """Return a stored evaluation; `None` if there is none of this number.
 
         Raises:
             TuningError: Its file holds something else.
@@ -145,7 +145,7 @@ def _digest(rates: Trace) -> str:
 
 
 def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
-    """Raise if the study in a folder was made of other rates.
+    """Raise if the study in a folder used other rates.
 
     Raises:
         TuningError: It was, or it does not say of which.
@@ -169,7 +169,7 @@ def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    """Return the evaluation in a file; `None` where there is no such file.
+    """Return the evaluation in a file; `None` if there is no such file.
 
     Raises:
         TuningError: It holds something else.

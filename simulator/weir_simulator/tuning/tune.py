@@ -165,7 +165,7 @@ class _Search:
         self._evaluation_seconds = 0.0
 
     def run(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
-        """Ask, evaluate and tell until the order is used up, or it is time to stop."""
+        """Ask, evaluate and report until the request is done, or it is time to stop."""
         order = self._order
         search = build_search(
             order.algorithm,
@@ -261,7 +261,7 @@ class _Search:
         on_evaluation: Callable[[Evaluation], None],
         study: Study | None,
     ) -> bool:
-        """Evaluate a batch and tell the search; return whether all of it was evaluated."""
+        """Evaluate a batch and report to the search; return whether all of it was evaluated."""
         first = len(self._evaluations)
         points = [self._point_of(trial) for trial in trials]
         known = [
@@ -289,7 +289,7 @@ class _Search:
         return True
 
     def _point_of(self, trial: Trial) -> Tuning:
-        """Return what a trial stands for: a start exactly as given, not the nearest of the cube."""
+        """Return the point of a trial: a start exactly as given, not the nearest of the cube."""
         for point, coordinates in zip(self._starts, self._encoded, strict=True):
             if np.array_equal(trial.coordinates, coordinates):
                 return point

@@ -20,7 +20,7 @@ from weir_simulator.traces import Trace
 from weir_simulator.tuning.evaluation import Measured, Run, evaluate
 
 LOOK = 0.2
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks of whether to stop."""
 
 _task: tuple[Experiment, Trace]
 """What a worker process evaluates; set once, when it starts."""
@@ -108,7 +108,7 @@ def count_workers(asked: int | None, batch: int) -> int:
 
 @contextmanager
 def _holding_back_ctrl_c() -> Iterator[None]:
-    """Begin processes that never see Ctrl-C; this one sees it afterwards.
+    """Start processes that ignore Ctrl-C; this process handles it afterwards.
 
     It is for the process that asks, which decides what becomes of the evaluations. A process
     inherits from its first instruction on what is blocked; could it only choose to ignore Ctrl-C,

@@ -32,12 +32,12 @@ HEALTHY_AFTER = 300.0
 async def keep_running(
     name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
 ) -> None:
-    """Run `work`, which has no end of its own, and start it again after every failure.
+    """Run `work`, which never ends, and restart it after every failure.
 
     Args:
         name: Of the task, for the log.
         work: Begins the task; called again after each failure.
-        clock: Measures pauses; nobody sets it.
+        clock: Measures pauses; it cannot be set.
         count: Told the name at each failure.
     """
     pause = FIRST_PAUSE

@@ -8,7 +8,7 @@ What may be asked again is asked again, with growing pauses or after the server'
 throttling always, other troubles only where the same request twice does no more than once. Whoever
 creates an object therefore names it, and takes a `ConflictError` for "it is there".
 
-What steers is level-based; a watch (`stream`) only tells when to look, see `changes`.
+Reconciling is level-based; a watch (`stream`) only shows when to check, see `changes`.
 
 How one request to the API server is carried: by the `kubernetes` package's own client.
 """
@@ -41,7 +41,7 @@ Body: TypeAlias = dict[str, Any]
 
 CONNECTIONS = 16
 """To the API server at once. Each costs 0.8 MiB while it is kept, most of it buffers of TLS;
-whoever comes when all are busy waits for one."""
+if all are busy, a caller waits for one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +154,7 @@ _ABOUT_THE_BODY = ("failed to create typed patch object", "failed to convert new
 ATTEMPTS = 4
 """How often one request is sent at most."""
 LONGEST_PAUSE = 10.0
-"""Seconds; a server that asks for a longer pause is told of to the caller instead."""
+"""Seconds; if a server asks for a longer pause, the caller gets an error instead."""
 PAGE = 500
 """Objects per answer of a list, as kubectl asks for them."""
 
@@ -193,7 +193,7 @@ class _PassingError(Exception):
 
 
 class KubernetesApi:
-    """A client of one API server; every call is bounded in time. Made by `connect`.
+    """A client of one API server; every call is bounded in time. Created by `connect`.
 
     Every call raises `TemporaryError` where trying again later may help, and `NotFoundError`,
     `ConflictError` or `RefusedByKubernetesError`, all of them permanent, where it cannot. Where it
@@ -246,7 +246,7 @@ class KubernetesApi:
 
     @property
     def guard(self) -> Guard | None:
-        """Who is asked before something is changed; `None` where nobody is."""
+        """The check before every change; `None` if there is none."""
         return self._guard
 
     async def close(self) -> None:
@@ -299,9 +299,9 @@ class KubernetesApi:
     async def stream(
         self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
     ) -> AsyncIterator[AsyncIterable[bytes]]:
-        """Open an answer that goes on, for `lasts` seconds at most; yields its lines.
+        """Open a streaming answer, for at most `lasts` seconds; yields its lines.
 
-        Not asked again: only who reads knows from where to go on.
+        Not retried: only the reader knows from where to continue.
         """
         request = Request(method="GET", path=path, query=tuple(query.items()), accept=accept)
         try:
@@ -318,7 +318,7 @@ class KubernetesApi:
     async def create(self, path: str, body: Body) -> Body:
         """Make an object in the collection at `path`, return it as it was stored.
 
-        Not sent twice after a lost answer: it may have been made, and the next look tells.
+        Not sent twice after a lost answer: it may have been made, and the next check shows it.
         """
         return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 
@@ -344,7 +344,7 @@ class KubernetesApi:
     async def patch(
         self, path: str, body: Body | Sequence[Body], content_type: str = MERGE_PATCH
     ) -> Body:
-        """Change the object at `path`; a `resourceVersion` in a merge patch must still stand."""
+        """Change the object at `path`; a `resourceVersion` in a merge patch must be current."""
         return await self._ask(
             Request(
                 method="PATCH",
@@ -356,7 +356,7 @@ class KubernetesApi:
         )
 
     async def replace(self, path: str, body: Body) -> Body:
-        """Put `body` in the place of the object at `path`, if its resourceVersion still stands."""
+        """Replace the object at `path` by `body` if its resourceVersion is still current."""
         return await self._ask(Request(method="PUT", path=path, body=body))
 
     async def delete(

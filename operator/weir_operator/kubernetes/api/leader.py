@@ -1,19 +1,19 @@
 """One active controller at a time: a Lease of coordination.k8s.io, held and renewed.
 
-kopf has no Lease; two controllers that both steer a job would each take the other's TaskManagers
+kopf has no Lease; two controllers of the same job would each take the other's TaskManagers
 for orphans. So one holds the Lease, and the others wait. As client-go does it, nobody compares
 clocks of two machines: a Lease is over when it was not renewed for its duration *as this process
 saw it*. The holder counts from before it asked for the renewal, stops two thirds through, and
 whoever asks `check` after that is refused: a process that was stopped or hung in between steers
 nothing with a Lease that is another's by now. What is left of the duration is for requests that are
 under way: none may take longer. A term that has lapsed is not renewed, though the Lease may still
-be free: whoever goes on does so as another `Leader`, once all work of this one has ended.
+be free: the process continues as another `Leader`, once all work of this one has ended.
 
-All of a `Leader` but `holds` and `check` belongs on an event loop of its own (`own_loop`): a
+All of a `Leader` but `holds` and `check` belongs on its own event loop (`own_loop`): a
 controller that is busy renews all the same. One whose own loop hangs for good keeps the Lease too,
 until the kubelet, which asks for its health there, ends it.
 
-Time is the boot clock: it goes on while the machine sleeps, and nobody sets it.
+Time is the boot clock: it goes on while the machine sleeps, and cannot be set.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Fence(Protocol):
 
 
 class BootClock:
-    """Seconds since the machine was started, sleep included: a `Clock` that nobody sets."""
+    """Seconds since the machine was started, sleep included: a `Clock` that cannot be set."""
 
     def now(self) -> float:
         """Return seconds since boot."""
@@ -91,8 +91,8 @@ class LeaseSettings:
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
     duration: int = 30
-    """After which a Lease that was not renewed is free. Twice the usual: jobs run on while nobody
-    steers them."""
+    """After which a Lease that was not renewed is free. Twice the usual: jobs
+    keep running without a controller."""
     renew_deadline: float = 20.0
     """After which a holder that could not renew stops acting: before `duration`, by the time that a
     request to the API server or to Flink may take."""
@@ -109,7 +109,7 @@ class StandingLease:
         self._seen: tuple[str, float] | None = None  # resourceVersion, and since when
 
     def is_over(self, lease: Body, now: float) -> bool:
-        """Return whether nobody holds it any more, at a time of a clock that nobody sets."""
+        """Return whether the Lease has no holder any more, at a time of a `BootClock`."""
         if not lease["spec"].get("holderIdentity"):
             return True
         version = lease["metadata"]["resourceVersion"]
@@ -227,7 +227,7 @@ class Leader:
         return max(0.0, began + self._settings.renew_deadline - self._clock.now())
 
     async def _try(self, *, within: float) -> bool:
-        """Take or renew the Lease in so many seconds; false where that did not come about."""
+        """Acquire or renew the Lease within so many seconds; return whether that succeeded."""
         began = self._clock.now()
         try:
             await asyncio.wait_for(
@@ -238,7 +238,7 @@ class Leader:
             self._report(str(error))
             return False
         except (ConflictError, TemporaryError, TimeoutError) as error:
-            # Somebody else wrote it in between, or nobody answered: the next look tells.
+            # Somebody else wrote it in between, or nobody answered: the next check shows it.
             cause = str(error) or type(error).__name__
             self.failure = f"The Lease could not be written: {cause}"
             self._report(self.failure)

@@ -19,7 +19,7 @@ class MemoryApi:
         self.calls: list[tuple[str, str]] = []
         """(verb, path) of every call."""
         self.away = False
-        """Whether it answers nobody."""
+        """Whether it does not answer."""
         self._version = 0
 
     async def get(self, path: str) -> Body:

@@ -40,7 +40,7 @@ _SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherAutoscaler:
-    """Somebody who scales the job beside Weir."""
+    """Another program that scales the job."""
 
     kind: str
     """Kind of the object that says so."""
@@ -94,7 +94,7 @@ def find_other_autoscalers(
     others: Collection[str] = (),
     configuration: Mapping[str, str] | None = None,
 ) -> tuple[OtherAutoscaler, ...]:
-    """Return everybody who scales the job of a StreamApp beside Weir.
+    """Return everything else that scales the job of a StreamApp.
 
     Args:
         app: The StreamApp.
@@ -243,7 +243,7 @@ class AutoscalerConflicts:
         self._references.pop(key, None)
 
     async def find(self, app: StreamApp) -> tuple[OtherAutoscaler, ...]:
-        """Return who scales the job of `app` beside Weir.
+        """Return what else scales the job of `app`.
 
         Raises:
             TemporaryError: The API server did not answer.
@@ -280,7 +280,7 @@ class AutoscalerConflicts:
     async def watch(
         self, app: StreamApp, see: Callable[[tuple[OtherAutoscaler, ...]], None]
     ) -> None:
-        """Look for ever, and tell `see` of what was found each time."""
+        """Check for ever, and pass each result to `see`."""
         while True:
             try:
                 see(await self.find(app))

@@ -46,7 +46,7 @@ class Api(ObjectApi, ClusterReader, Protocol):
 
 
 class AppDependencies(Protocol):
-    """Makes what a StreamApp's loops stand on."""
+    """Creates what a StreamApp's loops need."""
 
     def runtime(self, app: StreamApp, resource: Resource, guard: Guard) -> Runtime:
         """Return where its Flink runs; `guard` is asked before anything is changed there."""
@@ -57,7 +57,7 @@ class AppDependencies(Protocol):
         ...
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
-        """Return where its samples come from, begun."""
+        """Return the started source of its samples."""
         ...
 
     def prometheus(self) -> PrometheusFor | None:
@@ -65,12 +65,12 @@ class AppDependencies(Protocol):
         ...
 
     def policy_probe(self) -> PolicyProbe | None:
-        """Return what tries whether NetworkPolicies are enforced; `None` where it cannot tell."""
+        """Return the test whether NetworkPolicies are enforced; `None` if it is impossible here."""
         ...
 
 
 class PolicyCompiler:
-    """Compiles each policy once in a process, beside the event loop.
+    """Compiles each policy once, in a process outside the event loop.
 
     The kernels of a policy are the same for all operators that use it, and compiling them again
     costs nothing; but the first time takes up to a minute, and a thousand StreamApps that wait for
@@ -111,14 +111,14 @@ class ControllerContext:
     tuner_for: TunerFor | None = None
     """Makes the tuner of a StreamApp; `None` tunes nothing."""
     history: HistoryReader | None = None
-    """Reads the history of all jobs; `None` where nobody named a place."""
+    """Reads the history of all jobs; `None` if none is configured."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
     tables: TableStorage | None = None
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
-    """Who there is; the more, the rarer each job is looked at."""
+    """All StreamApps; the more there are, the less often each is checked."""
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
     be renewed meanwhile."""

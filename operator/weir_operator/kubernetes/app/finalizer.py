@@ -59,7 +59,7 @@ async def finalize_app(
         deleted_for: Seconds since then.
 
     Raises:
-        WeirError: It is to be tried again.
+        WeirError: It must be retried.
     """
     structlog.contextvars.bind_contextvars(app=str(resource.key))
     try:
@@ -157,7 +157,7 @@ async def _is_going(context: ControllerContext, namespace: str) -> bool:
 
 
 def _tell_what_stays(memory: Memory, reporter: StatusReporter) -> bool:
-    """Say where the state is of a job that went with its namespace; only the log can be told.
+    """Log where the state is of a job that was deleted with its namespace.
 
     Returns:
         Whether it has a last savepoint, or needed none.

@@ -26,13 +26,14 @@ from weir_operator.runtime.kubernetes.nodes import NodeNotices
 log = structlog.get_logger()
 
 LOOKS_PER_SECOND = 16.0
-"""At all jobs together: a thousand are looked at once a minute, eighty every five seconds."""
+"""Over all jobs: a thousand are checked once a minute, eighty every five seconds."""
 WATCH_EVERY = 2.0
-"""Seconds between two looks at who is in danger; nodes are listed more rarely, see `nodes`."""
+"""Seconds between two checks of jobs with replicas on nodes that are about to be removed; nodes are
+listed less often, see `nodes`."""
 
 
 class HealthCheckScheduler:
-    """Knows the StreamApps whose loops run, and who of them is in danger."""
+    """Knows the StreamApps whose loops run, and which are on nodes about to be removed."""
 
     def __init__(self) -> None:
         self._wakers: dict[Key, asyncio.Event] = {}
@@ -55,26 +56,26 @@ class HealthCheckScheduler:
                 del self._joined[key], self._wakers[key]
 
     def look_every(self, key: Key, least: float) -> float:
-        """Return seconds between two looks at one job."""
+        """Return seconds between two checks of one job."""
         equals = self._threatened if key in self._threatened else self._wakers
         return max(least, len(equals) / LOOKS_PER_SECOND)
 
     async def rest(self, key: Key, least: float) -> None:
-        """Wait until the next look at the job of one that has joined; see `look_every`."""
+        """Wait until the next check of the job of one that has joined; see `look_every`."""
         woken = self._wakers[key]
         with suppress(TimeoutError):
             await asyncio.wait_for(woken.wait(), self.look_every(key, least))
         woken.clear()
 
     def warn(self, threatened: Set[Key]) -> None:
-        """Take over who has a replica on a node that is about to go; wake whoever is new."""
+        """Store which apps have a replica on a node about to be removed; wake the new ones."""
         for key in threatened - self._threatened:
             if key in self._wakers:
                 self._wakers[key].set()
         self._threatened = threatened
 
     async def watch(self, notices: NodeNotices, clock: Clock) -> None:
-        """See for ever who is in danger."""
+        """Find, for ever, the StreamApps with replicas on nodes about to be removed."""
         while True:
             try:
                 self.warn(await notices.threatened())

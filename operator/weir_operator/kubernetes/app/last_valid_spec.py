@@ -25,7 +25,7 @@ _FILE = "last-right-spec.json"
 def keep_spec(folder: Path, resource: Resource) -> None:
     """Remember the spec of `resource`, which is right; the same again writes nothing.
 
-    A disk that is full for a moment keeps no job from being steered, so it is only told.
+    A disk that is full for a moment does not stop the management of a job, so it is only reported.
     """
     text = json.dumps({"uid": resource.uid, "manifest": resource.manifest}, sort_keys=True)
     path = folder / _FILE
@@ -40,9 +40,9 @@ def keep_spec(folder: Path, resource: Resource) -> None:
 
 
 def load_spec(folder: Path, resource: Resource) -> StreamApp | None:
-    """Return the last right spec of this very object, not of a namesake before it.
+    """Return the last valid spec of this very object, not of a namesake before it.
 
-    A file that cannot be read is none: it is told, and the next right spec replaces it.
+    A file that cannot be read is reported and ignored, and the next valid spec replaces it.
     """
     try:
         text = read_if_present(folder / _FILE)

@@ -27,7 +27,7 @@ from weir_operator.wiring.loops import Dependencies, Steering, assemble, state_d
 from weir_policies.model.season import Season
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at whether a job lives, where StreamApps are few: Kubernetes brings
+"""Seconds between two checks whether a job runs, where StreamApps are few: Kubernetes brings
 back pods by itself, and Flink the job."""
 
 
@@ -44,7 +44,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loops:
-    """The loops of one StreamApp, with what they stand on."""
+    """The loops of one StreamApp, with what they need."""
 
     runtime: Runtime
     jobs: FlinkJobs
@@ -80,7 +80,7 @@ async def open_loops(
     reporter: StatusReporter,
     directives: Callable[[], Directives],
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end its job is let go and runs on."""
+    """Put the loops of `app` together; in the end, its job keeps running."""
     async with AsyncExitStack() as stack:
         stack.enter_context(context.health_checks.joined(resource.key))
         runtime = context.worlds.runtime(app, resource, memory.guard)

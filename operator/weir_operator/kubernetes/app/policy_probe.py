@@ -22,7 +22,7 @@ TYPE = "NetworkPolicyEnforced"
 LOOK_EVERY = 600.0
 """Seconds between two tries."""
 SURE_AFTER = 60.0
-"""Seconds until a port that was open is tried again before it is told of: a network may need a
+"""Seconds until a port that was open is tried again before it is reported: a network may need a
 moment for the policy of a pod that has just started."""
 ANSWER_LIMIT = 3.0
 """Seconds for a connection; a policy is mostly a silence."""
@@ -36,19 +36,19 @@ class PolicyProbe:
     def __init__(
         self, *, clock: Clock, port: int = RPC_PORT, sure_after: float = SURE_AFTER
     ) -> None:
-        """Take over what is tried.
+        """Create the probe.
 
         Args:
             clock: Between two tries.
             port: One that a JobManager listens on, and that its policy closes to the controller.
-            sure_after: Seconds until an open port is tried again before it is told of.
+            sure_after: Seconds until an open port is tried again before it is reported.
         """
         self._clock = clock
         self._port = port
         self._sure_after = sure_after
 
     async def watch(self, rest_url: Callable[[], str], see: See) -> None:
-        """Try for ever, and tell `see` what each try has shown.
+        """Try for ever, and pass each result to `see`.
 
         Args:
             rest_url: Returns the address of Flink's REST interface, which the policy leaves open.
@@ -75,7 +75,7 @@ def probe_from_here() -> PolicyProbe | None:
 
 
 async def can_connect(host: str, port: int) -> bool:
-    """Return whether a connection to a port comes about; nothing is sent."""
+    """Return whether a connection to a port succeeds; nothing is sent."""
     try:
         async with asyncio.timeout(ANSWER_LIMIT):
             _, writer = await asyncio.open_connection(host, port)

@@ -27,7 +27,7 @@ from weir_operator.runtime.kubernetes.template_fields import find_wrong_texts, f
 from weir_operator.runtime.places import MIB, memory_needs_of, size_memory
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.section import Mistake, suggest
+from weir_operator.streamapp.section import suggest
 from weir_operator.streamapp.sentences import sentence, sentence_without_value
 from weir_operator.wiring import assembly
 from weir_policies import registry

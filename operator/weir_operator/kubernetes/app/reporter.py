@@ -87,7 +87,7 @@ class StatusWriter:
         return self._facts
 
     def note(self, facts: Facts) -> None:
-        """Take over what is known now; it is written soon, if it is news."""
+        """Store what is known now; it is written soon if it is news."""
         self._facts = facts
         self._dirty.set()
 
@@ -195,7 +195,7 @@ def _without_none(value: JsonValue) -> JsonValue:
 
 
 class StatusReporter:
-    """Takes what the loops of one StreamApp tell, and passes it on to whoever listens."""
+    """Receives what the loops of one StreamApp report, and passes it on."""
 
     def __init__(
         self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts
@@ -250,7 +250,7 @@ class StatusReporter:
         )
 
     def set_terms(self, settings: LoopSettings, prices: Mapping[str, float]) -> None:
-        """Take over by what the loops count, where that does not follow from the spec alone."""
+        """Store settings of the loops that do not follow from the spec alone."""
         self._note(replace(self.facts, settings=settings, prices=prices))
 
     def set_ready(self, status: Truth, reason: str, message: str) -> None:
@@ -258,7 +258,7 @@ class StatusReporter:
         self._note(replace(self.facts, ready=Aspect("Ready", status, reason, message)))
 
     def on_tick(self, tick: Tick) -> None:
-        """Take over a control interval."""
+        """Report a control interval."""
         before, facts = self.facts.tick, note_tick(self.facts, tick)
         self._note(facts)
         if facts.settings is not None:
@@ -271,11 +271,11 @@ class StatusReporter:
             )
 
     def on_trouble(self, trouble: Trouble) -> None:
-        """Take over what is wrong with a loop."""
+        """Report what is wrong with a loop."""
         self._note(note_trouble(self.facts, trouble))
 
     def on_decisions(self, decisions: Iterable[DecisionRecord]) -> None:
-        """Take over what was decided."""
+        """Store what was decided."""
         decided = tuple(decisions)
         for each in decided:
             self._context.telemetry.note_decision(self._resource.key, each)
@@ -291,7 +291,7 @@ class StatusReporter:
         self._note(note_decisions(self.facts, decided))
 
     def on_change(self, change: RescaleJournal) -> None:
-        """Take over how far a change has come."""
+        """Store the progress of a change."""
         if self._records is not None:
             self._records.note(change=change)
         self._context.telemetry.note_change(self._resource.key, change)
@@ -299,18 +299,18 @@ class StatusReporter:
         self._note(note_change(self.facts, change))
 
     def on_advice(self, advice: Advice | None) -> None:
-        """Take over what is advised for a job that somebody else runs; `None` takes it back."""
+        """Report the advice for an external job; `None` withdraws it."""
         self._note(replace(self.facts, advice=advice.message if advice else ""))
 
     def on_policies(self, found: Aspect) -> None:
-        """Take over whether the network enforces NetworkPolicies."""
+        """Report whether the network enforces NetworkPolicies."""
         before = self.facts.policies
         if found.status == "False" and (before is None or before.status != "False"):
             self.report("NetworkPolicyNotEnforced", found.message)
         self._note(replace(self.facts, policies=found))
 
     def on_event(self, event: Event) -> None:
-        """Take over a fact."""
+        """Report an event."""
         if self._records is not None:
             self._records.note(events=[event])
         severity = event.severity
@@ -346,9 +346,9 @@ class StatusReporter:
 
 
 def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
-    """Return whether the log is to tell of a decision.
+    """Return whether the log reports a decision.
 
-    In mode Advise a wish is the same for hours, and would be told in every interval.
+    In mode Advise a wish is the same for hours, and would be reported in every interval.
 
     Args:
         record: What was decided.
@@ -365,7 +365,7 @@ def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
 
 
 class ToldRecords(TolerantRecords):
-    """Decision records that are told as they are written."""
+    """Decision records that are reported as they are written."""
 
     def __init__(self, path: Path, reporter: StatusReporter) -> None:
         super().__init__(path, reporter.report)
@@ -378,7 +378,7 @@ class ToldRecords(TolerantRecords):
         events: Iterable[Event] = (),
         change: RescaleJournal | None = None,
     ) -> None:
-        """Write one tick's records in one transaction, then tell what was decided."""
+        """Write one tick's records in one transaction, then report what was decided."""
         decided = tuple(decisions)
         super().write(decided, events=events, change=change)
         if decided:

@@ -62,7 +62,7 @@ LONGEST_PAUSE = 300.0
 LONGEST_MID_CHANGE = 20.0
 """The same while a change is unfinished."""
 LOOK_ELSEWHERE = 60.0
-"""Seconds between two looks at a StreamApp that another installation looks after."""
+"""Seconds between two checks of a StreamApp that another installation looks after."""
 HEALTHY_AFTER = 600.0
 """Seconds of a life after which the next pause is short again."""
 
@@ -73,7 +73,7 @@ def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
     Args:
         kind: Of the error that ended the last one.
         before: Seconds that the last pause took.
-        mid_change: Whether a change is unfinished: the job may be down until somebody goes on.
+        mid_change: Whether a change is unfinished: the job may be down until somebody continues.
     """
     if kind == "fenced":
         return FIRST_PAUSE  # the next life finds out who the owner is
@@ -95,7 +95,7 @@ log = structlog.get_logger()
 
 LET_GO = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
-controller goes on from the journal."""
+controller continues from the journal."""
 
 
 JOB_FINISHED = (
@@ -124,7 +124,7 @@ class AppTask:
         self._door = StatusDoor(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present life
         self._lost = asyncio.Event()  # the present life must not act any more
-        self._news = asyncio.Event()  # wakes whoever pauses
+        self._news = asyncio.Event()  # wakes a pausing task
         self._leaving = False
         self._reporter: StatusReporter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -132,16 +132,16 @@ class AppTask:
 
     @property
     def is_running(self) -> bool:
-        """Whether the task lives."""
+        """Whether the task runs."""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Begin the task, unless it lives."""
+        """Start the task unless it runs."""
         if not self.is_running:
             self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
 
     def note(self, resource: Resource) -> None:
-        """Take over the object as it is now; level-based: the same object again changes nothing."""
+        """Store the object as it is now; level-based: the same object again changes nothing."""
         if self._seen and resource.asks_the_same_as(self.resource):
             return
         handed_over = self._seen and (
@@ -157,7 +157,7 @@ class AppTask:
         try:
             self._app = read_app(resource)
         except InvalidStreamAppError as mistake:
-            self._mistake = mistake  # the last right spec goes on to be steered by
+            self._mistake = mistake  # the last valid spec stays in use
         self._ask()
         if self._app is None or self._mistake is not None:
             return
@@ -201,7 +201,7 @@ class AppTask:
             await self._rest(pause)
 
     async def leave(self) -> None:
-        """End the task and let the job run on; a change under way may first come to its end."""
+        """End the task and let the job run on; a change in progress may finish first."""
         self._leaving = True
         self._stop.set()
         self._news.set()
@@ -264,7 +264,7 @@ class AppTask:
                 self._reporter = None
 
     async def _remember_the_spec(self) -> None:
-        """Keep a right spec for bad times; in bad times, go on by the one that was kept."""
+        """Store a valid spec; if the spec is invalid, use the stored one."""
         folder = state_directory(self._context.state, str(self.resource.key))
         if self._app is not None and self._mistake is None:
             await asyncio.to_thread(keep_spec, folder, self.resource)
@@ -339,7 +339,7 @@ class AppTask:
     async def _watching_rivals(
         self, app: StreamApp, reporter: StatusReporter
     ) -> AsyncIterator[None]:
-        """Look beside whether somebody else scales the job: then it is not scaled by Weir."""
+        """Check in the background whether something else scales the job; then Weir does not."""
         told: set[str] = set()
 
         def see(found: tuple[OtherAutoscaler, ...]) -> None:
@@ -364,7 +364,7 @@ class AppTask:
     async def _probing_policies(
         self, runtime: Runtime, reporter: StatusReporter
     ) -> AsyncIterator[None]:
-        """Try beside whether the network keeps others from the job's Flink."""
+        """Check in the background whether the network keeps others from the job's Flink."""
         probe = self._context.worlds.policy_probe()
         if probe is None:
             yield
@@ -378,7 +378,7 @@ class AppTask:
             yield
 
     def _ask(self) -> None:
-        """Take over what the manifest and the surroundings ask of the loops."""
+        """Store what the manifest and the controller ask of the loops."""
         if self._app is not None and self._mistake is None:
             self._asked = directives_of(self._app, refused=self._refused)
         self._tell_spec()
@@ -401,7 +401,7 @@ class AppTask:
         self._context.telemetry.errors.labels(key.namespace, key.name, kind).inc()
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
-            # It failed before there was a status to tell of it.
+            # It failed before there was a status to report it in.
             self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:

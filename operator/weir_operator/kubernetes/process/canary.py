@@ -55,7 +55,7 @@ class Canary:
         return self._clock.now() - self._heard
 
     def hear(self, resource: Resource) -> None:
-        """Take over what the watch shows."""
+        """Process what the watch shows."""
         if resource.key != self._key or BEAT not in resource.annotations:
             return
         beat = resource.annotations[BEAT]
@@ -96,7 +96,7 @@ class Canary:
             except NotFoundError:
                 found = await self._create(beat)
         except WeirError:
-            self._written.pop(beat, None)  # not taken, or nobody knows
+            self._written.pop(beat, None)  # not accepted, or unknown
             raise
         if found.get("status", {}).get("lastAction") != INTRODUCTION:
             said = {"status": {"lastAction": INTRODUCTION}}
@@ -113,7 +113,7 @@ class Canary:
         try:
             return await self._api.create(collection(self._key.namespace), self._body(beat))
         except ConflictError:
-            self._written.pop(beat, None)  # somebody else was quicker: the next beat tells
+            self._written.pop(beat, None)  # another writer was faster: the next beat shows it
             return await self._api.get(self._key.path)
 
     def _body(self, beat: str) -> Body:

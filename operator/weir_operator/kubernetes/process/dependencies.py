@@ -27,7 +27,7 @@ class ClusterWorlds:
     """`AppDependencies` on a real cluster."""
 
     def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:
-        """Take over where Flink runs, and who scrapes it; `None` scrapes it directly."""
+        """Create it for where Flink runs; without Prometheus, pods are scraped directly."""
         self._runtime_for = runtime_for
         self._server = None if prometheus is None else _connect(prometheus)
         self._probe = probe_from_here()
@@ -46,7 +46,7 @@ class ClusterWorlds:
         return FlinkJobs(runtime, guard)
 
     def source(self, app: StreamApp, runtime: Runtime) -> MetricsSource:
-        """Return where its samples come from, begun."""
+        """Return the started source of its samples."""
         name = f"{app.metadata.namespace}/{app.metadata.name}"
         if self._server is not None:
             return SharedPrometheusSource(self._server, label=APP_LABEL, value=name)

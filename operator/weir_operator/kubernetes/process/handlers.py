@@ -10,7 +10,7 @@ Why each setting is as it is:
   operator with kopf's defaults would handle our objects, and we its.
 - Standalone peering: another operator's `default` peering can freeze ours. One active controller
   at a time is the Lease's business.
-- No log lines as events: events are facts, told by `events`.
+- No log lines as events: events are facts, posted by `events`.
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
 - The deletion is tried until it is done; a timer may not end, so no exception leaves it.
@@ -143,7 +143,7 @@ def build_registry(
 
 
 def _runs_a_job(body: kopf.Body, **_: Any) -> bool:
-    """Return whether there is something to look after: kopf gives all others no finalizer.
+    """Return whether it runs a job: kopf gives all others no finalizer.
 
     A finalizer of the canary would outlive the controller, and with it the canary's namespace.
     """

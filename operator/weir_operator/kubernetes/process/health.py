@@ -50,7 +50,7 @@ class Limits:
 
 
 def find_fault(pulse: Pulse, limits: Limits) -> str:
-    """Return why the controller counts as dead; empty where it lives. Pure."""
+    """Return why the controller counts as dead; empty if it is alive. Pure."""
     if not pulse.leads:
         return ""
     if pulse.oldest_pass > limits.oldest_pass:
@@ -71,13 +71,13 @@ class HealthServer:
         find_unready: Callable[[], str],
         metrics: Callable[[], bytes],
     ) -> None:
-        """Take over whom to ask.
+        """Create the server.
 
         Args:
             pulse: Returns how the controller is.
             limits: From when on it is dead.
             find_unready: Returns why it cannot work yet; empty where it can.
-            metrics: Returns the page of metrics; called in a thread of its own.
+            metrics: Returns the page of metrics; called in its own thread.
         """
         self._pulse = pulse
         self._limits = limits

@@ -30,7 +30,7 @@ class Listing:
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        """Take over where to list and whom to tell."""
+        """Create the lister."""
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler

@@ -8,7 +8,7 @@ import sys
 import structlog
 
 _QUIET = ("kopf", "kubernetes", "urllib3", "aiohttp.access", "asyncio")
-"""Libraries that tell at the level INFO what only their authors need."""
+"""Libraries that log at the level INFO what only their authors need."""
 
 
 def send_logs_to_stderr(*, as_json: bool) -> None:

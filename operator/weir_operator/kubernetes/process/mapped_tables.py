@@ -56,7 +56,7 @@ class MappedTables:
     """A `TableStorage` in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Take over the folder; nothing is made there before the first tables come."""
+        """Use the folder; nothing is created there before the first tables."""
         self._folder = folder
         self._chunk: _Chunk | None = None
         self._used = 0
@@ -98,14 +98,14 @@ class MappedTables:
             )
 
     def give_back(self, areas: Sequence[_Area]) -> None:
-        """Let areas be used again, and what they held be forgotten on the disk, too."""
+        """Free areas, and discard what they held on the disk, too."""
         for area in areas:
             chunk, begin, length = area
             chunk.mapped.madvise(mmap.MADV_REMOVE, begin, length)
             self._free.setdefault(length, []).append(area)
 
     def _area(self, size: int) -> _Area:
-        """Return an area of so many bytes, with blocks of its own on the disk.
+        """Return an area of so many bytes, with reserved blocks on the disk.
 
         Raises:
             TemporaryError: The disk has no room for them.
@@ -151,7 +151,7 @@ class MemoryAllocation:
         ]
 
     def rest(self) -> None:
-        """Do nothing: there is nowhere else for the pages."""
+        """Do nothing: the pages have no other place."""
 
     def leave(self) -> None:
         """Do nothing: the memory goes with the arrays."""
@@ -169,7 +169,7 @@ class MappedAllocation:
         ]
 
     def rest(self) -> None:
-        """Let the pages go; what was written to them stays in the files.
+        """Release the pages; what was written to them stays in the files.
 
         Those of neighbours too that came with them: nobody else would let them go before the
         neighbour's next use, and the kernel brings them back where they are needed.

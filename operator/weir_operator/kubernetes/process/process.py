@@ -181,7 +181,7 @@ class Controller:
             stack.push_async_callback(self._close_lease_api, lease_loop)
             if not await _until(stop, lease_loop.run(self._leader.acquire())):
                 return
-            # Renewed to the very end: what is let go may still have to write its status.
+            # Renewed until the end: what is being closed may still have to write its status.
             keeping = asyncio.create_task(lease_loop.run(self._leader.keep()), name="lease")
             try:
                 await self._work(stop, keeping, claim_signals)
@@ -227,7 +227,7 @@ class Controller:
             for task in done:
                 task.result()  # only kopf and the wish to stop end without an error
         finally:
-            # kopf ends every task that began after it, so ours are let go first.
+            # kopf ends every task that began after it, so ours are ended first.
             await self._reconciler.close()
             await self._events.flush()
             ending.set()
@@ -249,7 +249,7 @@ class Controller:
         )
 
     async def _claim_again(self, claim_signals: Callable[[], None]) -> None:
-        """Take signals back from kopf, which would end our tasks before they let go."""
+        """Take signals back from kopf, which would end our tasks before they close."""
         await self._ready.wait()
         await self._boot.sleep(1.0)
         claim_signals()
@@ -267,7 +267,7 @@ class Controller:
         if not self._compiled:
             return "The default policy is being compiled"
         if not self._working:
-            return self._leader.failure  # a standby is ready once it can tell who leads
+            return self._leader.failure  # a standby is ready once it knows the leader
         return "" if self._ready.is_set() else "The watch has not started yet"
 
     def _render_metrics(self) -> bytes:

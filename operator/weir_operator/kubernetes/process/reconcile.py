@@ -29,19 +29,19 @@ class Move(StrEnum):
 
     START = "start"
     TELL = "tell"
-    """It is steered already: its task is told of the object as it is now."""
+    """It is managed already: its task gets the object as it is now."""
     REPLACE = "replace"
-    """Another object of the same name is steered: that one is gone."""
+    """Another object of the same name is managed: that one is gone."""
     LEAVE = "leave"
-    """It is being deleted, or only a canary: nothing is to be steered."""
+    """It is being deleted, or only a canary: nothing is to be managed."""
 
 
 def choose_move(wanted: Resource, steered: Resource | None) -> Move:
-    """Return what is to be done about a StreamApp. Pure.
+    """Return what to do about a StreamApp. Pure.
 
     Args:
         wanted: The object as it is now.
-        steered: The object that a task steers under the same name.
+        steered: The object that a task manages under the same name.
     """
     if wanted.deleting or wanted.is_canary:
         return Move.LEAVE
@@ -74,7 +74,7 @@ class Reconciler:
 
     @property
     def apps(self) -> Mapping[Key, AppTask]:
-        """What is steered."""
+        """What is managed."""
         return self._apps
 
     def knows(self, resource: Resource) -> bool:
@@ -111,7 +111,7 @@ class Reconciler:
         return move
 
     def forget(self, key: Key) -> None:
-        """Let go of a StreamApp whose object is gone."""
+        """Release a StreamApp whose object is gone."""
         steered = self._apps.pop(key, None)
         if steered is not None:
             self._let_go(steered)
@@ -149,7 +149,7 @@ class Reconciler:
         return True
 
     async def close(self) -> None:
-        """Let go of everything; the jobs run on."""
+        """Release everything; the jobs run on."""
         self._closed = True
         for ending in self._endings.values():
             ending.cancel()

@@ -40,7 +40,7 @@ hangs must not hold up the others."""
 
 
 def allow_open_files() -> None:
-    """Let this process open as many files and sockets as it may ask for.
+    """Allow this process to open as many files and sockets as the system permits.
 
     Many systems allow 1,024 at first. Each StreamApp takes several: its records, its Flink.
     """

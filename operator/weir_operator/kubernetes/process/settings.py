@@ -61,7 +61,7 @@ class ControllerSettings:
     tuner: TunerAccess | None = None
     """`None` tunes nothing."""
     history: HistorySource | None = None
-    """Where the history of all jobs lies; `None` where nobody named a place."""
+    """Where the history of all jobs lies; `None` if none is configured."""
     lease: str = "weir-controller"
     limits: Limits = field(default_factory=Limits)
 

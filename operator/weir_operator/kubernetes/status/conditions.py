@@ -95,7 +95,7 @@ def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
 
 
 def judge_ticks(tick: Tick | None, trouble: Trouble | None) -> Aspect:
-    """Return whether control intervals come to their end."""
+    """Return whether control intervals succeed."""
     if trouble is not None:
         return Aspect("Deciding", "False", "TickFailed", trouble.sentence)
     if tick is None:
@@ -123,7 +123,7 @@ def judge_progress(change: RescaleJournal | None) -> Aspect:
 
 
 def judge_pause(guards: Sequence[Guard]) -> Aspect:
-    """Return whether scaling stands still, wholly or in one direction."""
+    """Return whether scaling is paused, completely or in one direction."""
     if not guards:
         return Aspect("Paused", "False", "NotPaused", "Scaling is not paused")
     reasons = {

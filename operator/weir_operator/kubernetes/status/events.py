@@ -50,7 +50,7 @@ _ALL = ""
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A fact that was told."""
+    """A fact that was reported."""
 
     event: str
     """Name of the event."""
@@ -91,7 +91,7 @@ class EventPoster:
     """Tells facts about StreamApps as events."""
 
     def __init__(self, api: ObjectApi, *, instance: str, clock: Clock) -> None:
-        """Begin with nothing told."""
+        """Start without facts."""
         self._api = api
         self._instance = instance
         self._clock = clock
@@ -99,10 +99,10 @@ class EventPoster:
         self._allowances: dict[Key, dict[str, _Allowance]] = {}
         self._waiting: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
         self.dropped = 0
-        """Facts that were not told, because there were too many."""
+        """Facts that were not posted because there were too many."""
 
     def post(self, resource: Resource, level: Severity, reason: str, message: str) -> None:
-        """Tell a fact soon, unless it was told lately or too many were."""
+        """Post a fact soon, unless it was posted recently or too many were."""
         stamp, now = self._clock.now(), self._clock.monotonic()
         key = (resource.uid, reason, message)
         known = self._told.pop(key, None)

@@ -31,7 +31,7 @@ ANNOTATION = "weir.dev/controller"
 
 
 def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
-    """Return the installation that the annotation names; empty for `own`, and where there is none.
+    """Return the other installation that the annotation names; empty if it names none or `own`.
 
     Args:
         annotations: The StreamApp's.
@@ -42,11 +42,11 @@ def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
 
 
 class ManagedElsewhereError(TemporaryError):
-    """Another installation of Weir looks after the StreamApp."""
+    """Another installation of Weir manages the StreamApp."""
 
 
 class Ownership:
-    """Judges, for one StreamApp and one installation, whether it may be looked after."""
+    """Decides whether one installation may manage one StreamApp."""
 
     def __init__(self, api: ObjectApi, own: str) -> None:
         """Begin with nothing seen."""
@@ -55,7 +55,7 @@ class Ownership:
         self._lease = StandingLease(duration=30.0)
 
     async def check(self, kept: object, annotations: Mapping[str, str]) -> None:
-        """Return if this installation may look after the StreamApp.
+        """Return if this installation may manage the StreamApp.
 
         Args:
             kept: The home in its status, if any; what cannot be one is nobody's.

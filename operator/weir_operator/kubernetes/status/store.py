@@ -42,7 +42,7 @@ ATTEMPTS = 5
 """Conflicts in a row, each with a look in between, after which a write gives up for now."""
 
 WRITER = "writer"
-"""Key under `status.controller` that names the term of whoever wrote last."""
+"""Key under `status.controller` that names the term of the last writer."""
 HOME = "home"
 """Key under `status.controller` that names the installation that looks after the StreamApp."""
 
@@ -101,7 +101,7 @@ class StatusDoor:
         await asyncio.sleep(max(0.0, self._settled_at - _now()))
 
     def note(self, annotations: Mapping[str, str]) -> None:
-        """Take over the annotations that the watch has shown."""
+        """Store the annotations that the watch has shown."""
         self._annotations = annotations
 
     def check(self) -> None:
@@ -193,7 +193,7 @@ class StatusDoor:
         self._read(found, began)
 
     def _read(self, body: Body, began: float) -> None:
-        """Take over the object as the API server had it after `began`."""
+        """Store the object as the API server had it after `began`."""
         self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
         self._status = body.get("status") or {}
@@ -234,7 +234,7 @@ class StatusDoor:
 class KubernetesStatusStore:
     """A `StatusStore` in `status.rescale` (the journal) and `status.controller` (all the rest).
 
-    What is loaded comes from memory: the door was opened before, and nobody else writes.
+    What is loaded comes from memory: it was loaded before, and nobody else writes.
     """
 
     def __init__(self, door: StatusDoor) -> None:

@@ -122,7 +122,7 @@ class OperatorSeries(Collector):
         self._of: dict[Key, dict[str, _Numbers]] = {}
 
     def note_tick(self, key: Key, tick: Tick) -> None:
-        """Take over what an interval measured."""
+        """Show what an interval measured."""
         there = self._of.setdefault(key, {})
         measured = tick.sight.app.operators if tick.sight.app else {}
         for name in tick.deployments:
@@ -137,7 +137,7 @@ class OperatorSeries(Collector):
             )
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Take over what a decision expects, and how its target stands beside the others."""
+        """Show what a decision expects, and how its target compares with the others."""
         numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
         decision = record.decision
         expected = decision.expectation
@@ -348,13 +348,13 @@ class Telemetry:
         self._shown[key] = self._shown.get(key, set()) | shown
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:
-        """Show size and free space of the state's volume, bytes; `None` where nobody knows."""
+        """Show size and free space of the state's volume, bytes; `None` if unknown."""
         size, free = (math.nan, math.nan) if usage is None else usage
         self.state_size.set(size)
         self.state_free.set(free)
 
     def note_standstill(self, key: Key, *, cost: float) -> None:
-        """Show that a job has no replicas: it was suspended, or has come to its end.
+        """Show that a job has no replicas: it was suspended, or has finished.
 
         Args:
             key: The StreamApp.
@@ -365,11 +365,11 @@ class Telemetry:
         self.cost.labels(key.namespace, key.name).set(cost)
 
     def note_job(self, key: Key, *, runs: float) -> None:
-        """Show whether a job runs: 1, 0, or NaN where it is not to run or nobody knows."""
+        """Show whether a job runs: 1, 0, or NaN if it should not run or that is unknown."""
         self.job_running.labels(key.namespace, key.name).set(runs)
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Count one decision of one operator, and show what it weighed."""
+        """Count one decision of one operator, and show its scores."""
         seen = record.observation
         kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"
@@ -448,10 +448,10 @@ async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock
 
 
 def measure_volume(folder: Path) -> tuple[int, int]:
-    """Return size and free space, bytes, of the volume on which `folder` is, or is to be made.
+    """Return size and free space, bytes, of the volume of `folder`, which need not exist yet.
 
     Raises:
-        OSError: It cannot be looked at.
+        OSError: It cannot be read.
     """
     there = next(each for each in (folder, *folder.parents) if each.exists())
     usage = shutil.disk_usage(there)

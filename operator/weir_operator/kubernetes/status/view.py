@@ -55,7 +55,7 @@ class Facts:
     generation: int
     ready: Aspect
     mistake: str = ""
-    """Why the spec cannot be right; the job is steered by the one before."""
+    """Why the spec cannot be right; the previous one is used for the job."""
     settings: LoopSettings | None = None
     """`None` where the spec was never right."""
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def first_facts(generation: int, app: StreamApp | None) -> Facts:
 
 
 def note_tick(facts: Facts, tick: Tick) -> Facts:
-    """Take over what a tick saw and decided."""
+    """Store what a tick measured and decided."""
     return replace(
         facts,
         tick=replace(tick, proposals={}),  # they live on in `decisions`, as far as they are shown
@@ -110,21 +110,21 @@ def note_tick(facts: Facts, tick: Tick) -> Facts:
 
 
 def note_trouble(facts: Facts, trouble: Trouble) -> Facts:
-    """Take over what is wrong with a loop, or that it is over."""
+    """Store what is wrong with a loop, or that it is over."""
     others = {loop: each for loop, each in facts.troubles.items() if loop is not trouble.loop}
     now = {trouble.loop: trouble} if trouble.sentence else {}
     return replace(facts, troubles={**others, **now})
 
 
 def note_change(facts: Facts, change: RescaleJournal) -> Facts:
-    """Take over how far a change has come."""
+    """Store the progress of a change."""
     if not change.step.is_end:
         return replace(facts, change=change)
     return replace(facts, change=change, last_action=say_change(change))
 
 
 def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
-    """Take over what was decided."""
+    """Store what was decided."""
     return replace(
         facts,
         decisions={**facts.decisions, **{each.operator: _shown(each) for each in decisions}},
@@ -132,7 +132,7 @@ def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
 
 
 def _shown(record: DecisionRecord) -> DecisionRecord:
-    """Return the record without what was weighed: no status shows it, and the records keep it."""
+    """Return the record without its candidates: no status shows them, and the records keep them."""
     return replace(record, decision=replace(record.decision, candidates=()))
 
 
@@ -173,7 +173,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
 
 
 def _ready(facts: Facts) -> Aspect:
-    """Return whether the job runs as the spec says, and is looked after."""
+    """Return whether the job runs as the spec says, and is managed."""
     if facts.mistake:
         sentence = f"{facts.mistake}; if the job is running, it continues unchanged"
         return Aspect("Ready", "False", "InvalidSpec", sentence)
@@ -189,7 +189,7 @@ def _ready(facts: Facts) -> Aspect:
 
 
 def job_runs(facts: Facts) -> float:
-    """Return 1 where the job runs, 0 where it is to run and does not, NaN otherwise."""
+    """Return 1 if the job runs, 0 if it should and does not, NaN otherwise."""
     if facts.suspended is not None or facts.ready.reason in NOT_TO_RUN:
         return math.nan
     begins = facts.change is not None and not facts.change.step.is_end and facts.change.kind.begins
@@ -232,7 +232,7 @@ def _tuning(view: TuningView) -> TuningStatus:
 
 
 def _advise(facts: Facts) -> str | None:
-    """Return what following the decisions would come to, where they are only advice."""
+    """Return the forecast for following the advice, in mode Advise."""
     if facts.mode is not Mode.ADVISE:
         return None
     bill = facts.tick.bill if facts.tick else None

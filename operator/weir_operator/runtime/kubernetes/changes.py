@@ -45,7 +45,7 @@ _ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class WatchApi(Protocol):
-    """What is asked of the API server; `KubernetesApi` answers."""
+    """What the watches need of the API server; `KubernetesApi` implements it."""
 
     async def newest(self, path: str, labels: str = "") -> str:
         """Return the resourceVersion from which a watch of a collection may begin."""
@@ -54,7 +54,7 @@ class WatchApi(Protocol):
     def stream(
         self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
     ) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
-        """Open an answer that goes on for a while; yields its lines."""
+        """Open a streaming answer; yields its lines."""
         ...
 
 

@@ -111,7 +111,7 @@ def use_archive() -> str:
 
 
 def provide_jar(jar: str | None, *, class_path: str = "") -> str:
-    """Return the lines that put the job's jar where `GET /jars` finds it, and libraries beside it.
+    """Return the lines that put the job's jar where `GET /jars` finds it, and its libraries.
 
     Every other jar below `usrlib` is on the class path of the job, in JobManager and TaskManagers.
 

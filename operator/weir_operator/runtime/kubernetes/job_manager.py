@@ -59,7 +59,7 @@ class JobManagerPod:
         self._address = f"{pods.job_manager}.{pods.namespace}.svc"
         self._applied: FlinkPods | None = None
         self.process = ""
-        """Which process it was when it was last ensured; empty where nobody knows."""
+        """Which process it was when it was last ensured; empty if unknown."""
         self._found: tuple[Mark, FlinkPods] | None = None
         self._results = ""
 
@@ -81,7 +81,7 @@ class JobManagerPod:
 
         Raises:
             TemporaryError: It does not answer in time.
-            PodsPendingError: Its pod does not come to run.
+            PodsPendingError: Its pod does not run.
             PermanentError: The cluster refuses an object, or it is there and is not Weir's.
         """
         mark = self._objects.mark()
@@ -110,7 +110,7 @@ class JobManagerPod:
         return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
-        """Apply what the Deployment stands on, and learn the Service's address."""
+        """Apply the objects that the Deployment needs, and find the Service's address."""
         await self._objects.apply(
             *manifests.accounts(pods),
             manifests.network_policy(pods),
@@ -190,7 +190,7 @@ class JobManagerPod:
         """Return whether its process is another than when it was last ensured, and note it."""
         known = [process_of(pod) for pod in await self._pods() if is_alive(pod)]
         if not known or not known[0]:
-            return False  # the next look sees the one that follows
+            return False  # the next check sees the one that follows
         before, self.process = self.process, known[0]
         return bool(before) and before != self.process
 

@@ -44,7 +44,7 @@ CONTROLLER_RULES: Sequence[Body] = (
         "verbs": ["get", "list", "create", "patch", "delete"],
     },
     {
-        # Also what Flink's pods may do: nobody can grant more than they hold.
+        # Also what Flink's pods may do: nobody can grant more than they have.
         "apiGroups": [""],
         "resources": ["configmaps"],
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
@@ -111,7 +111,7 @@ def accounts(pods: FlinkPods) -> tuple[Body, ...]:
 def _account(pods: FlinkPods, name: str, rules: Sequence[Body]) -> tuple[Body, ...]:
     """Return an account, its role, and the binding to the account that the pods run under."""
     group = "rbac.authorization.k8s.io"
-    # Where nothing outlives the JobManager, Flink elects nobody.
+    # If nothing outlives the JobManager, Flink elects no leader.
     granted = [dict(rule) for rule in rules] if pods.survives else []
     subject = {
         "kind": "ServiceAccount",

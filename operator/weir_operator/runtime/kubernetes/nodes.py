@@ -21,7 +21,7 @@ log = structlog.get_logger()
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
 _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
-"""Anybody may label a pod so; without the name of a StreamApp it is nobody's replica."""
+"""Anybody may label a pod so; without the name of a StreamApp it is no replica."""
 
 
 class NodeNotices:
@@ -134,7 +134,7 @@ def _tolerates(toleration: Mapping[str, JsonValue], taint: Body) -> bool:
 
 
 def _without_details(node: Body) -> Body:
-    """Return what is asked of a node, without its status, of which a thousand nodes have much."""
+    """Return the needed parts of a node, without its large status."""
     meta, spec = node["metadata"], node.get("spec") or {}
     return {
         "metadata": {"name": meta["name"], "labels": meta.get("labels") or {}},

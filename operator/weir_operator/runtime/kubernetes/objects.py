@@ -23,7 +23,7 @@ _PLURALS: Mapping[str, str] = {
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
 }
-_POLL = 0.25  # seconds between two looks at what goes
+_POLL = 0.25  # seconds between two checks of what is being deleted
 
 
 class AppObjects:
@@ -105,7 +105,7 @@ class AppObjects:
         )
 
     async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
-        """Return an object, `None` where there is none."""
+        """Return an object, or `None`."""
         return await self._at(self.path(kind, name, group=group))
 
     async def pods(self, labels: Mapping[str, str]) -> tuple[Body, ...]:

@@ -125,7 +125,7 @@ def _main_container_first(template: Body) -> Body:
 
 
 def _kept_off(spec: Body, nodes: Sequence[str]) -> Body:
-    """Return a pod's specification that nodes do not fit, beside what its own affinity asks.
+    """Return a pod's specification that excludes nodes, in addition to its own affinity.
 
     By the node's name, which the label `kubernetes.io/hostname` need not be.
     """

@@ -26,7 +26,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def is_alive(pod: Body) -> bool:
-    """Return whether the pod runs or is still to run: neither ended nor told to end."""
+    """Return whether the pod runs or will run: neither ended nor ending."""
     ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     return not ended and "deletionTimestamp" not in pod["metadata"]
 

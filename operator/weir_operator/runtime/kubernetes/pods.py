@@ -151,7 +151,7 @@ class FlinkPods:
     managed_memory: Mapping[str, int]
     """MiB that operators ask for; the others leave it to Flink's share."""
     memory_needs: Mapping[str, MemoryNeeds]
-    """What else operators ask of their TaskManagers' memory, as the manifest has it now."""
+    """What else operators ask of their TaskManagers' memory, as in the manifest now."""
     graph: JobGraph | None
     """What the job's program builds; `None` where that is not known."""
     max_parallelism: int
@@ -230,7 +230,7 @@ class FlinkPods:
     def _state(self) -> str:
         if self.make.uri is not None:
             return self.make.uri.rstrip("/")
-        # A claim may be shared, so each StreamApp has a folder of its own.
+        # A claim may be shared, so each StreamApp has its own folder.
         return f"file://{STATE_MOUNT}/{self.namespace}.{self.name}"
 
     @property
@@ -266,7 +266,7 @@ class FlinkPods:
 
     def workload(self, operator: str, pool: str) -> str:
         """Return the name of the ReplicaSet of an operator in a pool."""
-        # Names may contain the separator: the digest tells `a-b, c` from `a, b-c`.
+        # Names may contain the separator: the digest distinguishes `a-b, c` from `a, b-c`.
         digest = hashlib.sha256(f"{self.name}/{operator}/{pool}".encode()).hexdigest()[:5]
         return f"{fitting(f'{self.name}-{operator}-{pool}', longest=50)}-{digest}"
 

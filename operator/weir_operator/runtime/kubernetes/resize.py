@@ -90,7 +90,7 @@ async def _take_back(objects: AppObjects, name: str, size: str) -> None:
     try:
         await _ask(objects, name, size)
     except ResizeRefusedError:
-        return  # it is gone, or keeps what it has: the status tells which
+        return  # it is gone, or keeps what it has: the status shows which
 
 
 async def _pod(objects: AppObjects, name: str) -> Body:

@@ -76,7 +76,7 @@ class KubernetesRuntime:
         nodes: NodeNotices,
         changes: Changes | None = None,
     ) -> None:
-        """Take over what is known.
+        """Create the runtime.
 
         Args:
             api: The cluster.
@@ -264,10 +264,10 @@ class KubernetesRuntime:
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until Flink counts on them no more.
 
-        Their pods take some seconds longer to be cleared away, which nobody needs to wait for.
+        Their pods take some seconds longer to be cleared away, for which nobody needs to wait.
 
         Raises:
-            TemporaryError: One was not told to end, or Flink does not forget it.
+            TemporaryError: One did not get the signal to end, or Flink still lists it.
         """
         async with self._changing:
             try:
@@ -355,4 +355,4 @@ class KubernetesRuntime:
             self._seen = None
 
     async def detach(self) -> None:
-        """Let go without ending anything: nothing is held but the cluster's own objects."""
+        """Close without ending anything: there are only the cluster's own objects."""

@@ -30,7 +30,7 @@ CREATION_LIMIT = 15.0
 CHOICE_LIMIT = 2.0
 """Seconds after which a pod that was chosen to go and was passed over is deleted by name."""
 DELETION_LIMIT = 30.0
-"""Seconds in which pods are told to end."""
+"""Seconds in which pods get the signal to end."""
 _POLL = 0.1
 _APPS = "apps/v1"
 
@@ -94,10 +94,10 @@ class TaskManagerPods:
             await self._mark([pod for pod in alive if _group(pod) == group], chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
-        """End these, by their ReplicaSets, and wait until they are told to end.
+        """End these through their ReplicaSets, and wait until they are ending.
 
         Raises:
-            TemporaryError: One is not told to end in time.
+            TemporaryError: One did not get the signal to end in time.
         """
         chosen = set(ids)
         alive = await self._alive()
@@ -110,7 +110,7 @@ class TaskManagerPods:
         )
 
     async def remember_sizes(self, sizes: Mapping[Group, str], pods: FlinkPods) -> None:
-        """Let the replacements of lost replicas have these sizes from now on."""
+        """Give these sizes to replacements of lost replicas from now on."""
         for (operator, pool), size in sizes.items():
             found = await self._set(pods, operator, pool)
             if found is not None:
@@ -181,7 +181,7 @@ class TaskManagerPods:
     async def _shrink(
         self, pods: FlinkPods, group: Group, members: Sequence[Body], chosen: set[str]
     ) -> None:
-        """Take the chosen pods out of a group, and nobody else."""
+        """Remove only the chosen pods from a group."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
         await self._mark(members, chosen)
         name, staying = _owner(leaving[0]), len(members) - len(leaving)
@@ -200,7 +200,7 @@ class TaskManagerPods:
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
 
     async def _mark(self, members: Sequence[Body], chosen: Collection[str]) -> None:
-        """Let the chosen pods of a group be the first to go, and no other."""
+        """Mark only the chosen pods of a group as the first to remove."""
         if all(pod["metadata"]["name"] in chosen for pod in members):
             return  # there is nothing to choose
         for pod in members:

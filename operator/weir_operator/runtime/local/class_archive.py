@@ -126,7 +126,7 @@ class ClassArchive:
         installation: Java and Flink.
         cache: Where the archive is kept.
         workshop: Folder of the TaskManager that is archived. It lies under the StreamApp's, so that
-            a Weir that dies meanwhile is followed by one that finds the process and ends it.
+            if Weir dies in the meantime, the next one finds the process and ends it.
     """
 
     def __init__(self, installation: Installation, *, cache: Path, workshop: Path) -> None:
@@ -214,7 +214,7 @@ class ClassArchive:
 
 
 def _digest(installation: Installation) -> str:
-    """Return what tells one Java and Flink from another, as the JVM's own check does."""
+    """Return what distinguishes one Java and Flink from another, as the JVM's own check does."""
     parts = [installation.java.resolve(), *sorted((installation.flink_home / "lib").glob("*.jar"))]
     facts = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in parts]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]

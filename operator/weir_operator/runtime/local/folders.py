@@ -1,7 +1,7 @@
 """Where a StreamApp's state lies on disk, and what the files in it mean.
 
     <root>/<namespace>.<name>/
-        weir.lock            held by the Weir that steers it, with its process id
+        weir.lock            held by the Weir that manages it, with its process id
         next-replica         number of the next TaskManager; a number is never given twice
         jm/                  a process folder; `ports.json` beside it
         tm/<id>/             a process folder; `replica.json`, `speed`, `removed` beside it
@@ -32,7 +32,7 @@ from weir_operator.runtime.local.processes import ProcessIdentity, is_alive
 
 
 class AppLock:
-    """The exclusive right to steer one StreamApp, held from construction until `release`.
+    """The exclusive right to manage one StreamApp, held from construction until `release`.
 
     Raises:
         AlreadySteeredError: Another Weir holds it.
@@ -56,7 +56,7 @@ class AppLock:
         self._file.flush()
 
     def release(self) -> None:
-        """Let go; a second call changes nothing."""
+        """Release it; a second call changes nothing."""
         self._file.close()
 
 
@@ -84,14 +84,14 @@ class ProcessFolder:
         write_atomically(self._identity, json.dumps(asdict(identity)))
 
     def alive(self) -> ProcessIdentity | None:
-        """Return the process that runs from here, `None` where there is none."""
+        """Return the process that runs from here, or `None`."""
         text = read_if_present(self._identity)
         if text is None:
             return None
         try:
             identity = ProcessIdentity(**json.loads(text))
         except (TypeError, ValueError):
-            return None  # not written by us: the command line tells, at the next start
+            return None  # not written by us: the command line shows it, at the next start
         return identity if is_alive(identity, self.configuration) else None
 
     def clear_log(self) -> None:
@@ -193,7 +193,7 @@ class TaskManagerFolder(ProcessFolder):
         return (self.path / "removed").exists()
 
     def mark_removed(self) -> None:
-        """Note that it is to end, before it is told, so that nobody adopts it half-way."""
+        """Note that it will end, before it gets the signal, so that nobody adopts it half-way."""
         write_atomically(self.path / "removed", "")
 
 

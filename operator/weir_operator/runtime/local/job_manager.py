@@ -55,7 +55,7 @@ class LocalJobManager:
 
     @property
     def address(self) -> ClusterAddress:
-        """Where it is to be found."""
+        """Its address."""
         return ClusterAddress(host=LOOPBACK, rpc_port=self._ports.rpc, rest_port=self._ports.rest)
 
     @property

@@ -27,17 +27,17 @@ async def release_replicas(runtime: Runtime) -> None:
     """End all TaskManagers of a job that needs none any more.
 
     Raises:
-        TemporaryError: One was not told to end, or Flink does not forget it.
+        TemporaryError: One did not get the signal to end, or Flink still lists it.
     """
     alive = await runtime.replicas()
     if alive:
         await runtime.stop([replica.id for replica in alive])
 
 
-_POLL = 0.02  # seconds between two looks at a process that is being ended
+_POLL = 0.02  # seconds between two checks of a process that is being ended
 _CONFIGURATION = "--configDir"
 _CLOCK_STEP = 2.0  # seconds by which the system may correct the time of its start meanwhile
-_KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel was told to end it
+_KILL_LIMIT = 10.0  # seconds for a process to disappear once the kernel got the order to end it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class ProcessIdentity:
 def spawn(
     command: Sequence[str], *, environment: Mapping[str, str], output: Path
 ) -> ProcessIdentity:
-    """Start a program in a session of its own, its output appended to a file.
+    """Start a program in its own session, with its output appended to a file.
 
     Raises:
         PermanentError: The program cannot be run.
@@ -101,7 +101,7 @@ def is_alive(identity: ProcessIdentity, configuration: Path) -> bool:
 
 
 def find_under(folder: Path) -> dict[Path, ProcessIdentity]:
-    """Return every process whose configuration folder lies under `folder`, by that folder.
+    """Return every process whose configuration folder is under `folder`, by that folder.
 
     Raises:
         TemporaryError: Two processes share one folder, which nothing here ever starts.
@@ -188,7 +188,7 @@ def _alive(processes: Iterable[tuple[Path, ProcessIdentity]]) -> dict[Path, Proc
 
 
 def _configuration_in(words: Sequence[str]) -> str | None:
-    """Return the configuration folder in a command line, if there is one."""
+    """Return the configuration folder in a command line, or `None`."""
     try:
         return words[words.index(_CONFIGURATION) + 1]
     except (ValueError, IndexError):
@@ -215,7 +215,7 @@ _ANY_PORT_FROM = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return ports that nobody listens on at this moment, all different.
+    """Return different ports on which nothing listens at this moment.
 
     None is of those that the system gives to whoever asks for any: Flink's RPC asks so, listens
     before the metrics reporter does, and would be taken for it. Another program may take one before

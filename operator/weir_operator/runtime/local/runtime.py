@@ -51,14 +51,14 @@ class LocalRuntime:
 
     @classmethod
     async def open(cls, settings: LocalSettings, *, now: Callable[[], float] = time.time) -> Self:
-        """Take over the StreamApp: adopt what an earlier Weir left, end what nobody claims.
+        """Open the StreamApp: adopt what an earlier Weir left, end what has no valid record.
 
         Args:
             settings: What to run and where.
             now: Unix time in seconds.
 
         Raises:
-            AlreadySteeredError: Another Weir steers it.
+            AlreadySteeredError: Another Weir manages it.
             PermanentError: The folder cannot be used.
         """
         app = AppFolder((settings.root / settings.app).absolute())
@@ -83,7 +83,7 @@ class LocalRuntime:
 
     @property
     def folder(self) -> Path:
-        """Where the StreamApp's state and logs lie."""
+        """The folder of the StreamApp's state and logs."""
         return self._app.path
 
     @property
@@ -93,7 +93,7 @@ class LocalRuntime:
 
     @property
     def job_manager_process(self) -> str:
-        """Nothing: a JobManager that was lost here has lost its session, which is told."""
+        """Nothing: a JobManager that was lost here has lost its session, which is reported."""
         return ""
 
     @property
@@ -143,7 +143,7 @@ class LocalRuntime:
             )
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
-        """Do nothing: a process ends as soon as it is told to."""
+        """Do nothing: a process ends as soon as it gets the signal."""
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers, wait until they are gone, from Flink's list too.
@@ -197,5 +197,5 @@ class LocalRuntime:
         self._lock.release()
 
     async def detach(self) -> None:
-        """Let go without ending anything: the job runs on and the next start adopts it."""
+        """Close without ending anything: the job runs on, and the next start adopts it."""
         self._lock.release()

@@ -47,7 +47,7 @@ TARGET_OVER_BETA = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventSearch:
-    """Where the search stands."""
+    """The state of the search."""
 
     wanted: float
     """V_t, records/s."""

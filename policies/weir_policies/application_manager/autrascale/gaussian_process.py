@@ -204,7 +204,7 @@ SAME_RATE = 0.05
 
 
 def find_nearest(models: Sequence[Trained], rate: float) -> Trained | None:
-    """Return the model whose rate is nearest; `None` where there is none."""
+    """Return the model whose rate is nearest, or `None`."""
     return min(models, key=lambda model: abs(model.rate - rate), default=None)
 
 

@@ -51,7 +51,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LatencySearch:
-    """Where the search stands."""
+    """The state of the search."""
 
     rate: float
     """Records/s for which it searches."""
@@ -185,7 +185,7 @@ def choose_best(runs: Sequence[Run]) -> Parallelism:
 def _predict(
     search: LatencySearch, settings: AutrascaleSettings, points: Counts
 ) -> tuple[Floats, Floats]:
-    """Return mean and deviation of the scores by the model that is to be relied on now."""
+    """Return mean and deviation of the scores by the model that counts now."""
     measured = tuple(run.sample for run in search.runs)
     if search.old is not None and len(measured) <= settings.transfer_runs:
         if settings.transfer is Transfer.LIGHTWEIGHT:

@@ -28,7 +28,7 @@ AuTraScale+'s policy controller chooses the solver and the parallelism to run:
 
 All is a value: a state, and a function that takes the next settled measurement in. What cannot be
 measured on the running job without a restart (the bootstrap set, the throughput profile) comes from
-a `Profile`, which is a fitted model in the live world.
+a `Profile`, which is a fitted model in the controller.
 
 Source: Zhang et al., IEEE TPDS 2024, sections II-B and IV-A, Figs. 3 and 6. Departures:
 1. Where the throughput is enough, pi^t is computed by Eq. 3 and not run: TO would end there.
@@ -119,12 +119,12 @@ def measure_true_rate(observation: Observation) -> float:
 
 
 def find_most(observation: Observation) -> int:
-    """Return the replicas that the operator may have, with the room that there is."""
+    """Return the maximum number of replicas of the operator, given the room in its pools."""
     return resize_mix(observation, observation.model.max_replicas).size
 
 
 def resize_mix(observation: Observation, size: int) -> Deployment:
-    """Return the present mix with so many replicas, or as many as there is room for.
+    """Return the present mix with so many replicas, or as many as fit.
 
     They come and go on the node type that has the most, the cheapest among equals; what finds no
     room there goes to the next.
@@ -163,7 +163,7 @@ class ModelProfile:
         return total
 
     def throughput(self, parallelism: Parallelism) -> float:
-        """Return the records/s that the slowest operator lets through, by the true rates."""
+        """Return the records/s of the slowest operator, by the true rates."""
         measured = self.measured
         return min(
             (

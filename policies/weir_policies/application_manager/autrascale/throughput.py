@@ -59,7 +59,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThroughputSearch:
-    """Where the search stands."""
+    """The state of the search."""
 
     target: Parallelism
     """What to run next; the answer once it is over."""

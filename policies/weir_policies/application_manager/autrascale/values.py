@@ -124,7 +124,7 @@ class Transfer(StrEnum):
     TRADITIONAL = "traditional"
     """The authors' earlier way."""
     NONE = "none"
-    """Anew, with a bootstrap set of its own."""
+    """From scratch, with its own bootstrap set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

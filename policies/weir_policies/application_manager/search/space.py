@@ -66,7 +66,7 @@ class Space:
         return WEIGHT_COORDINATES + len(self.breaking)
 
     def decode(self, coordinates: Floats) -> Tuning:
-        """Return what a point of the cube, shape `(d,)`, stands for; its weights sum up to one."""
+        """Return the point's weights, which sum to one, and budgets; a point has shape `(d,)`."""
         logs = WEIGHT_SPAN * (2 * coordinates[:WEIGHT_COORDINATES] - 1)
         parts = np.exp([logs[0], 0.0, logs[1]])
         violation, resources, reconfiguration = (float(part) for part in parts / parts.sum())

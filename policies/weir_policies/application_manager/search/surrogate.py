@@ -41,7 +41,7 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
 
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return the logarithm of the expected improvement, very small where there is none."""
+    """Return the logarithm of the expected improvement, very small if there is none."""
     return np.log(np.maximum(expected_improvement(mean, deviation, best), LEAST))
 
 
@@ -51,9 +51,9 @@ def log_probability_below(mean: Floats, deviation: Floats, limit: float) -> Floa
 
 
 LEAST_LIMIT = 0.001
-"""Shares are told apart down to a tenth of their limit, at least of this one."""
+"""Shares are distinguished down to a tenth of their limit, at least of this one."""
 SCATTERED, NEAR = 512, 128
-"""Points that are weighed: so many all over the cube, so many around each centre and distance."""
+"""Points that are compared: so many all over the cube, so many around each centre and distance."""
 CENTRES = 3
 DISTANCES = (0.15, 0.04)
 """Standard deviations around the best points known."""
@@ -109,12 +109,12 @@ class SurrogateSearch:
 
     @property
     def best(self) -> tuple[Trial, Outcome] | None:
-        """The best trial and its outcome; `None` where there is none."""
+        """The best trial and its outcome, or `None`."""
         known = zip(self._trials, self._outcomes, strict=True)
         return min(known, key=lambda each: rank(each[1], self._limits), default=None)
 
     def refresh(self) -> None:
-        """Fit the surrogates to what was told since the last time."""
+        """Fit the surrogates to the outcomes since the last time."""
         if not self._stale:
             return
         inputs = np.array([trial.coordinates[self._free] for trial in self._trials])
@@ -126,7 +126,7 @@ class SurrogateSearch:
         self._stale = False
 
     def believe(self, point: Floats) -> None:
-        """Go on as if a point's predictions had been observed, until the next outcome is told."""
+        """Use a point's predictions as if observed, until the next outcome."""
         self._surrogates = [each.believe(point[self._free]) for each in self._surrogates]
 
     def propose(self, rng: np.random.Generator, *, edge: float | None = None) -> Floats:

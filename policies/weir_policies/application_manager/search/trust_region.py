@@ -25,7 +25,7 @@ WHOLE_EDGE = 1.0
 NARROW_EDGE = 0.1
 """At and below, the search may be stuck beside something better."""
 LEAST_EDGE = 0.05
-"""Below, points differ by less than the policies can tell."""
+"""Below, points differ by less than matters to the policies."""
 SUCCESSES = 2
 """In a row, until it doubles."""
 LEAST_FAILURES = 4

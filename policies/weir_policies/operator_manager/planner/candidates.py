@@ -93,7 +93,7 @@ def room_in_pools(o: int, view: View, counts: Counts, place: int) -> int:
 
 @compiled_apart
 def _add(o: int, view: View, own: PlannerMemory, counts: Counts) -> None:
-    """Enter a deployment among the candidates, if there is room left."""
+    """Add a deployment to the candidates if there is room left."""
     row = own.candidates_used
     if row >= CANDIDATES:
         return
@@ -280,7 +280,7 @@ def _has_sizes(o: int, view: View) -> bool:
 
 @compiled_apart
 def build_menu(o: int, view: View, own: PlannerMemory) -> None:
-    """Choose the front again, from the view's speedups as they stand.
+    """Choose the front again, with the view's present speedups.
 
     Uses the operator's row of `target` to work in and leaves the present deployment there.
     """
@@ -313,7 +313,7 @@ def build_menu(o: int, view: View, own: PlannerMemory) -> None:
 
 @compiled_apart
 def _enter_resizes(o: int, view: View, own: PlannerMemory, kept: int) -> None:
-    """Add what the chosen front could be resized to, the cheapest first, while there is room."""
+    """Add resizes of the chosen front, cheapest first, while there is room."""
     front, candidates = own.points, own.candidates
     for point in range(kept):
         for candidate in range(own.candidates_used):
@@ -364,7 +364,7 @@ def fits_pools(o: int, view: View, counts: Counts) -> bool:
 SATURATED = 0.98
 """Busy share from which utilisation says nothing about speed."""
 WAITS_FROM, WAITS_TO = 0.2, 0.95
-"""Busy shares between which the response time tells of the waiting time."""
+"""Busy shares between which the response time shows the waiting time."""
 LEAST_WEIGHT = 0.005
 """Of a new interval in a factor."""
 MOST_SPEED = 0.7
@@ -382,7 +382,7 @@ EXPERIENCE_FADES = 0.98
 
 @compiled
 def put_corrections(o: int, view: View, own: PlannerMemory) -> None:
-    """Let corrected speedups stand in for the believed ones, until `remove_corrections`."""
+    """Replace the believed speedups by corrected ones, until `remove_corrections`."""
     factors = own.speed_factors
     weights = own.speed_weights
     saved = view.scratch[o]
@@ -399,7 +399,7 @@ def put_corrections(o: int, view: View, own: PlannerMemory) -> None:
 
 @compiled
 def remove_corrections(o: int, view: View, own: PlannerMemory) -> None:
-    """Let the believed speedups stand again."""
+    """Restore the believed speedups."""
     saved = view.scratch[o]
     for place in range(saved.size):
         view.speedup[o, place] = saved[place]
@@ -407,7 +407,7 @@ def remove_corrections(o: int, view: View, own: PlannerMemory) -> None:
 
 @compiled
 def waits_beyond_budget(seen: Seen) -> float:
-    """Return records that wait beside the queues of a deployment that just keeps its budget.
+    """Return the records that wait beyond the queues of a deployment that just meets its budget.
 
     Those hold rate x budget records on average (Little's law); a job that runs well has some, so
     that this is below 0.
@@ -423,7 +423,7 @@ def is_behind(seen: Seen) -> bool:
 
 @compiled
 def _is_calm(o: int, view: View) -> bool:
-    """Return whether the interval tells of the deployment in force, and of nothing else."""
+    """Return whether the interval shows only the effect of the present deployment."""
     for place in range(view.counts.shape[1]):
         if view.counts[o, place] != view.counts_before[o, place]:
             return False

@@ -246,7 +246,7 @@ def choose_chain(o: int, view: View, own: PlannerMemory) -> bool:
 
 @compiled_apart
 def _foresee_cost(o: int, view: View, own: PlannerMemory, place: int) -> float:
-    """Return the least cost of the blocks to come on one node type; `inf` where it has no room."""
+    """Return the lowest cost of the next blocks on one node type; `inf` if it has no room."""
     work = view.target[o]
     work[:] = 0
     room = min(room_in_pools(o, view, work, place), CANDIDATES)
@@ -284,7 +284,7 @@ RESIZE = 0.02
 
 @compiled
 def rate_to_carry(o: int, view: View, own: PlannerMemory) -> float:
-    """Return records/s that arrive, and what must be carried besides to work off a backlog.
+    """Return the arriving records/s plus what is needed to work off a backlog.
 
     A usual queue is none: else a deployment would be left for it, and gone back to where there is
     less of it.
@@ -297,7 +297,7 @@ def rate_to_carry(o: int, view: View, own: PlannerMemory) -> float:
 def find_envelopes(o: int, view: View, own: PlannerMemory) -> tuple[float, float]:
     """Return the envelopes of the rate with what the present block has brought so far.
 
-    A backlog counts as rate that has to be carried besides.
+    A backlog counts as rate that must be carried in addition.
     """
     rate = max(rate_to_carry(o, view, own), own.block_peak)
     height = max(np.log(max(rate, 1e-9)), own.floor)

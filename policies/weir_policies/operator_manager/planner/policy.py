@@ -147,7 +147,7 @@ def strain_of(o: int, view: View, own: PlannerMemory, carries: float) -> float:
 
     One that falls behind with a replica that has no time left does all that it can, whatever the
     model says. One that works off what waits in time, as after a restart, does not fall behind: to
-    leave it would take another restart. The interval of a change tells nothing: records waited
+    leave it would take another restart. The interval of a change says nothing: records waited
     while it was carried out. Nor does what was measured of the real deployment tell of one on
     paper.
     """
@@ -238,7 +238,7 @@ def _find_cheapest(o: int, view: View, own: PlannerMemory, rate: float, saving: 
 
 @compiled_apart
 def _find_largest(o: int, view: View, own: PlannerMemory) -> int:
-    """Return the candidate that carries most, -1 where there is none."""
+    """Return the candidate with the highest capacity, or -1."""
     candidates = own.candidates
     best, most = -1, 0.0
     for row in range(own.candidates_used):
@@ -285,7 +285,7 @@ def is_equal(one: Counts, other: Counts) -> bool:
 
 @compiled
 def is_planned(own: PlannerMemory) -> bool:
-    """Return whether the plan is followed, and there is one."""
+    """Return whether there is a plan and it is followed."""
     return own.followed == PLAN and own.plans > 0
 
 
@@ -298,14 +298,14 @@ def is_pressed(o: int, view: View, own: PlannerMemory) -> bool:
 
 @compiled
 def forget_capacities(own: PlannerMemory) -> None:
-    """Let what the experts' deployments carry be worked out again: the model has changed."""
+    """Discard the capacities of the experts' deployments: the model has changed."""
     for expert in range(EXPERTS):
         own.carries[expert] = UNKNOWN
 
 
 @compiled
 def fade_books(own: PlannerMemory) -> None:
-    """Let the books fade by a block."""
+    """Let the experts' costs decay by a block."""
     for expert in range(EXPERTS):
         own.exceeded[expert] = 0
         own.expert_cost[expert] *= FADE
@@ -325,7 +325,7 @@ def follow(o: int, view: View, own: PlannerMemory) -> None:
 
 @compiled_apart
 def update_expert_costs(o: int, view: View, own: PlannerMemory) -> None:
-    """Charge every expert for the interval that ended, choose one, and let the others move on.
+    """Charge every expert for the interval that ended, choose one, and move the others.
 
     Args:
         o: Row of the operator.
@@ -382,7 +382,7 @@ def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float)
 
 @compiled_apart
 def _move(o: int, view: View, own: PlannerMemory, expert: int, to: Counts) -> None:
-    """Let an expert be at a deployment, and charge for a restart if it took one."""
+    """Move an expert to a deployment, and charge for a restart if it took one."""
     there = own.advised[expert]
     if is_equal(there, to):
         return
@@ -541,7 +541,7 @@ DRIFTED = 0.02
 JUMPED = 0.2
 """The same, at once."""
 OUTAGE = 0.3
-"""A fall below the fast envelope, in logs, beyond which a block tells nothing of the season: what
+"""A fall below the fast envelope, in logs, beyond which a block says nothing about the season: what
 feeds the job has stopped for a while."""
 BELOW_FLOOR = 0.7
 """Rates below this part of the least capacity are all the same."""
@@ -621,7 +621,7 @@ def _floor(own: PlannerMemory) -> float:
 
 
 def _expect(o: int, memory: Memory, season: Season) -> None:
-    """Let an operator that has not seen a block yet begin with what is usual."""
+    """Start an operator that has not completed a block yet with its usual rates."""
     own = PlannerMemory(memory[o])
     take_season(own, season, floor=_floor(own))
 
@@ -695,7 +695,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
 
 @compiled
 def is_beyond_levels(o: int, view: View, own: PlannerMemory) -> bool:
-    """Return whether the rate is higher than the plan's levels reach; let them reach it if so."""
+    """Return whether the rate exceeds the plan's levels; extend them if so."""
     if own.plans == 0:
         return False
     peak, _ = find_envelopes(o, view, own)

@@ -59,7 +59,7 @@ RIDGE = 0.0144
 
 @compiled
 def part_of_week(view: View, o: int, blocks_ahead: float, own: PlannerMemory) -> int:
-    """Return the part of the week in which a block lies, counted from the present moment."""
+    """Return the part of the week of a block, counted from the present moment."""
     seconds = blocks_ahead * own.block * view.seen[o].interval
     weeks = view.seen[o].time_of_week + seconds / SECONDS_PER_WEEK
     return min(int((weeks - np.floor(weeks)) * WEEK), WEEK - 1)
@@ -71,7 +71,7 @@ def usual_of_week(own: PlannerMemory, part: int, usual_of_day: float) -> float:
     seen = own.weeks_seen[part]
     if seen == 0:
         return 0.0
-    # One week tells half of the truth, two tell two thirds.
+    # One week shows half of the truth, two show two thirds.
     return (own.usual_week[part] - usual_of_day) * seen / (seen + 1)
 
 
@@ -134,7 +134,7 @@ def _weigh(own: PlannerMemory) -> None:
 
 @compiled_apart
 def _usual_height(own: PlannerMemory, week: int, mean: float) -> float:
-    """Return what is to be expected of a part of the week beyond the mean, in logs."""
+    """Return the usual height of a part of the week above the mean, in logs."""
     height = 0.0
     for offset in range(-1, 2):  # smoothed over neighbours
         share = 0.5 if offset == 0 else 0.25
@@ -149,7 +149,7 @@ def _usual_height(own: PlannerMemory, week: int, mean: float) -> float:
 
 @compiled_apart
 def foresee(o: int, view: View, own: PlannerMemory) -> float:
-    """Fill the season of the blocks to come; return that of the one that just ended, in logs."""
+    """Fill the season of the next blocks; return that of the one that just ended, in logs."""
     _weigh(own)
     mean, parts = 0.0, 0
     for day in range(DAY):
@@ -173,7 +173,7 @@ def take_season(own: PlannerMemory, season: Season, *, floor: float) -> None:
 
     Args:
         own: The planner's.
-        season: What is usual; where nobody knows, nothing is written.
+        season: What is usual; if unknown, nothing is written.
         floor: Logarithm of the rate below which all rates are the same.
     """
     heights = _spread_hours(season, floor)
@@ -243,7 +243,7 @@ KEPT_OF_OLD_REGIME = 0.25
 
 @compiled
 def gap_middle(gap: int) -> float:
-    """Return the difference of the two envelopes that a class stands for, in logs."""
+    """Return the difference of the two envelopes for a class, in logs."""
     if gap == 0:
         return 0.0
     if gap == 1:
@@ -255,7 +255,7 @@ def gap_middle(gap: int) -> float:
 
 @compiled
 def place_gap(difference: float) -> tuple[int, float]:
-    """Return the class below a difference of envelopes, and how far it is to the next one."""
+    """Return the class below a difference of envelopes, and the fraction to the next one."""
     if difference <= 0:
         return 0, 0.0
     for gap in range(GAPS - 1):
@@ -268,7 +268,7 @@ def place_gap(difference: float) -> tuple[int, float]:
 
 @compiled
 def place_level(own: PlannerMemory, peak: float) -> tuple[int, float]:
-    """Return the level below a peak, and how far it is to the next one."""
+    """Return the level below a peak, and the fraction to the next one."""
     position = (peak - own.level_from) / own.level_step
     position = min(max(position, 0.0), LEVELS - 1.0001)
     level = int(position)
@@ -330,7 +330,7 @@ def note_height(own: PlannerMemory, height: float) -> None:
 
 @compiled_apart
 def _notice_regime(own: PlannerMemory, tail: float) -> None:
-    """Let what was learned fade when too much happens that was next to impossible."""
+    """Reduce the weight of what was learned when too many nearly impossible events happen."""
     surprised = 1.0 if tail < RARE else 0.0
     own.surprise += RARE_WEIGHT * (surprised - own.surprise)
     if own.surprise <= TOO_OFTEN:
@@ -350,7 +350,7 @@ def _notice_regime(own: PlannerMemory, tail: float) -> None:
 
 @compiled_apart
 def span_levels(own: PlannerMemory) -> bool:
-    """Let the levels span the peaks seen, with room above; return whether they were changed."""
+    """Extend the levels to the measured peaks, with room above; return whether they changed."""
     low, high = own.lowest - 0.1, own.highest + 0.3
     first, step = own.level_from, own.level_step
     if step > 0 and low >= first and high <= first + step * (LEVELS - 1) + 0.2:
