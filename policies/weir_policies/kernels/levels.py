@@ -12,6 +12,7 @@ import numpy as np
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.view import View
+from weir_policies.model.arrays import Floats
 from weir_policies.parameters import refuse_outside
 
 ALPHA_DECAY, ALPHA_EVERY = 0.98, 10
@@ -55,6 +56,15 @@ class LevelParameters:
                 "records/s that the levels are to cover"
             )
         return np.asarray(quanta)
+
+
+def find_gains(view: View) -> Floats:
+    """Return the records/s at each operator per record/s at every source, `(o,)`."""
+    gains = np.ones(view.counts.shape[0])
+    gains[view.edges[:, 1]] = 0.0
+    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
+        gains[below] += gains[above] * selectivity
+    return gains
 
 
 @compiled

@@ -42,7 +42,6 @@ from weir_policies.kernels.homogeneous import (
     EACH,
     PATH,
     HomogeneousPlan,
-    find_gains,
     judge_all,
     level_at,
     new_plan,
@@ -55,7 +54,7 @@ from weir_policies.kernels.homogeneous import (
     take_best,
     was_violated,
 )
-from weir_policies.kernels.levels import LevelParameters
+from weir_policies.kernels.levels import LevelParameters, find_gains
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.kernels.view import Memory, View

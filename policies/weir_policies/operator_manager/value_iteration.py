@@ -27,7 +27,7 @@ import numpy as np
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
-from weir_policies.kernels.levels import LevelParameters, level_of, middle_of
+from weir_policies.kernels.levels import LevelParameters, find_gains, level_of, middle_of
 from weir_policies.kernels.planning import (
     Plan,
     count_transition,
@@ -135,15 +135,6 @@ def train(view: View, memory: Memory, rates: Floats) -> Memory:
         own.trained = 1
         solve(o, view, own)
     return memory
-
-
-def find_gains(view: View) -> Floats:
-    """Return the records/s at each operator per record/s at every source, `(o,)`."""
-    gains = np.ones(view.counts.shape[0])
-    gains[view.edges[:, 1]] = 0.0
-    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
-        gains[below] += gains[above] * selectivity
-    return gains
 
 
 @compiled

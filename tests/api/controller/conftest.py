@@ -227,6 +227,12 @@ class Bench:
 
         await self.until(gone, "expected the app to be gone")
 
+    async def until_checkpointed(self):
+        async def noted():
+            return (await self.app())["status"]["controller"].get("checkpointed")
+
+        await self.until(noted, "expected the checkpoint in the status")
+
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
         return {event["reason"]: event["message"] for event in answer.body["items"]}

@@ -304,11 +304,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     await bench.until_ready()
     world = bench.worlds.of["trips"]
     world.checkpoint()
-
-    async def noted():
-        return (await bench.app())["status"]["controller"].get("checkpointed")
-
-    await bench.until(noted, "expected the checkpoint in the status")
+    await bench.until_checkpointed()
     world.refuse_calls = 10**6
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
@@ -348,11 +344,7 @@ async def test_a_job_whose_state_is_gone_says_where_it_was_and_what_to_do(bench)
     await bench.until_ready()
     world = bench.worlds.of["trips"]
     world.checkpoint()
-
-    async def noted():
-        return (await bench.app())["status"]["controller"].get("checkpointed")
-
-    await bench.until(noted, "expected the checkpoint in the status")
+    await bench.until_checkpointed()
     [job] = world.running()
     world.stored[job].clear()
     world.lose_job_manager(recovers=False)
