@@ -20,8 +20,8 @@ EPSILON_DECAY = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LevelParameters:
-    """How a policy cuts the rate into levels.
+class LearningParameters:
+    """How a policy that learns or plans cuts the rate into levels, and weighs the future.
 
     Raises:
         ParameterError: One is out of its range.
@@ -32,13 +32,14 @@ class LevelParameters:
     max_rate: float | None = None
     """Records/s that the levels cover; what is above shares the highest. `None`: what the fastest
     deployment can process."""
+    gamma: float = 0.99
+    """Weight of the next interval's costs against this one's."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("levels", self.levels, low=1, high=10_000)
-        if self.levels != int(self.levels):
-            raise ParameterError(f"Expected a whole number for levels, got {self.levels}")
+        refuse_outside("levels", self.levels, low=1, high=10_000, whole=True)
         refuse_outside("max_rate", self.max_rate, low=0, low_allowed=False)
+        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
 
     def find_quanta(self, view: View) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return the width of a level in records/s, one per operator `(o,)`.
