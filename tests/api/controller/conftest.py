@@ -221,6 +221,13 @@ class Bench:
     async def until_ready(self, reason="JobRunning", name="trips"):
         return await self.until_condition("Ready", reason, name)
 
+    async def bring_up(self):
+        """Start a controller, create the app and wait until its job runs; return its world."""
+        self.start()
+        await self.create()
+        await self.until_ready()
+        return self.worlds.of["trips"]
+
     async def until_gone(self):
         async def gone():
             return await self.app() is None
