@@ -236,7 +236,9 @@ class Bench:
 
     async def until_checkpointed(self):
         async def noted():
-            return (await self.app())["status"]["controller"].get("checkpointed")
+            app = await self.app()
+            assert app is not None
+            return app["status"]["controller"].get("checkpointed")
 
         await self.until(noted, "expected the checkpoint in the status")
 
