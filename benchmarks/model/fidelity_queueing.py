@@ -24,7 +24,15 @@ from rich.console import Console
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import MEASURED, Counts, Point, measure_steady, table_of
+from benchmarks.model.steady_state import (
+    ARGUMENTS,
+    MEASURED,
+    RATE,
+    Counts,
+    Point,
+    measure_steady,
+    table_of,
+)
 from weir_operator.loop.operator_manager import Interval, ObservedOperator
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.wiring.assembly import operator_managers
@@ -37,14 +45,6 @@ DURATION = "11 min"
 
 PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
 """Where the calibrated parameters are kept."""
-RATE = 75.0
-ARGUMENTS = (
-    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
-    *("--service.match-ms", "20", "--scv.match", "0.5"),
-    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
-    # So many keys that no replica gets more than its key groups: skew is not what is judged.
-    *("--zones", "200000"),
-)
 
 CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
     ({"large/2": 1}, {"large/1": 2}),

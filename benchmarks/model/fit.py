@@ -36,7 +36,7 @@ from rich.table import Table
 from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import Counts, Point, measure_steady, table_of
+from benchmarks.model.steady_state import ARGUMENTS, RATE, Counts, Point, measure_steady, table_of
 from weir_operator.loop.gather import sample_of_operator
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import operator_managers
@@ -208,14 +208,6 @@ def _draw_service(
 ABOUT = "a simulator fitted to trips: deployments it has not seen, speeds, drifts"
 DURATION = "20 min"
 
-RATE = 75.0
-ARGUMENTS = (
-    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
-    *("--service.match-ms", "20", "--scv.match", "0.5"),
-    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
-    # So many keys that no replica gets more than its key groups: skew is not what is judged.
-    *("--zones", "200000"),
-)
 GIVEN = "small/500m"
 OPERATORS = ("match", "aggregate")
 FITTED_SECONDS = 60.0

@@ -77,11 +77,12 @@ def refuse_outside(
     high: float = math.inf,
     low_allowed: bool = True,
     high_allowed: bool = True,
+    whole: bool = False,
 ) -> None:
-    """Refuse a number outside a range; `None` is inside.
+    """Refuse a number outside a range, or between whole ones; `None` is inside.
 
     Raises:
-        ParameterError: It is outside, or NaN.
+        ParameterError: It is outside, NaN, or not whole where it must be.
     """
     if value is None:
         return
@@ -92,3 +93,5 @@ def refuse_outside(
         if math.isfinite(high):
             bounds += f" and {'<=' if high_allowed else '<'} {high:g}"
         raise ParameterError(f"Expected {name} {bounds}, got {value!r}")
+    if whole and value != int(value):
+        raise ParameterError(f"Expected a whole number for {name}, got {value}")

@@ -24,6 +24,7 @@ from weir_operator.loop.run_record import (
 )
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
+    LOGARITHMIC,
     SERIES,
     Block,
     Cell,
@@ -134,22 +135,19 @@ def _figure(
     logarithmic: bool = False,
     step: int | None = None,
 ) -> Figure:
-    layout = figure_layout(unit=unit, shapes=[*_violations(run), *_change_lines(run), *shapes])
+    xaxis: dict[str, Json] = {"type": "date"}
     start, end = run.ticks[0].time, run.ticks[-1].time
-    layout["xaxis"] = {**_mapping(layout["xaxis"]), "type": "date"}
     if end > start:
-        layout["xaxis"] = {**_mapping(layout["xaxis"]), "range": [_moment(start), _moment(end)]}
-    if logarithmic:
-        # Ticks at 1, 2 and 5 of each decade, written out rather than as powers or bare digits.
-        layout["yaxis"] = {
-            **_mapping(layout["yaxis"]),
-            "type": "log",
-            "dtick": "D2",
-            "tickformat": "~g",
-            "rangemode": "normal",
-        }
+        xaxis["range"] = [_moment(start), _moment(end)]
+    yaxis = dict(LOGARITHMIC) if logarithmic else {}
     if step is not None:
-        layout["yaxis"] = {**_mapping(layout["yaxis"]), "dtick": step}
+        yaxis["dtick"] = step
+    layout = figure_layout(
+        unit=unit,
+        shapes=[*_violations(run), *_change_lines(run), *shapes],
+        xaxis=xaxis,
+        yaxis=yaxis,
+    )
     layout["yaxis2"] = {
         "overlaying": "y",
         "range": [0, 1],
@@ -157,12 +155,6 @@ def _figure(
         "fixedrange": True,
     }
     return {"data": [*lines, *_change_marks(run)], "layout": layout}
-
-
-def _mapping(value: Json) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"Expected a part of a layout, got {value!r}")
-    return value
 
 
 def _line(run: Run, values: Iterable[float], *, name: str, colour: str) -> dict[str, Json]:

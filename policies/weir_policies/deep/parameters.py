@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from weir_policies.deep.encodings import Encoding
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.levels import LevelParameters
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.parameters import refuse_outside
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeepParameters(LevelParameters):
+class DeepParameters(LearningParameters):
     """Settings of `dqn`, `dqn-pds` and `dqn-pds-plus`.
 
     Sources of the defaults: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B, and for
@@ -21,8 +21,6 @@ class DeepParameters(LevelParameters):
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     encoding: Encoding = Encoding.REDUCED2
     """How a state becomes the network's inputs."""
     hidden_layers: int = 3
@@ -42,8 +40,7 @@ class DeepParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("hidden_ratio", self.hidden_ratio, low=0, high=10, low_allowed=False)
         refuse_outside("learning_rate", self.learning_rate, low=0)
         for name, high in (
@@ -52,10 +49,7 @@ class DeepParameters(LevelParameters):
             ("batch", 10_000),
             ("fit_every", 1_000_000),
         ):
-            value = getattr(self, name)
-            refuse_outside(name, value, low=1, high=high)
-            if value != int(value):
-                raise ParameterError(f"Expected a whole number for {name}, got {value}")
+            refuse_outside(name, getattr(self, name), low=1, high=high, whole=True)
         if self.batch > self.memory:
             raise ParameterError(
                 f"Expected batch of at most memory = {self.memory}, got {self.batch}"

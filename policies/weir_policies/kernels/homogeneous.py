@@ -23,7 +23,7 @@ from weir_policies.kernels.backups import expect, improve, list_moves, refuse_la
 from weir_policies.kernels.chains import begin_chain, count_transition, nearest_level
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.fields import Fields, array
-from weir_policies.kernels.levels import LevelParameters
+from weir_policies.kernels.levels import LearningParameters, find_gains
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
@@ -99,7 +99,7 @@ class HomogeneousPlan(Fields):
 def new_plan(
     kind: type[HomogeneousPlan],
     view: View,
-    parameters: LevelParameters,
+    parameters: LearningParameters,
     *,
     policy: str,
     node_type: int,
@@ -159,15 +159,6 @@ def new_plan(
         own.moves[:], own.sizes[:] = moved, space
         begin_chain(own.counted, own.left, own.first, own.last)
     return memory
-
-
-def find_gains(view: View) -> Floats:
-    """Return the records/s at each operator per record/s at every source, `(o,)`."""
-    gains = np.ones(view.counts.shape[0])
-    gains[view.edges[:, 1]] = 0.0
-    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
-        gains[below] += gains[above] * selectivity
-    return gains
 
 
 @compiled

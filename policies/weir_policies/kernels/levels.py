@@ -12,6 +12,7 @@ import numpy as np
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.view import View
+from weir_policies.model.arrays import Floats
 from weir_policies.parameters import refuse_outside
 
 ALPHA_DECAY, ALPHA_EVERY = 0.98, 10
@@ -19,8 +20,8 @@ EPSILON_DECAY = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LevelParameters:
-    """How a policy cuts the rate into levels.
+class LearningParameters:
+    """How a policy that learns or plans cuts the rate into levels, and weighs the future.
 
     Raises:
         ParameterError: One is out of its range.
@@ -31,13 +32,14 @@ class LevelParameters:
     max_rate: float | None = None
     """Records/s that the levels cover; what is above shares the highest. `None`: what the fastest
     deployment can process."""
+    gamma: float = 0.99
+    """Weight of the next interval's costs against this one's."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("levels", self.levels, low=1, high=10_000)
-        if self.levels != int(self.levels):
-            raise ParameterError(f"Expected a whole number for levels, got {self.levels}")
+        refuse_outside("levels", self.levels, low=1, high=10_000, whole=True)
         refuse_outside("max_rate", self.max_rate, low=0, low_allowed=False)
+        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
 
     def find_quanta(self, view: View) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return the width of a level in records/s, one per operator `(o,)`.
@@ -55,6 +57,15 @@ class LevelParameters:
                 "records/s that the levels are to cover"
             )
         return np.asarray(quanta)
+
+
+def find_gains(view: View) -> Floats:
+    """Return the records/s at each operator per record/s at every source, `(o,)`."""
+    gains = np.ones(view.counts.shape[0])
+    gains[view.edges[:, 1]] = 0.0
+    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
+        gains[below] += gains[above] * selectivity
+    return gains
 
 
 @compiled

@@ -77,11 +77,7 @@ class CpuBandParameters:
             raise ParameterError(f"Expected low below high, {self.high:g}, got {self.low:g}")
         refuse_outside("high_after", self.high_after, low=0, low_allowed=False)
         refuse_outside("low_after", self.low_after, low=0, low_allowed=False)
-        refuse_outside("least_replicas", self.least_replicas, low=1)
-        if self.least_replicas != int(self.least_replicas):
-            raise ParameterError(
-                f"Expected a whole number for least_replicas, got {self.least_replicas}"
-            )
+        refuse_outside("least_replicas", self.least_replicas, low=1, whole=True)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
@@ -43,7 +42,7 @@ from weir_policies.kernels.homogeneous import (
     take_best,
     was_violated,
 )
-from weir_policies.kernels.levels import LevelParameters
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import can_move, total
 from weir_policies.kernels.unknown_costs import learn_cost, repair
@@ -62,15 +61,13 @@ class FullBackupPlan(HomogeneousPlan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FullBackupParameters(LevelParameters):
+class FullBackupParameters(LearningParameters):
     """Settings of `full-backup`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     alpha: float = 0.1
     """Weight of a new observation of a state's violations."""
     node_type: int = 0
@@ -78,12 +75,9 @@ class FullBackupParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("alpha", self.alpha, low=0, high=1, low_allowed=False)
-        refuse_outside("node_type", self.node_type, low=0)
-        if self.node_type != int(self.node_type):
-            raise ParameterError(f"Expected a whole number for node_type, got {self.node_type}")
+        refuse_outside("node_type", self.node_type, low=0, whole=True)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -42,7 +42,6 @@ from weir_policies.kernels.homogeneous import (
     EACH,
     PATH,
     HomogeneousPlan,
-    find_gains,
     judge_all,
     level_at,
     new_plan,
@@ -55,7 +54,7 @@ from weir_policies.kernels.homogeneous import (
     take_best,
     was_violated,
 )
-from weir_policies.kernels.levels import LevelParameters
+from weir_policies.kernels.levels import LearningParameters, find_gains
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.kernels.view import Memory, View
@@ -86,15 +85,13 @@ class MdpPlan(HomogeneousPlan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MdpParameters(LevelParameters):
+class MdpParameters(LearningParameters):
     """Settings of `mdp`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     max_utilisation: float = 0.7
     """Utilisation above which an interval counts as violated; unused where centralised."""
     centralised: int = 0
@@ -108,8 +105,7 @@ class MdpParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)
         refuse_outside("centralised", self.centralised, low=0, high=1)
         refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
@@ -118,15 +114,13 @@ class MdpParameters(LevelParameters):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MdpRlParameters(LevelParameters):
+class MdpRlParameters(LearningParameters):
     """Settings of `mdp-rl`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     alpha: float = 0.1
     """Weight of a new observation of a state's violations."""
     known: int = 0
@@ -142,8 +136,7 @@ class MdpRlParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("alpha", self.alpha, low=0, high=1)
         refuse_outside("known", self.known, low=0, high=1)
         refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
-from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of
+from weir_policies.kernels.levels import LearningParameters, learning_rate, level_of
 from weir_policies.kernels.planning import (
     Plan,
     count_transition,
@@ -67,15 +66,13 @@ class ModelBasedPlan(Plan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelBasedParameters(LevelParameters):
+class ModelBasedParameters(LearningParameters):
     """Settings of `model-based`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     least_alpha: float = 0.1
     """Floor of the learning rate of c, which starts at 1."""
     eager: int = 100
@@ -91,19 +88,13 @@ class ModelBasedParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
-        refuse_outside("eager", self.eager, low=0)
+        refuse_outside("eager", self.eager, low=0, whole=True)
         refuse_outside("period", self.period, low=1)
         refuse_outside("growth", self.growth, low=1)
-        refuse_outside("sweeps", self.sweeps, low=1, high=10_000)
+        refuse_outside("sweeps", self.sweeps, low=1, high=10_000, whole=True)
         refuse_outside("published", self.published, low=0, high=1)
-        for name in ("eager", "sweeps"):
-            if getattr(self, name) != int(getattr(self, name)):
-                raise ParameterError(
-                    f"Expected a whole number for {name}, got {getattr(self, name)}"
-                )
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

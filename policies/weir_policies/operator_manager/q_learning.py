@@ -26,7 +26,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import (
-    LevelParameters,
+    LearningParameters,
     exploration_rate,
     learning_rate,
     level_of,
@@ -69,15 +69,13 @@ class QLearningMemory(Table):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QLearningParameters(LevelParameters):
+class QLearningParameters(LearningParameters):
     """Settings of `ql` and `ql-fa`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     least_alpha: float = 0.1
     """Floor of the learning rate, which starts at 1."""
     least_epsilon: float = 0.01
@@ -85,8 +83,7 @@ class QLearningParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
         refuse_outside("least_epsilon", self.least_epsilon, low=0, high=1)
 

@@ -28,7 +28,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.fields import array
-from weir_policies.kernels.levels import LevelParameters, learning_rate, level_of, middle_of
+from weir_policies.kernels.levels import LearningParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_after
 from weir_policies.kernels.steps import (
@@ -84,15 +84,13 @@ class PdsMemory(Table):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QLearningPdsParameters(LevelParameters):
+class QLearningPdsParameters(LearningParameters):
     """Settings of `ql-pds` and `ql-pds-plus`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     least_alpha: float = 0.1
     """Floor of the learning rate."""
     published: int = 0
@@ -100,8 +98,7 @@ class QLearningPdsParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
         refuse_outside("published", self.published, low=0, high=1)
 

@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled, compiled_apart, pasted
 from weir_policies.kernels.enumeration import (
     END,
@@ -733,11 +732,7 @@ class QueueingParameters:
         )
         refuse_outside("catch_up", self.catch_up, low=0, low_allowed=False)
         refuse_outside("minimum_saving", self.minimum_saving, low=0, high=1, high_allowed=False)
-        refuse_outside("scale_in_window", self.scale_in_window, low=1)
-        if self.scale_in_window != int(self.scale_in_window):
-            raise ParameterError(
-                f"Expected a whole number for scale_in_window, got {self.scale_in_window}"
-            )
+        refuse_outside("scale_in_window", self.scale_in_window, low=1, whole=True)
         refuse_outside("margin", self.margin, low=0)
         refuse_outside(
             "quantile", self.quantile, low=0, high=1, low_allowed=False, high_allowed=False

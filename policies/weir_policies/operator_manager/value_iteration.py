@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
-from weir_policies.kernels.levels import LevelParameters, level_of, middle_of
+from weir_policies.kernels.levels import LearningParameters, find_gains, level_of, middle_of
 from weir_policies.kernels.planning import (
     Plan,
     count_transition,
@@ -64,15 +63,13 @@ class ValueIterationPlan(Plan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ValueIterationParameters(LevelParameters):
+class ValueIterationParameters(LearningParameters):
     """Settings of `value-iteration`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    gamma: float = 0.99
-    """Weight of the next interval's costs against this one's."""
     tolerance: float = 1e-4
     """Change of a value below which a sweep is the last."""
     first_solve: int = 120
@@ -82,12 +79,9 @@ class ValueIterationParameters(LevelParameters):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LevelParameters.__post_init__(self)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
+        LearningParameters.__post_init__(self)
         refuse_outside("tolerance", self.tolerance, low=0, low_allowed=False)
-        refuse_outside("first_solve", self.first_solve, low=1)
-        if self.first_solve != int(self.first_solve):
-            raise ParameterError(f"Expected a whole number for first_solve, got {self.first_solve}")
+        refuse_outside("first_solve", self.first_solve, low=1, whole=True)
         refuse_outside("published", self.published, low=0, high=1)
 
 
@@ -135,15 +129,6 @@ def train(view: View, memory: Memory, rates: Floats) -> Memory:
         own.trained = 1
         solve(o, view, own)
     return memory
-
-
-def find_gains(view: View) -> Floats:
-    """Return the records/s at each operator per record/s at every source, `(o,)`."""
-    gains = np.ones(view.counts.shape[0])
-    gains[view.edges[:, 1]] = 0.0
-    for (above, below), selectivity in zip(view.edges, view.selectivity, strict=True):
-        gains[below] += gains[above] * selectivity
-    return gains
 
 
 @compiled

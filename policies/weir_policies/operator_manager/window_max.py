@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
@@ -80,9 +79,7 @@ class WindowMaxParameters:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("window", self.window, low=1, high=100_000)
-        if self.window != int(self.window):
-            raise ParameterError(f"Expected a whole number for window, got {self.window}")
+        refuse_outside("window", self.window, low=1, high=100_000, whole=True)
         refuse_outside("factor", self.factor, low=0, low_allowed=False)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from weir_simulator.comparison import Interval, Measured, Row, by_cost, rank
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
+    LOGARITHMIC,
     SERIES,
     Block,
     Cell,
@@ -111,11 +112,13 @@ def cost_bars(measured: Mapping[str, Measured]) -> Figure:
             "hoverinfo": "skip",
         },
     ]
-    layout = _layout("mean cost of a slot", hovermode="closest")
-    layout |= {"barmode": "stack", "bargap": 0.4}
-    # Room for the number behind the longest bar.
-    layout["xaxis"] = {**_axis(layout, "xaxis"), "range": [0, 1.25 * max(ends)], "showgrid": True}
-    layout["yaxis"] = {**_axis(layout, "yaxis"), "showgrid": False, "tickfont": {"size": 13}}
+    layout = figure_layout(
+        unit="mean cost of a slot",
+        # Room for the number behind the longest bar.
+        xaxis={"range": [0, 1.25 * max(ends)], "showgrid": True},
+        yaxis={"showgrid": False, "tickfont": {"size": 13}},
+    )
+    layout |= {"hovermode": "closest", "barmode": "stack", "bargap": 0.4}
     return {"data": bars, "layout": layout}
 
 
@@ -133,17 +136,12 @@ def cost_curves(measured: Mapping[str, Measured], styles: Mapping[str, Style]) -
         }
         for policy, what in measured.items()
     ]
-    layout = _layout("mean cost so far, by slot", hovermode="x unified")
-    layout["xaxis"] = {**_axis(layout, "xaxis"), "type": "log", "dtick": 1, "tickformat": "~s"}
     seen = [cost for what in measured.values() for cost in what.curve.tolist() if cost > 0]
-    if seen and max(seen) > _LOG_FROM * min(seen):
-        layout["yaxis"] = {
-            **_axis(layout, "yaxis"),
-            "type": "log",
-            "dtick": "D2",
-            "tickformat": "~g",
-            "rangemode": "normal",
-        }
+    layout = figure_layout(
+        unit="mean cost so far, by slot",
+        xaxis={"type": "log", "dtick": 1, "tickformat": "~s"},
+        yaxis=LOGARITHMIC if seen and max(seen) > _LOG_FROM * min(seen) else None,
+    )
     return {"data": lines, "layout": layout}
 
 
@@ -169,18 +167,11 @@ def cost_against_violations(
         }
         for policy, what in measured.items()
     ]
-    layout = _layout("price of the deployments, by % of slots in violation", hovermode="closest")
-    layout["xaxis"] = {
-        **_axis(layout, "xaxis"),
-        "showgrid": True,
-        "rangemode": "tozero",
-        "ticksuffix": " %",
-    }
-    return {"data": points, "layout": layout}
-
-
-def _layout(unit: str, *, hovermode: str) -> dict[str, Json]:
-    return {**figure_layout(unit=unit), "hovermode": hovermode}
+    layout = figure_layout(
+        unit="price of the deployments, by % of slots in violation",
+        xaxis={"showgrid": True, "rangemode": "tozero", "ticksuffix": " %"},
+    )
+    return {"data": points, "layout": layout | {"hovermode": "closest"}}
 
 
 def _error(half_width: float | None, colour: str) -> dict[str, Json]:
@@ -192,13 +183,6 @@ def _error(half_width: float | None, colour: str) -> dict[str, Json]:
         "thickness": 1,
         "width": 3,
     }
-
-
-def _axis(layout: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    axis = layout[name]
-    if not isinstance(axis, Mapping):
-        raise TypeError(f"Expected a part of a layout, got {axis!r}")
-    return axis
 
 
 _BAR, _BARS_AROUND = 30, 70

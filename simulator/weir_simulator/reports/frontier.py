@@ -121,17 +121,12 @@ def _colour(place: int) -> str:
 
 
 def _layout(unit: str, suffix: str) -> dict[str, Json]:
-    layout = figure_layout(unit=unit)
-    for name, more in (
-        ("xaxis", {"ticksuffix": suffix, "rangemode": "tozero"}),
+    return figure_layout(
+        unit=unit,
+        xaxis={"ticksuffix": suffix, "rangemode": "tozero"},
         # From the least price, not from zero: what is read off is a difference.
-        ("yaxis", {"rangemode": "normal"}),
-    ):
-        axis = layout[name]
-        if not isinstance(axis, Mapping):
-            raise TypeError(f"Expected a part of a layout, got {axis!r}")
-        layout[name] = {**axis, **more}
-    return layout
+        yaxis={"rangemode": "normal"},
+    )
 
 
 AS_IT_IS = "as it is"

@@ -167,8 +167,23 @@ def _to_json_script(figure: Figure) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-def figure_layout(*, unit: str, shapes: Sequence[Json] = ()) -> dict[str, Json]:
-    """Return the layout that every chart of Weir shares."""
+LOGARITHMIC: Mapping[str, Json] = {
+    "type": "log",
+    "dtick": "D2",
+    "tickformat": "~g",
+    "rangemode": "normal",
+}
+"""An axis with ticks at 1, 2 and 5 of each decade, rather than powers or bare digits."""
+
+
+def figure_layout(
+    *,
+    unit: str,
+    shapes: Sequence[Json] = (),
+    xaxis: Mapping[str, Json] | None = None,
+    yaxis: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
+    """Return the layout that every chart of Weir shares, its axes with these settings besides."""
     axis: dict[str, Json] = {
         "gridcolor": "var(--grid)",
         "linecolor": "var(--line)",
@@ -189,8 +204,9 @@ def figure_layout(*, unit: str, shapes: Sequence[Json] = ()) -> dict[str, Json]:
             "bordercolor": "var(--line)",
             "font": {"color": "var(--ink)"},
         },
-        "xaxis": {**axis, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0},
-        "yaxis": {**axis, "rangemode": "tozero", "fixedrange": True},
+        "xaxis": {**axis, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0}
+        | dict(xaxis or {}),
+        "yaxis": {**axis, "rangemode": "tozero", "fixedrange": True} | dict(yaxis or {}),
         "annotations": [
             {
                 "text": unit,

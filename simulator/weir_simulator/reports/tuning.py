@@ -325,14 +325,10 @@ def _layout(
     yaxis: Mapping[str, Json] | None = None,
     shapes: Sequence[Json] = (),
 ) -> dict[str, Json]:
-    layout: dict[str, Json] = {**figure_layout(unit=unit, shapes=shapes), "hovermode": "closest"}
     # From the least price, not from zero: what is read off is a difference.
-    for name, more in (("xaxis", xaxis), ("yaxis", yaxis or {"rangemode": "normal"})):
-        axis = layout[name]
-        if not isinstance(axis, Mapping):
-            raise TypeError(f"Expected a part of a layout, got {axis!r}")
-        layout[name] = {**axis, **more}
-    return layout
+    yaxis = yaxis or {"rangemode": "normal"}
+    layout = figure_layout(unit=unit, shapes=shapes, xaxis=xaxis, yaxis=yaxis)
+    return {**layout, "hovermode": "closest"}
 
 
 _HEIGHT = 320

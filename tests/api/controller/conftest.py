@@ -221,11 +221,26 @@ class Bench:
     async def until_ready(self, reason="JobRunning", name="trips"):
         return await self.until_condition("Ready", reason, name)
 
+    async def bring_up(self):
+        """Start a controller, create the app and wait until its job runs; return its world."""
+        self.start()
+        await self.create()
+        await self.until_ready()
+        return self.worlds.of["trips"]
+
     async def until_gone(self):
         async def gone():
             return await self.app() is None
 
         await self.until(gone, "expected the app to be gone")
+
+    async def until_checkpointed(self):
+        async def noted():
+            app = await self.app()
+            assert app is not None
+            return app["status"]["controller"].get("checkpointed")
+
+        await self.until(noted, "expected the checkpoint in the status")
 
     async def events(self):
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")

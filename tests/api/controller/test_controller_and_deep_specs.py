@@ -68,9 +68,7 @@ async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletio
     bench, send, monkeypatch
 ):
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     [job] = bench.worlds.of["trips"].running()
     path = f"{bench.kube.stream_apps}/trips"
 
@@ -80,10 +78,7 @@ async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletio
     assert bench.worlds.of["trips"].running() == [job]
     await bench.kube.delete(path)
 
-    async def is_gone():
-        return await bench.app() is None
-
-    await bench.until(is_gone, "expected the app to be gone")
+    await bench.until_gone()
     [savepoint] = bench.worlds.of["trips"].positions
     assert savepoint in (await bench.events())["FinalSavepoint"]
 

@@ -63,10 +63,7 @@ async def test_an_unexpected_error_is_shown_and_the_next_try_brings_the_job_up(b
 
 
 async def test_a_job_that_is_down_in_mid_change_waits_for_no_long_pause(bench, quick_looks):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = await bench.bring_up()
     jobs = world.running()
     fault = Fault(LookupError("no such step"), calls=2)
     world.submit = fault.before(world.submit)
@@ -115,10 +112,7 @@ async def test_a_defect_in_deciding_is_shown_and_the_job_is_looked_after(
 
 
 async def test_a_job_of_which_nothing_is_known_for_some_looks_is_down(bench, quick_looks):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = await bench.bring_up()
     fault = Fault(TemporaryError("The JobManager did not answer within 120 s"))
     world.ensure_job_manager = fault.before(world.ensure_job_manager)
 
@@ -153,10 +147,7 @@ async def test_why_nothing_comes_up_stays_shown_from_one_try_to_the_next(bench):
 
 async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = await bench.bring_up()
     fault = Fault(ZeroDivisionError("no such step"))
     world.ensure_job_manager = fault.before(world.ensure_job_manager)
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
@@ -167,23 +158,15 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
     await bench.until(is_told, "expected an event that says what the deletion waits for")
     monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
 
-    async def is_gone():
-        return await bench.app() is None
-
-    await bench.until(is_gone, "expected the app to be gone")
+    await bench.until_gone()
     assert "ZeroDivisionError" in (await bench.events())["FinalSavepointFailed"]
 
 
 async def test_a_last_savepoint_is_counted(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 
-    async def is_gone():
-        return await bench.app() is None
-
-    await bench.until(is_gone, "expected the app to be gone")
+    await bench.until_gone()
 
     page = await bench.ask(bench.running["one"], "metrics")
     assert 'weir_final_savepoints_total{outcome="Done"} 1.0' in page
@@ -191,9 +174,7 @@ async def test_a_last_savepoint_is_counted(bench):
 
 
 async def test_the_lease_and_the_volume_are_shown(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
 
     async def is_shown():
         page = await bench.ask(bench.running["one"], "metrics")
@@ -206,9 +187,7 @@ async def test_a_deletion_waits_for_a_spec_to_be_mended_where_no_right_one_is_kn
     bench, monkeypatch
 ):
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await bench.stop()
     path = f"{bench.kube.stream_apps}/trips"
     looser = [{"sink": "alerts", "responseTime": "1h"}]
@@ -222,9 +201,6 @@ async def test_a_deletion_waits_for_a_spec_to_be_mended_where_no_right_one_is_kn
     await bench.until(is_told, "expected an event that says what the deletion waits for")
     await bench.kube.merge(path, {"spec": {"objective": {"paths": None}}})
 
-    async def is_gone():
-        return await bench.app() is None
-
-    await bench.until(is_gone, "expected the app to be gone")
+    await bench.until_gone()
     [savepoint] = bench.worlds.of["trips"].positions
     assert savepoint in (await bench.events())["FinalSavepoint"]

@@ -126,9 +126,7 @@ async def test_a_server_that_is_away_for_moments_costs_no_job(far_bench, proxy):
 
 
 async def test_a_server_that_is_started_anew_is_found_again(bench, control_plane):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     before = jobs_of(bench)
 
     control_plane.stop_api_server()
@@ -241,9 +239,7 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
 
 async def test_what_only_the_controller_can_judge_is_told_and_the_job_left_alone(bench):
     (looser,) = [bad for bad in TABLE if bad.what == "a path looser than the whole"]
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     job = jobs_of(bench)
 
     await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": looser.spec})

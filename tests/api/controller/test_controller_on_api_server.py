@@ -22,9 +22,7 @@ async def test_an_app_is_brought_up_and_its_status_says_so(bench):
 
 
 async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
@@ -40,9 +38,7 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
     records = bench.folder / "one" / f"{bench.kube.namespace}.trips" / "records.sqlite"
     records.parent.mkdir(parents=True)
     records.write_bytes(content)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     kept = await bench.until_condition("RecordsKept", "Recorded")
     await bench.stop()
     records.write_bytes(content)
@@ -63,9 +59,7 @@ async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_dele
     folder = bench.folder / "one" / f"{bench.kube.namespace}.trips"
     folder.parent.mkdir(parents=True)
     folder.write_text("a file in the place of the folder")
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     lost = await bench.until_condition("RecordsKept", "RecordsNotKept")
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
@@ -76,9 +70,7 @@ async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_dele
 
 
 async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     [job] = bench.worlds.of["trips"].running()
     await bench.stop()
 
@@ -128,9 +120,7 @@ async def test_a_pause_is_shown_and_taken_back_without_a_new_life_of_the_loops(b
 
 
 async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     [job] = bench.worlds.of["trips"].running()
 
     await bench.kube.merge(
@@ -151,9 +141,7 @@ async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone
 
 
 async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_saved(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await bench.kube.merge(
         f"{bench.kube.stream_apps}/trips",
         {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
@@ -168,9 +156,7 @@ async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_sa
 
 
 async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_before(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     [job] = bench.worlds.of["trips"].running()
     await bench.stop()
     looser = {"paths": [{"sink": "alerts", "responseTime": "1h"}]}
@@ -201,9 +187,7 @@ async def test_one_app_whose_flink_hangs_delays_no_other(bench):
 
 
 async def test_an_installation_beside_another_leaves_its_apps_alone_until_that_is_gone(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
 
     bench.start("two", lease="other")
 
@@ -266,9 +250,7 @@ async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatc
     monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
     monkeypatch.setattr("weir_operator.kubernetes.process.handlers.PASS_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
 
     paused = {"metadata": {"annotations": {"weir.dev/paused": "true"}}}
     await bench.kube.merge(f"{bench.kube.stream_apps}/trips", paused)
@@ -299,16 +281,9 @@ async def test_an_app_that_is_deleted_with_its_state_leaves_none(bench):
 
 
 async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(bench, monkeypatch):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = await bench.bring_up()
     world.checkpoint()
-
-    async def noted():
-        return (await bench.app())["status"]["controller"].get("checkpointed")
-
-    await bench.until(noted, "expected the checkpoint in the status")
+    await bench.until_checkpointed()
     world.refuse_calls = 10**6
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
@@ -343,16 +318,9 @@ async def test_a_job_that_came_to_its_end_runs_again_by_an_edit(bench):
 
 
 async def test_a_job_whose_state_is_gone_says_where_it_was_and_what_to_do(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = await bench.bring_up()
     world.checkpoint()
-
-    async def noted():
-        return (await bench.app())["status"]["controller"].get("checkpointed")
-
-    await bench.until(noted, "expected the checkpoint in the status")
+    await bench.until_checkpointed()
     [job] = world.running()
     world.stored[job].clear()
     world.lose_job_manager(recovers=False)

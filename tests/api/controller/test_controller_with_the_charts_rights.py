@@ -72,9 +72,7 @@ async def bench_with_the_charts_rights(bench, kube, control_plane, tmp_path, mon
 
 async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     bench = bench_with_the_charts_rights
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
 
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 

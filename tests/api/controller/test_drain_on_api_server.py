@@ -56,9 +56,7 @@ def _only_the_drain_wakes_the_loops(monkeypatch):
 
 
 async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, node):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await place_a_replica(kube, "trips", node)
 
     await drain(bench, kube, node)

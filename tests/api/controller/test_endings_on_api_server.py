@@ -36,9 +36,7 @@ def facts(logs, reason):
 
 
 async def test_a_streamapp_goes_with_its_namespace_at_once_and_its_newest_state_is_told(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     path = await noted_checkpoint(bench)
 
     with capture_logs() as logs:
@@ -50,9 +48,7 @@ async def test_a_streamapp_goes_with_its_namespace_at_once_and_its_newest_state_
 
 
 async def test_of_a_job_that_was_suspended_the_savepoint_is_told(bench):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": {"state": "Suspended"}})
     suspended = await bench.until_ready("Suspended")
     [path] = re.findall(r"its state is in (\S+)", suspended["message"])
@@ -88,9 +84,7 @@ async def test_a_job_that_came_to_its_end_pays_for_no_replicas(bench):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["alive", "JobManager lost"])
 async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_state(bench, lost):
-    bench.start()
-    await bench.create()
-    await bench.until_ready()
+    await bench.bring_up()
     await noted_checkpoint(bench)
     world = bench.worlds.of["trips"]
     world.finish()

@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.flink.trips_cluster import Trips, deployments
 from benchmarks.model.fit import (
-    ARGUMENTS,
     FITTED,
     GIVEN,
     JUDGED,
@@ -14,6 +13,7 @@ from benchmarks.model.fit import (
     find_alarm,
     predict_points,
 )
+from benchmarks.model.steady_state import ARGUMENTS
 from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample

@@ -28,47 +28,24 @@ def arrivals(layout, *, processed, emitted, growth=NAN):
     return arrival_rates(layout, processed=processed, emitted=emitted, backlog_growth=growths)
 
 
-def test_without_a_backlog_what_was_taken_in_is_what_arrived():
+@pytest.mark.parametrize(
+    ("out", "growth", "arrived"),
+    [
+        pytest.param(150, NAN, (50, 50, 150), id="no backlog: what was taken in"),
+        pytest.param(150, 50, (100, 100, 300), id="growing: through the selectivities"),
+        pytest.param(50, -20, (30, 30, 30), id="worked off: not counted"),
+        pytest.param(50, -51, (0, 0, 0), id="shrinking faster than it is read: none"),
+    ],
+)
+def test_the_growth_of_a_backlog_counts_as_arrivals_at_every_operator(out, growth, arrived):
     found = arrivals(
         CHAIN,
-        processed={"gen": 50, "split": 50, "out": 150},
-        emitted={"gen": 50, "split": 150, "out": 0},
+        processed={"gen": 50, "split": 50, "out": out},
+        emitted={"gen": 50, "split": out, "out": 0},
+        growth=growth,
     )
 
-    assert found == {"gen": 50, "split": 50, "out": 150}
-
-
-def test_a_growing_backlog_reaches_every_operator_through_the_selectivities():
-    found = arrivals(
-        CHAIN,
-        processed={"gen": 50, "split": 50, "out": 150},
-        emitted={"gen": 50, "split": 150, "out": 0},
-        growth=50,
-    )
-
-    assert found == {"gen": 100, "split": 100, "out": 300}
-
-
-def test_a_backlog_that_is_worked_off_does_not_count_as_arrivals():
-    found = arrivals(
-        CHAIN,
-        processed={"gen": 50, "split": 50, "out": 50},
-        emitted={"gen": 50, "split": 50, "out": 0},
-        growth=-20,
-    )
-
-    assert found == {"gen": 30, "split": 30, "out": 30}
-
-
-def test_a_backlog_that_shrinks_faster_than_it_is_read_means_no_arrivals():
-    found = arrivals(
-        CHAIN,
-        processed={"gen": 50, "split": 50, "out": 50},
-        emitted={"gen": 50, "split": 50, "out": 0},
-        growth=-51,
-    )
-
-    assert found["gen"] == 0
+    assert tuple(found.values()) == arrived
 
 
 def test_a_backlog_that_vanishes_leaves_unknown_what_arrived_and_what_reaches_the_operators():

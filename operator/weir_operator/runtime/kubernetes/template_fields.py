@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from kubernetes.aio import client as models
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import LABEL_KEY, Mistake
+from weir_operator.streamapp.section import LABEL_KEY
+from weir_simulator.validation import Mistake
 
 Path = tuple[str | int, ...]
 
