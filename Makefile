@@ -26,9 +26,11 @@ help: ## Print this list
 env: $(READY_DEV) ## Create .venv with everything to run, check and test Weir
 
 .PHONY: jars
-jars: $(READY) ## Compile the Java helper and the example jobs
+jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
 	scripts/require java
+	scripts/require maven
 	$(BIN)/python -m weir_operator.flink.jars
+	$(BIN)/python -m weir_operator.flink.agent
 
 # A real evening, night and morning where the traces lie beside the project, else a made-up one.
 TAXI := ../shared/traces/taxi.txt
