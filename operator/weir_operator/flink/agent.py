@@ -1,9 +1,9 @@
 """Weir's Java agent: where its jar is, and how it is built in a checkout.
 
 The agent (`java/agent`) gives jobs that know nothing of Weir an operator per vertex, and measures
-service times. Its jar is on no class path of a job: the JVMs of JobManager and TaskManagers load it.
-Maven builds it, because ByteBuddy goes into it under a package of its own. Equal sources make an
-equal jar, so its digest tells which agent a process has.
+service times. Its jar is on no class path of a job: the JVMs of Flink's processes load it. Maven
+builds it, because ByteBuddy goes into it under a package of its own. Equal sources make an equal
+jar, so its digest tells which agent a process has.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ JAR = "weir-agent.jar"
 SOURCES = REPOSITORY / "java/agent"
 _OUTPUTS = REPOSITORY / "build/agent"
 _STAMP = "weir-agent.sources"
+DEFAULT_PARALLELISM = 2
+"""Of a job that the agent pins. Flink chains functions of equal parallelism, so a program that
+fixes some at 1 has other vertices at the default 1 than at any other, and their state is lost."""
 _TIME_LIMIT = 900.0  # seconds; the first build fetches Maven's plugins
 
 

@@ -113,6 +113,7 @@ class FakeWorld:
         self.end_takes = 0.0
         """Seconds from a complete savepoint until the job has ended; Flink tells only then."""
         self.graph: JobGraph | None = None
+        self.by_agent = False
         """What the job's program builds; `None` is a program that builds none."""
         self.read: list[tuple[str, ...]] = []
         """Arguments of every program whose graph was read."""
@@ -275,6 +276,17 @@ class FakeWorld:
     async def prepare(self) -> None:
         """Know the jar."""
         self._answer()
+
+    async def is_pinned_by_agent(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+        most: Mapping[str, int],
+    ) -> bool:
+        """Return what a test has set: the program pins itself."""
+        return self.by_agent
 
     async def read_graph(
         self,
@@ -526,6 +538,7 @@ class JobsOf:
         self.cancel = world.cancel
         self.prepare = world.prepare
         self.submit = world.submit
+        self.is_pinned_by_agent = world.is_pinned_by_agent
         self.read_graph = world.read_graph
         self.failure = world.failure
         self.newest = world.newest

@@ -43,6 +43,18 @@ public final class Report {
         return lines;
     }
 
+    /**
+     * Pin a graph that nobody is going to run, so that what fails does so before a job is touched.
+     *
+     * @throws Refusal as for a job that is submitted
+     */
+    public static void rehearse(StreamGraph graph) {
+        if (graph.isDynamic()) {
+            throw new Refusal("The job is a batch job, whose parallelism Flink decides by itself");
+        }
+        Rewriter.change(graph, graph.getJobConfiguration().toMap());
+    }
+
     /** Returns what the agent could not do in this JVM. */
     public static List<String> failures() {
         return StepBack.reasons();

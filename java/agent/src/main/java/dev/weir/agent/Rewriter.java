@@ -62,9 +62,13 @@ public final class Rewriter {
 
     static void rewrite(StreamGraph graph) {
         Map<String, String> settings = graph.getJobConfiguration().toMap();
-        if (!"true".equals(settings.get("weir.pin")) || graph.isDynamic() || pinsItself(graph)) {
-            return;
+        if ("true".equals(settings.get("weir.pin")) && !graph.isDynamic() && !pinsItself(graph)) {
+            change(graph, settings);
         }
+    }
+
+    /** Pin a graph; where that fails, the graph is what it was. */
+    static void change(StreamGraph graph, Map<String, String> settings) {
         Map<Integer, byte[]> before = Operators.ids(graph);
         List<Operator> operators = Operators.of(graph);
         Map<Operator, Integer> wanted = parallelisms(operators, settings);
