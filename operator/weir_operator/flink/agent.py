@@ -35,6 +35,11 @@ def find_agent() -> Path | None:
     return None
 
 
+def digest_of(jar: Path) -> str:
+    """Return the SHA-256 of the agent's jar, hexadecimal."""
+    return hashlib.sha256(jar.read_bytes()).hexdigest()
+
+
 def build_agent(folder: Path = JARS) -> Path:
     """Build the agent with Maven, unless its jar is already made of these sources; return the jar.
 
