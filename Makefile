@@ -64,6 +64,13 @@ test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
+# Beside the version that Weir brings, which `make test` uses.
+VERSIONS ?= 1.20.5
+
+.PHONY: versions
+versions: $(READY_DEV) jars ## Run unmodified jobs on other versions of Flink (VERSIONS="1.20.5 2.0.1")
+	scripts/versions $(VERSIONS)
+
 .PHONY: e2e
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)

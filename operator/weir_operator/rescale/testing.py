@@ -52,6 +52,8 @@ class FakeJob:
     state: str
     position: int
     arguments: tuple[str, ...]
+    configuration: dict[str, str] = field(default_factory=dict)
+    """What the request says above the cluster's."""
     committed: int = 0
     """Up to where a transactional sink has committed."""
     savepoints: dict[str, SavepointState] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class FakeWorld:
         self.end_takes = 0.0
         """Seconds from a complete savepoint until the job has ended; Flink tells only then."""
         self.graph: JobGraph | None = None
-        self.by_agent = False
+        self.by_agent: bool | PermanentError = False
         """What the job's program builds; `None` is a program that builds none."""
         self.read: list[tuple[str, ...]] = []
         """Arguments of every program whose graph was read."""
@@ -285,7 +287,9 @@ class FakeWorld:
         configuration: Mapping[str, str],
         most: Mapping[str, int],
     ) -> bool:
-        """Return what a test has set: the program pins itself."""
+        """Return what a test has set, or raise it."""
+        if isinstance(self.by_agent, PermanentError):
+            raise self.by_agent
         return self.by_agent
 
     async def read_graph(
@@ -329,6 +333,7 @@ class FakeWorld:
             state=state,
             position=position,
             arguments=arguments,
+            configuration=dict(configuration),
             committed=position,
             restored=restore_path,
         )
