@@ -12,6 +12,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from weir_operator.errors import PermanentError
@@ -19,7 +20,6 @@ from weir_operator.flink.jars import JARS, REPOSITORY, flink_home
 
 JAR = "weir-agent.jar"
 SOURCES = REPOSITORY / "java/agent"
-_OUTPUTS = REPOSITORY / "build/agent"
 _STAMP = "weir-agent.sources"
 DEFAULT_PARALLELISM = 2
 """Of a job that the agent pins. Flink chains functions of equal parallelism, so a program that
@@ -54,20 +54,25 @@ def build_agent(folder: Path = JARS) -> Path:
     if maven is None:
         raise PermanentError("No mvn on PATH: install Maven (on Debian maven)")
     [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
-    command = [maven, "--quiet", "--batch-mode", f"-Dflink.dist={dist}", "clean", "package"]
-    try:
-        built = subprocess.run(
-            command, cwd=SOURCES, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PermanentError(f"Cannot run {maven}: {error}") from error
-    if built.returncode:
-        lines = [line for line in built.stdout.splitlines() if "ERROR" in line]
-        raise PermanentError(f"mvn: {' '.join(lines[:3]) or built.stderr.strip()}")
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = jar.with_suffix(".part")
-    shutil.copyfile(_OUTPUTS / JAR, unfinished)
-    unfinished.replace(jar)
+    # A folder of its own: several tests may find the jar stale at once.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".agent-") as outputs:
+        options = ["--quiet", "--batch-mode", f"-Dflink.dist={dist}", f"-Doutputs={outputs}"]
+        try:
+            built = subprocess.run(
+                [maven, *options, "package"],
+                cwd=SOURCES,
+                capture_output=True,
+                text=True,
+                timeout=_TIME_LIMIT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PermanentError(f"Cannot run {maven}: {error}") from error
+        if built.returncode:
+            lines = [line for line in built.stdout.splitlines() if "ERROR" in line]
+            raise PermanentError(f"mvn: {' '.join(lines[:3]) or built.stderr.strip()}")
+        (Path(outputs) / JAR).replace(jar)
     stamp.write_text(digest, encoding="utf-8")
     return jar
 

@@ -98,8 +98,9 @@ def is_pinned_by_agent(plan: Plan, most: Mapping[str, int]) -> bool:
         return False
     there = plan.operators
     if there and set(there) != set(most):
+        own = f", or its own slot sharing groups {sorted(plan.groups)}" if plan.groups else ""
         raise PermanentError(
-            f"spec.operators: expected the job's operators {list(there)}, got {sorted(most)}; "
+            f"spec.operators: expected the job's operators {list(there)}{own}, got {sorted(most)}; "
             "`weir graph` prints them"
         )
     limits = {vertex.operator: vertex.limit for vertex in plan.vertices}

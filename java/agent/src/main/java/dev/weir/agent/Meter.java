@@ -53,7 +53,14 @@ public final class Meter {
             return;
         }
         meter.attached = true;
-        StreamTask<?, ?> task = (StreamTask<?, ?>) started;
+        try {
+            meter.attachTo((StreamTask<?, ?>) started);
+        } catch (Throwable failure) {
+            StepBack.because("the metrics of a task", failure);
+        }
+    }
+
+    private void attachTo(StreamTask<?, ?> task) {
         if (!"true".equals(task.getEnvironment().getJobConfiguration().toMap().get("weir.pin"))) {
             return;
         }
@@ -62,11 +69,11 @@ public final class Meter {
         if (returnsEarly(task)) {
             return;
         }
-        group.gauge("weir_service_n", (Gauge<Long>) () -> meter.count);
-        group.gauge("weir_service_us_sum", (Gauge<Double>) () -> meter.sumMicros);
-        group.gauge("weir_service_us2_sum", (Gauge<Double>) () -> meter.sumSquaredMicros);
-        group.gauge("weir_other_us_sum", (Gauge<Double>) () -> meter.otherNanos / 1e3);
-        meter.measures = true;
+        group.gauge("weir_service_n", (Gauge<Long>) () -> count);
+        group.gauge("weir_service_us_sum", (Gauge<Double>) () -> sumMicros);
+        group.gauge("weir_service_us2_sum", (Gauge<Double>) () -> sumSquaredMicros);
+        group.gauge("weir_other_us_sum", (Gauge<Double>) () -> otherNanos / 1e3);
+        measures = true;
     }
 
     /** Returns whether a function of the chain has not finished a record when it returns. */

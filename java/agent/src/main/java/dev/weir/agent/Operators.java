@@ -3,10 +3,12 @@ package dev.weir.agent;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.flink.streaming.api.graph.StreamEdge;
 import org.apache.flink.streaming.api.graph.StreamGraph;
@@ -66,12 +68,10 @@ final class Operators {
                             });
             chain.nodes.add(graph.getStreamNode(id));
         }
-        Map<String, Integer> used = new HashMap<>();
+        Set<String> used = new HashSet<>();
         for (Operator operator : operators.values()) {
             operator.chains.forEach(chain -> chain.id = hex(ids.get(chain.head().getId())));
-            String name = slug(name(operator));
-            int seen = used.merge(name, 1, Integer::sum);
-            operator.name = seen == 1 ? name : name + "-" + seen;
+            operator.name = unused(slug(name(operator)), used);
             limit(operator);
         }
         return new ArrayList<>(operators.values());
@@ -94,6 +94,15 @@ final class Operators {
             }
         }
         return head.getOperatorName();
+    }
+
+    /** Returns the name, numbered where an operator before it has the same. */
+    static String unused(String name, Set<String> used) {
+        String found = name;
+        for (int number = 2; !used.add(found); number++) {
+            found = name + "-" + number;
+        }
+        return found;
     }
 
     /** SQL's names end in a number that grows with every planning in one JVM: it is left out. */
