@@ -97,6 +97,7 @@ CMD ["pipelines", "--help"]
 FROM base AS controller
 COPY --from=history-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
-# What JobManagers run to answer a question of Weir's; `make jars` compiles it.
-COPY build/jars/weir-programs.jar /opt/weir/share/weir/
+# What JobManagers run to answer a question of Weir's, and the agent that Flink's pods copy from
+# here; `make jars` compiles them.
+COPY build/jars/weir-programs.jar build/jars/weir-agent.jar /opt/weir/share/weir/
 CMD ["controller", "--json-logs"]

@@ -26,9 +26,11 @@ help: ## Print this list
 env: $(READY_DEV) ## Create .venv with everything to run, check and test Weir
 
 .PHONY: jars
-jars: $(READY) ## Compile the Java helper and the example jobs
+jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
 	scripts/require java
+	scripts/require maven
 	$(BIN)/python -m weir_operator.flink.jars
+	$(BIN)/python -m weir_operator.flink.agent
 
 # A real evening, night and morning where the traces lie beside the project, else a made-up one.
 TAXI := ../shared/traces/taxi.txt
@@ -61,6 +63,13 @@ test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
 .PHONY: test-fast
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
+
+# Beside the version that Weir brings, which `make test` uses.
+VERSIONS ?= 1.20.5
+
+.PHONY: versions
+versions: $(READY_DEV) jars ## Run unmodified jobs on other versions of Flink (VERSIONS="1.20.5 2.0.1")
+	scripts/versions $(VERSIONS)
 
 .PHONY: e2e
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names

@@ -29,9 +29,11 @@ TARGET = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1})
 class BrokenTarget(JobSpec):
     """A job whose `main` throws at the target and nowhere else."""
 
-    def program_arguments(self, deployments: Deployments) -> tuple[str, ...]:
+    def program_arguments(
+        self, deployments: Deployments, *, by_agent: bool = False
+    ) -> tuple[str, ...]:
         """Return arguments that name a trace that is not there, at the target."""
-        arguments = super().program_arguments(deployments)
+        arguments = super().program_arguments(deployments, by_agent=by_agent)
         return (*arguments, "--trace", "missing.txt") if deployments == TARGET else arguments
 
 

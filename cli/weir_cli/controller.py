@@ -20,6 +20,7 @@ from weir_operator.errors import TemporaryError
 from weir_pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
+    from weir_operator.runtime.kubernetes.pods import AgentImage
     from weir_policies.model.season import Season
     from weir_simulator.fitting.history import History
 
@@ -128,6 +129,12 @@ def controller(
             help=("Time limit of such a Job, such as 30m. Its search gets at most 60 % of it.")
         ),
     ] = "30m",
+    agent_image: Annotated[
+        str | None,
+        typer.Option(
+            help="Weir's image, from which Flink's pods copy Weir's agent. Default: no agent."
+        ),
+    ] = None,
     history: Annotated[
         Path | None,
         typer.Option(help="Folder of the tables of `weir pipelines`.", metavar="DIR"),
@@ -171,6 +178,7 @@ def controller(
         )
     settings = ControllerSettings(
         history=None if history is None else open_history(history),
+        agent=None if agent_image is None else _agent_of(agent_image),
         identity=pod_name or _make_identity(),
         own_namespace=pod_namespace,
         state=state,
@@ -191,6 +199,25 @@ def controller(
         with tempfile.TemporaryFile(dir=state):
             pass  # of a folder that is there, making it says nothing
     asyncio.run(run_on_cluster(settings))
+
+
+def _agent_of(image: str) -> AgentImage:
+    """Return where the agent is, with the digest of the jar that came with this Weir.
+
+    Raises:
+        PermanentError: There is none.
+    """
+    from weir_operator.errors import PermanentError
+    from weir_operator.flink.agent import digest_of, find_agent
+    from weir_operator.runtime.kubernetes.pods import AgentImage
+
+    jar = find_agent()
+    if jar is None:
+        raise PermanentError(
+            "--agent-image: expected Weir's agent beside this Weir, got nothing; leave out the "
+            "option, or run `make jars`"
+        )
+    return AgentImage(image=image, digest=digest_of(jar))
 
 
 def _read_labels(texts: list[str]) -> dict[str, str]:

@@ -30,6 +30,10 @@ COMMANDS = {
         "weir_cli.controller:controller",
         "Run the controller: manage StreamApps on the cluster.",
     ),
+    "graph": (
+        "weir_cli.graph:graph",
+        "Print a job's operators, and the manifest's list of them.",
+    ),
     "explain": (
         "weir_cli.explain:explain",
         "Show measurements, candidates, expectations and results of decisions.",

@@ -28,7 +28,7 @@ from weir_operator.runtime.kubernetes.configuration import (
 )
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
@@ -193,8 +193,9 @@ async def test_a_pools_replicas_tolerate_its_taints_and_look_for_its_nodes(kube,
     assert taint | {"operator": "Equal"} in spec["tolerations"]
 
 
-async def test_pods_are_let_in_where_pod_security_is_restricted(kube, guest, pods_of):
-    pods = await pods_of()
+@pytest.mark.parametrize("agent", [None, AgentImage(image="example/weir:1", digest="0" * 64)])
+async def test_pods_are_let_in_where_pod_security_is_restricted(kube, guest, pods_of, agent):
+    pods = replace(await pods_of(), agent=agent)
     wanted = objects_of(pods)
     await kube.merge(
         f"/api/v1/namespaces/{kube.namespace}",

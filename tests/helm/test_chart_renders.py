@@ -46,6 +46,14 @@ def test_the_controller_knows_every_flag_that_it_is_given(render, sample):
     assert {flag.partition("=")[0] for flag in flags} <= known
 
 
+def test_flink_gets_the_agent_from_the_controllers_own_image(render):
+    objects = render(SAMPLES["image by digest"])
+
+    image = container(objects)["image"]
+    assert f"--agent-image={image}" in container(objects)["args"]
+    assert not [each for each in container(render({}))["args"] if "agent" in each]
+
+
 def test_prometheus_is_reached_as_the_values_say(render):
     objects = render(SAMPLES["everything"])
 

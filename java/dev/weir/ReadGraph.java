@@ -6,10 +6,13 @@ import java.lang.reflect.InvocationTargetException;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Function;
 import java.util.jar.JarFile;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
@@ -23,12 +26,21 @@ import org.apache.flink.streaming.api.graph.StreamingJobGraphGenerator;
 
 /**
  * Tells what a job needs of its slots' memory before it runs: which slot sharing groups use managed
- * memory, and how many streams flow between them.
+ * memory, and how many streams flow between them. The same is told of the operators that Weir's
+ * agent would make of it, where the JobManager has the agent, and which vertices these are.
  *
  * <p>Weir uploads this program to the JobManager and asks for its plan. It runs the {@code main} of
  * the job's own jar up to its first {@code execute} and submits nothing. The answer is the message
- * of the exception that it throws: lines {@code weir-graph slot GROUP true|false} and {@code
- * weir-graph stream GROUP GROUP COUNT}.
+ * of the exception that it throws, in lines that begin with {@code weir-graph}:
+ *
+ * <pre>
+ * slot GROUP true|false
+ * stream GROUP GROUP COUNT
+ * agent absent | agent ready | agent failed REASON
+ * agent-slot OPERATOR true|false
+ * agent-stream OPERATOR OPERATOR COUNT
+ * vertex OPERATOR ID PARALLELISM LIMIT NAME
+ * </pre>
  */
 public final class ReadGraph {
     /** Marks the lines of the answer. */
@@ -130,22 +142,53 @@ public final class ReadGraph {
         }
 
         private void describe(StreamGraph graph) {
+            tell(graph, "", StreamNode::getSlotSharingGroup);
+            try {
+                ask(Class.forName("dev.weir.agent.Report"), graph);
+            } catch (ClassNotFoundException absent) {
+                line("agent absent");
+            } catch (InvocationTargetException failed) {
+                line("agent failed " + oneLine(failed.getCause()));
+            } catch (ReflectiveOperationException | LinkageError failed) {
+                line("agent failed " + oneLine(failed));
+            }
+        }
+
+        /** The agent is another jar, which need not be there. */
+        private void ask(Class<?> agent, StreamGraph graph) throws ReflectiveOperationException {
+            Map<?, ?> operators =
+                    (Map<?, ?>) agent.getMethod("operators", StreamGraph.class).invoke(null, graph);
+            tell(graph, "agent-", node -> (String) operators.get(node.getId()));
+            List<?> vertices =
+                    (List<?>) agent.getMethod("vertices", StreamGraph.class).invoke(null, graph);
+            vertices.forEach(vertex -> line("vertex " + vertex));
+            // Last: it changes the graph, which nobody else is going to have.
+            agent.getMethod("rehearse", StreamGraph.class).invoke(null, graph);
+            List<?> failures = (List<?>) agent.getMethod("failures").invoke(null);
+            line(failures.isEmpty() ? "agent ready" : "agent failed " + failures.get(0));
+        }
+
+        private static String oneLine(Throwable failure) {
+            String message = failure.getMessage();
+            return (message == null ? failure.toString() : message).replaceAll("\\s+", " ");
+        }
+
+        private void tell(StreamGraph graph, String prefix, Function<StreamNode, String> group) {
             boolean state = stateUsesManagedMemory(graph);
             TreeMap<String, Boolean> slots = new TreeMap<>();
             TreeMap<String, Integer> streams = new TreeMap<>();
             for (StreamNode node : graph.getStreamNodes()) {
-                slots.merge(node.getSlotSharingGroup(), uses(node, state), Boolean::logicalOr);
+                slots.merge(group.apply(node), uses(node, state), Boolean::logicalOr);
                 for (StreamEdge edge : node.getOutEdges()) {
                     StreamNode target = graph.getStreamNode(edge.getTargetId());
                     if (!StreamingJobGraphGenerator.isChainable(edge, graph)) {
-                        String between =
-                                node.getSlotSharingGroup() + " " + target.getSlotSharingGroup();
+                        String between = group.apply(node) + " " + group.apply(target);
                         streams.merge(between, 1, Integer::sum);
                     }
                 }
             }
-            slots.forEach((group, uses) -> line("slot " + group + " " + uses));
-            streams.forEach((between, count) -> line("stream " + between + " " + count));
+            slots.forEach((name, uses) -> line(prefix + "slot " + name + " " + uses));
+            streams.forEach((between, count) -> line(prefix + "stream " + between + " " + count));
         }
 
         private void line(String text) {

@@ -127,6 +127,7 @@ def job_manager_command(
     *,
     configuration_dir: Path,
     memory: tuple[str, ...],
+    agent: Path | None = None,
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the command line of a JobManager.
@@ -136,12 +137,14 @@ def job_manager_command(
         configuration_dir: Folder with `config.yaml` and `log4j.properties`; also the mark by which
             the process is found again.
         memory: Options of the JVM about its memory.
+        agent: Weir's agent; `None` starts it without.
         user_options: From `java_options`. Weir chooses no garbage collector, so theirs is the only
             one; of two sizes that contradict each other the JVM takes the last.
     """
     return (
         str(installation.java),
         *job_manager_options(memory),
+        *agent_options(agent),
         *user_options,
         *_logging(configuration_dir),
         "-cp",
@@ -161,6 +164,7 @@ def task_manager_command(
     memory: MemoryArguments,
     processors: int = 1,
     archive_options: tuple[str, ...] = (),
+    agent: Path | None = None,
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the command line of a TaskManager."""
@@ -168,6 +172,7 @@ def task_manager_command(
         str(installation.java),
         *task_manager_options(memory.jvm, processors=processors),
         *archive_options,
+        *agent_options(agent),
         *user_options,
         *_logging(configuration_dir),
         "-cp",
@@ -196,6 +201,11 @@ def task_manager_options(memory: tuple[str, ...], *, processors: int) -> tuple[s
         processors: Cores of the largest size of its pool, rounded up.
     """
     return (*_modules(), *memory, f"-XX:ActiveProcessorCount={processors}", _END)
+
+
+def agent_options(agent: Path | str | None) -> tuple[str, ...]:
+    """Return the options with which a JVM loads Weir's agent."""
+    return () if agent is None else (f"-javaagent:{agent}",)
 
 
 def java_options(configuration: Mapping[str, str], role: str) -> tuple[str, ...]:

@@ -52,9 +52,18 @@ _TIME_LIMIT = 120.0  # seconds; a cold javac on a busy machine takes ten
 def flink_home() -> Path:
     """Return the folder of the installed Flink, which holds `lib`, `plugins` and `bin`.
 
+    The environment's `WEIR_FLINK_HOME` names another one.
+
     Raises:
-        PermanentError: The extra `flink` is not installed.
+        PermanentError: The extra `flink` is not installed, or there is no Flink in that folder.
     """
+    chosen = os.environ.get("WEIR_FLINK_HOME")
+    if chosen:
+        if not (Path(chosen) / "lib").is_dir():
+            raise PermanentError(
+                f"WEIR_FLINK_HOME: expected a folder of Flink with lib in it, got {chosen!r}"
+            )
+        return Path(chosen)
     spec = importlib.util.find_spec("pyflink")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(location) / "lib").is_dir():

@@ -1,10 +1,22 @@
-"""The graph that a job's program builds, as far as its TaskManagers' memory depends on it. Pure."""
+"""The graph that a job's program builds, as far as its operators and their memory depend on it.
+
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from weir_operator.errors import PermanentError
+
+_BY_AGENT = "agent-"
+_VERTEX = re.compile(r"vertex (\S+) ([0-9a-f]{32}) (\d+) (\d+) (.*)")
+_UNPINNED = "default"
+NO_LIMIT = 1 << 15
+"""Parallelism that no job of Flink exceeds."""
 
 
 class JobGraph(BaseModel):
@@ -18,10 +30,103 @@ class JobGraph(BaseModel):
     """Operators and the number of streams from the first to the second, chains left out."""
 
 
+class PlannedVertex(BaseModel):
+    """A vertex that Flink would make of a program, with the operator that the agent makes of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    operator: str
+    id: str
+    """32 hexadecimal digits; the key of its state in a savepoint."""
+    parallelism: int
+    """What the program gives it."""
+    limit: int
+    """The most that its operator can have; `NO_LIMIT` where nothing limits it."""
+    name: str
+    """The functions of the chain."""
+
+
+class Plan(BaseModel):
+    """What a program builds, and who gives its operators TaskManagers of their own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    groups: frozenset[str]
+    """Slot sharing groups that the program itself names."""
+    agent: str
+    """`ready`, `absent`, or why it would not pin the job."""
+    vertices: tuple[PlannedVertex, ...]
+    """Empty without the agent."""
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Operators that the agent makes, in the order of the program."""
+        return tuple(dict.fromkeys(vertex.operator for vertex in self.vertices))
+
+
+def parse_plan(lines: Sequence[str]) -> Plan:
+    """Return what the lines of `dev.weir.ReadGraph` tell of operators."""
+    groups = {line.split(" ")[1] for line in lines if re.fullmatch(r"slot \S+ (true|false)", line)}
+    said = [line.removeprefix("agent ") for line in lines if line.startswith("agent ")]
+    return Plan(
+        groups=frozenset(groups - {_UNPINNED}),
+        agent=said[-1].removeprefix("failed ") if said else "absent",
+        vertices=tuple(
+            PlannedVertex(
+                operator=found[1],
+                id=found[2],
+                parallelism=int(found[3]),
+                limit=int(found[4]),
+                name=found[5],
+            )
+            for line in lines
+            if (found := _VERTEX.fullmatch(line)) is not None
+        ),
+    )
+
+
+def is_pinned_by_agent(plan: Plan, most: Mapping[str, int]) -> bool:
+    """Return whether the agent is to pin the operators of a manifest.
+
+    It is not where the program names their slot sharing groups itself, and where there is no agent.
+
+    Args:
+        plan: What the program builds.
+        most: Replicas at a time, by operator of the manifest.
+
+    Raises:
+        PermanentError: The agent cannot pin these operators.
+    """
+    if plan.agent == "absent" or plan.groups & set(most):
+        return False
+    there = plan.operators
+    if there and set(there) != set(most):
+        own = f", or its own slot sharing groups {sorted(plan.groups)}" if plan.groups else ""
+        raise PermanentError(
+            f"spec.operators: expected the job's operators {list(there)}{own}, got {sorted(most)}; "
+            "`weir graph` prints them"
+        )
+    limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
+    for name, replicas in most.items():
+        if replicas > limits.get(name, NO_LIMIT):
+            raise PermanentError(
+                f'spec.operators["{name}"].maxReplicas: expected at most {limits[name]}, which is '
+                f"the operator's maximum parallelism in the program, got {replicas}; lower it"
+            )
+    if plan.agent != "ready":
+        raise PermanentError(
+            f"Weir's agent cannot pin the job's operators: {plan.agent}; leave out spec.operators "
+            "to run the job as one operator"
+        )
+    return True
+
+
 def parse_graph(
     lines: Sequence[str], *, operators: Collection[str], whole_job: str | None
 ) -> JobGraph:
     """Parse the lines of a graph: `slot GROUP true`, `stream GROUP GROUP COUNT`.
+
+    Where the program names no slot sharing group of an operator, those of the agent count.
 
     Args:
         lines: From `dev.weir.ReadGraph`.
@@ -31,6 +136,8 @@ def parse_graph(
     managed: dict[str, bool] = {}
     streams: dict[tuple[str, str], int] = {}
     known = {whole_job} if whole_job else set(operators)
+    if whole_job is None and not parse_plan(lines).groups & known:
+        lines = [line.removeprefix(_BY_AGENT) for line in lines if line.startswith(_BY_AGENT)]
     for line in lines:
         kind, *words = line.split(" ")
         groups = [whole_job or word for word in words[:-1]]

@@ -19,7 +19,7 @@ from pathlib import Path
 from weir_operator.errors import PermanentError
 from weir_operator.flink.causes import root_cause
 from weir_operator.flink.jars import JARS
-from weir_operator.flink.job_graph import JobGraph, parse_graph
+from weir_operator.flink.job_graph import JobGraph, Plan, parse_graph, parse_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.transport import RefusedByFlinkError
 
@@ -84,6 +84,39 @@ MAIN = "dev.weir.ReadGraph"
 _MARK = "weir-graph"
 
 
+async def read_plan(
+    rest: FlinkRest,
+    jar: str,
+    *,
+    entry_class: str | None,
+    arguments: Sequence[str],
+    configuration: Mapping[str, str],
+) -> Plan:
+    """Return the operators of the job that a jar's program builds.
+
+    Args:
+        rest: The JobManager, which has the jar.
+        jar: Its id.
+        entry_class: As for a submission, and so are `arguments` and `configuration`.
+        arguments: Of the program.
+        configuration: Keys above the cluster's.
+
+    Raises:
+        TemporaryError: The JobManager does not answer.
+        PermanentError: The program ended without a job, or Weir's own is not installed.
+    """
+    return parse_plan(
+        await _read_lines(
+            rest,
+            jar,
+            entry_class=entry_class,
+            arguments=arguments,
+            parallelism=None,
+            configuration=configuration,
+        )
+    )
+
+
 async def read_graph(
     rest: FlinkRest,
     jar: str,
@@ -111,6 +144,26 @@ async def read_graph(
         TemporaryError: The JobManager does not answer.
         PermanentError: The program ended without a job, or Weir's own is not installed.
     """
+    lines = await _read_lines(
+        rest,
+        jar,
+        entry_class=entry_class,
+        arguments=arguments,
+        parallelism=parallelism,
+        configuration=configuration,
+    )
+    return parse_graph(lines, operators=operators, whole_job=whole_job)
+
+
+async def _read_lines(
+    rest: FlinkRest,
+    jar: str,
+    *,
+    entry_class: str | None,
+    arguments: Sequence[str],
+    parallelism: int | None,
+    configuration: Mapping[str, str],
+) -> tuple[str, ...]:
     trace = await ask_program(
         rest,
         MAIN,
@@ -121,4 +174,4 @@ async def read_graph(
     lines = read_lines(trace, _MARK)
     if lines is None:
         raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
-    return parse_graph(lines, operators=operators, whole_job=whole_job)
+    return lines

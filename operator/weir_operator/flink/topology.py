@@ -18,8 +18,8 @@ KEYED = "HASH"
 BALANCED = frozenset({"REBALANCE", "RESCALE"})
 
 _REMEDY = (
-    'call Weir.pin(stream, "<operator>") on every operator of spec.operators and take its'
-    " parallelism from the argument --weir.parallelism.<operator>, or leave out spec.operators"
+    "list in spec.operators what `weir graph` prints; or, for a job that pins itself, call "
+    'Weir.pin(stream, "<operator>") on each of them; or leave out spec.operators'
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.flink.agent import find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.loop.cost import prices
@@ -331,5 +332,6 @@ def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
         memory_needs=memory_needs_of(app),
         job_manager_memory=app.spec.flink.job_manager.memory.bytes // MIB,
         max_parallelism=app.spec.flink.max_parallelism,
+        agent=find_agent(),
         config=app.spec.flink.config or {},
     )

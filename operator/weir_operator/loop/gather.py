@@ -189,8 +189,8 @@ def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
         return ""
     return (
         f"Service times of {', '.join(guessed)} come from busy time and are "
-        "assumed to be exponential; wrap the functions in Weir.timed to measure "
-        "them"
+        "assumed to be exponential; Weir's agent measures them in a job that does not pin itself, "
+        "other than asynchronous functions and old sources, and Weir.timed in a job that does"
     )
 
 

@@ -100,6 +100,10 @@ def _job_value(job: Scope, name: str) -> float:
     return math.nan if value < 0 else value
 
 
+_STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N}
+"""What the agent reports where there is no helper."""
+
+
 def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
     """Name the optional metrics that no replica of an operator reports, and the job's."""
     missing: list[str] = []
@@ -112,7 +116,7 @@ def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
         missing += [
             f"{name}: {metric.removeprefix(names.OPERATOR)}"
             for metric in optional
-            if not any(metric in scope for scope in scopes)
+            if not any(metric in scope or _STANDS_IN.get(metric) in scope for scope in scopes)
         ]
     missing += [
         f"job: {metric.removeprefix(names.JOB)}"

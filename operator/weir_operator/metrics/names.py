@@ -1,9 +1,10 @@
 """The series that Weir reads, so that a source transfers no others.
 
 A TaskManager's reporter offers about 300 series, of which a decision needs about twenty. Both
-sources ask only for these names. Names are those of Flink 2.3 (`flink_<scope>_<metric>`) and of the
-Java helper, whose counters are in the operator scope. A series that a StreamApp may lack is
-optional: without it, a value is NaN and the measurement says what is missing.
+sources ask only for these names. Names are those of Flink 2.3 (`flink_<scope>_<metric>`), of the
+Java helper, whose counters are in the operator scope, and of the agent, whose gauges are in the
+task scope. A series that a StreamApp may lack is optional: without it, a value is NaN and the
+measurement says what is missing.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ PENDING_RECORDS = f"{OPERATOR}pendingRecords"
 SERVICE_N = f"{OPERATOR}weir_service_n"
 SERVICE_US = f"{OPERATOR}weir_service_us_sum"
 SERVICE_US2 = f"{OPERATOR}weir_service_us2_sum"
+TASK_SERVICE_N = f"{TASK}weir_service_n"
+TASK_SERVICE_US = f"{TASK}weir_service_us_sum"
+TASK_SERVICE_US2 = f"{TASK}weir_service_us2_sum"
+"""The agent's, of records that it timed, which need not be all."""
+TASK_OTHER_US = f"{TASK}weir_other_us_sum"
+"""The agent's, of work that belongs to no record: watermarks, timers."""
 AGE_N = f"{OPERATOR}weir_age_n"
 AGE_US = f"{OPERATOR}weir_age_us_sum"
 """Age of records, since their event time, when the operator took them in."""
@@ -68,6 +75,10 @@ NAMES = frozenset(
         SERVICE_N,
         SERVICE_US,
         SERVICE_US2,
+        TASK_SERVICE_N,
+        TASK_SERVICE_US,
+        TASK_SERVICE_US2,
+        TASK_OTHER_US,
         AGE_N,
         AGE_US,
         LATENCY_N,

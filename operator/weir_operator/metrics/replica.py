@@ -106,10 +106,16 @@ class _Service(NamedTuple):
 
 
 def _service(scope: Scope, busy: Rise, intake: Rise) -> _Service:
-    """From the helper where it counts, else busy time per record."""
+    """From the helper where it counts, else from the agent, else busy time per record."""
     counted = moments(scope, names.SERVICE_N, names.SERVICE_US, names.SERVICE_US2)
     if counted is not None:
         return _Service(*counted, ServiceFrom.HELPER)
+    timed = moments(scope, names.TASK_SERVICE_N, names.TASK_SERVICE_US, names.TASK_SERVICE_US2)
+    if timed is not None and timed.records > 0 and intake.amount > 0:
+        # Work that belongs to no record is done all the same: windows that fire, timers.
+        other = _busiest(map(counter_rise, scope.get(names.TASK_OTHER_US, ()))).amount * US
+        beside = 0.0 if math.isnan(other) else other / intake.amount
+        return _Service(intake.amount, timed.mean + beside, timed.variance, ServiceFrom.AGENT)
     mean = ratio(busy.rate * MS, intake.rate)
     return _Service(
         intake.amount, mean, math.nan, None if math.isnan(mean) else ServiceFrom.BUSY_TIME

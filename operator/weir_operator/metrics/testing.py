@@ -38,6 +38,10 @@ class Load:
     latency: float | None = None
     """Mean seconds, exponential, that a sink's helper counts; `None` counts none."""
     helper: bool = True
+    agent: bool = False
+    """Whether Weir's agent times one record in four."""
+    other: float = 0.0
+    """Seconds per second of work that belongs to no record, which only the agent sees."""
 
 
 def a_layout(job_id: str = "job1", *, replicas: Mapping[str, int] | None = None) -> JobLayout:
@@ -152,6 +156,14 @@ def _replica_series(
             names.SERVICE_US2: taken * load.service_mean**2 * (1 + load.service_scv) * 1e12,
             names.AGE_N: taken,
             names.AGE_US: taken * load.age * 1e6,
+        }
+    if load.agent:
+        timed = taken / 4
+        rates |= {
+            names.TASK_SERVICE_N: timed,
+            names.TASK_SERVICE_US: timed * load.service_mean * 1e6,
+            names.TASK_SERVICE_US2: timed * load.service_mean**2 * (1 + load.service_scv) * 1e12,
+            names.TASK_OTHER_US: load.other * 1e6,
         }
     found = [a_counter(metric, function, rate, times) for metric, rate in rates.items()]
     found.append(a_counter(names.GC_MS, machine, 5.0, times))

@@ -15,6 +15,8 @@ class ServiceFrom(StrEnum):
 
     HELPER = "helper"
     """The Java helper's counters: mean and variance."""
+    AGENT = "agent"
+    """The agent's gauges: mean and variance over the whole chain, of a sample of records."""
     BUSY_TIME = "busyTime"
     """Flink's busy time per record: mean only, framework overhead included."""
 
@@ -48,7 +50,7 @@ class ReplicaMeasurement:
     """Share of time that its most blocked task waited for room downstream."""
     service_mean: float
     service_variance: float
-    """s^2; NaN unless the helper counts."""
+    """s^2; NaN unless helper or agent counts."""
     service_from: ServiceFrom | None
     """`None` where the service time is unknown."""
     served: float

@@ -25,7 +25,14 @@ from weir_operator.errors import (
 )
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress, with_graph
+from weir_operator.rescale.protocol import (
+    FINISHED,
+    LIVE_STATES,
+    Jobs,
+    Progress,
+    is_pinned_by_agent,
+    with_graph,
+)
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
@@ -175,7 +182,10 @@ class Rescaler:
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
         revision = journal.made_of(self._store.load().revision)
-        known = await with_graph(journal, jobs=self._jobs, spec=self._spec.of(revision))
+        # Before anything is started or stopped: a job that cannot be pinned is left alone.
+        spec = self._spec.of(revision)
+        await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
+        known = await with_graph(journal, jobs=self._jobs, spec=spec)
         if known is not journal and known.revision is not None:
             journal = known
             await self._write(journal)
@@ -420,14 +430,15 @@ class Rescaler:
                 if may_have_run and await self._newest(journal.new_job) is not None:
                     # It has come further than the state that it is to be submitted with.
                     raise PermanentError("The JobManager lost the job after it had started")
+                by_agent = await is_pinned_by_agent(journal, jobs=self._jobs, spec=spec)
                 may_have_run = True
                 await self._jobs.submit(
                     journal.new_job,
-                    arguments=spec.program_arguments(journal.wanted),
+                    arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
                     parallelism=spec.default_parallelism(journal.wanted),
                     entry_class=spec.entry_class,
                     restore_path=journal.restore_path,
-                    configuration=spec.configuration(journal.wanted),
+                    configuration=spec.configuration(journal.wanted, by_agent=by_agent),
                 )
             return True
 

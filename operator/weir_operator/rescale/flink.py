@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weir_operator.errors import TemporaryError
+import structlog
+
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import Job
-from weir_operator.flink.job_graph import JobGraph
-from weir_operator.flink.programs import read_graph
+from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
+from weir_operator.flink.programs import read_graph, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
@@ -18,6 +20,8 @@ from weir_operator.runtime.registration import registered
 
 _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 """States of a task that has run, or may already have emitted."""
+
+log = structlog.get_logger()
 
 
 class FlinkJobs:
@@ -30,6 +34,7 @@ class FlinkJobs:
         self._rest: FlinkRest | None = None
         self._url = ""
         self._jar: str | None = None
+        self._plans: dict[tuple[str, str | None, tuple[str, ...]], Plan | None] = {}
 
     async def rest(self) -> FlinkRest:
         """Return a client of the JobManager that the runtime has now."""
@@ -73,6 +78,40 @@ class FlinkJobs:
     async def prepare(self) -> None:
         """Make sure that the JobManager has the job's jar."""
         self._jar = await self._runtime.provide_jar()
+
+    async def is_pinned_by_agent(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+        most: Mapping[str, int],
+    ) -> bool:
+        """Return whether Weir's agent is to pin the operators; the program is asked once.
+
+        A program that cannot be read is submitted as one that pins itself: it may need what the
+        arguments say, and if it cannot run at all, its submission tells.
+
+        Raises:
+            PermanentError: The agent cannot pin them.
+        """
+        if self._jar is None:
+            await self.prepare()
+        key = (self._jar or "", entry_class, arguments)
+        if key not in self._plans:
+            try:
+                self._plans[key] = await read_plan(
+                    await self.rest(),
+                    key[0],
+                    entry_class=entry_class,
+                    arguments=arguments,
+                    configuration=configuration,
+                )
+            except PermanentError as error:
+                log.warning("plan not read", failure=str(error))
+                self._plans[key] = None
+        plan = self._plans[key]
+        return plan is not None and is_pinned_by_agent(plan, most)
 
     async def read_graph(
         self,

@@ -15,6 +15,7 @@ import structlog
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.settings import JobSpec
 
 LIVE_STATES = frozenset(
@@ -80,6 +81,27 @@ class Jobs(Protocol):
 
     async def prepare(self) -> None:
         """Make the job's jar known to the JobManager."""
+
+    async def is_pinned_by_agent(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+        most: Mapping[str, int],
+    ) -> bool:
+        """Return whether Weir's agent is to pin the operators, because the program does not.
+
+        Args:
+            entry_class: As for a submission.
+            arguments: The program's own.
+            configuration: As for a submission of a job that the agent pins.
+            most: Replicas at a time, by operator.
+
+        Raises:
+            PermanentError: The agent cannot pin them; the job must not be touched.
+        """
+        ...
 
     async def read_graph(
         self,
@@ -155,12 +177,13 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
     # On one machine memory is not scarce enough to be worth a second run of the program.
     if revision is None or revision.graph is not None or journal.is_back or not revision.places:
         return journal
+    by_agent = await is_pinned_by_agent(journal, jobs=jobs, spec=spec)
     try:
         graph = await jobs.read_graph(
             entry_class=spec.entry_class,
-            arguments=spec.program_arguments(journal.wanted),
+            arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
             parallelism=spec.default_parallelism(journal.wanted),
-            configuration=spec.configuration(journal.wanted),
+            configuration=spec.configuration(journal.wanted, by_agent=by_agent),
             operators=tuple(spec.parallelism_arguments),
             whole_job=spec.whole_job,
         )
@@ -168,3 +191,24 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
         log.warning("graph not read", change=journal.id, failure=str(error))
         return journal
     return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})
+
+
+async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> bool:
+    """Return whether Weir's agent is to pin the job, because its program does not.
+
+    Args:
+        journal: The change that the job is submitted for.
+        jobs: Who asks Flink.
+        spec: How the job is submitted.
+
+    Raises:
+        PermanentError: The agent cannot pin the operators that the manifest lists.
+    """
+    if spec.whole_job is not None:
+        return False
+    return await jobs.is_pinned_by_agent(
+        entry_class=spec.entry_class,
+        arguments=spec.arguments,
+        configuration=spec.configuration(journal.wanted, by_agent=True),
+        most=parallelism(journal.wanted),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weir_operator.flink.agent import DEFAULT_PARALLELISM
 from weir_operator.rescale.replicas import parallelism
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
@@ -36,9 +37,16 @@ class JobSpec:
             whole_job=revision.whole_job,
         )
 
-    def program_arguments(self, deployments: Deployments) -> tuple[str, ...]:
-        """Return the arguments with which the job runs at these deployments."""
-        if self.whole_job is not None:
+    def program_arguments(
+        self, deployments: Deployments, *, by_agent: bool = False
+    ) -> tuple[str, ...]:
+        """Return the arguments with which the job runs at these deployments.
+
+        Args:
+            deployments: Its replicas.
+            by_agent: Weir's agent pins it: the program knows nothing of Weir.
+        """
+        if self.whole_job is not None or by_agent:
             return self.arguments
         sized = tuple(
             part
@@ -47,14 +55,22 @@ class JobSpec:
         )
         return (*self.arguments, *sized, "--weir.maxParallelism", str(self.max_parallelism))
 
-    def configuration(self, deployments: Deployments) -> dict[str, str]:
-        """Return the keys by which the Java helper learns the same; a whole job has none."""
+    def configuration(self, deployments: Deployments, *, by_agent: bool = False) -> dict[str, str]:
+        """Return the keys by which helper or agent learn the same; a whole job has none.
+
+        Args:
+            deployments: Its replicas.
+            by_agent: Weir's agent pins it.
+        """
         if self.whole_job is not None:
             return {}
-        return {
+        sizes = {
             f"weir.parallelism.{operator}": str(replicas)
             for operator, replicas in parallelism(deployments).items()
         }
+        if not by_agent:
+            return sizes
+        return {**sizes, "weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)}
 
     def default_parallelism(self, deployments: Deployments) -> int | None:
         """Return the parallelism of a job that takes none by argument, else `None`."""

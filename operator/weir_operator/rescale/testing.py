@@ -52,6 +52,8 @@ class FakeJob:
     state: str
     position: int
     arguments: tuple[str, ...]
+    configuration: dict[str, str] = field(default_factory=dict)
+    """What the request says above the cluster's."""
     committed: int = 0
     """Up to where a transactional sink has committed."""
     savepoints: dict[str, SavepointState] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class FakeWorld:
         self.end_takes = 0.0
         """Seconds from a complete savepoint until the job has ended; Flink reports only then."""
         self.graph: JobGraph | None = None
+        self.by_agent: bool | PermanentError = False
         """What the job's program builds; `None` is a program that builds none."""
         self.read: list[tuple[str, ...]] = []
         """Arguments of every program whose graph was read."""
@@ -284,6 +287,19 @@ class FakeWorld:
         """Know the jar."""
         self._answer()
 
+    async def is_pinned_by_agent(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+        most: Mapping[str, int],
+    ) -> bool:
+        """Return what a test has set, or raise it."""
+        if isinstance(self.by_agent, PermanentError):
+            raise self.by_agent
+        return self.by_agent
+
     async def read_graph(
         self,
         *,
@@ -325,6 +341,7 @@ class FakeWorld:
             state=state,
             position=position,
             arguments=arguments,
+            configuration=dict(configuration),
             committed=position,
             restored=restore_path,
         )
@@ -543,6 +560,7 @@ class JobsOf:
         self.cancel = world.cancel
         self.prepare = world.prepare
         self.submit = world.submit
+        self.is_pinned_by_agent = world.is_pinned_by_agent
         self.read_graph = world.read_graph
         self.failure = world.failure
         self.newest = world.newest

@@ -35,6 +35,8 @@ class LocalSettings:
     """MiB of the JobManager's process."""
     max_parallelism: int | None = None
     """Key groups of the job; `None` leaves it to the job."""
+    agent: Path | None = None
+    """Weir's agent, with which jobs that know nothing of Weir are pinned; `None` runs without."""
     config: Mapping[str, str] = field(default_factory=dict)
     """The user's keys for Flink; Weir's own win."""
     max_processes: int = 64

@@ -83,7 +83,7 @@ def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
 def test_a_vertex_on_task_managers_of_two_operators_names_the_remedy():
     job = a_job(["map"], [])
 
-    with pytest.raises(PermanentError, match=r"'map'.*\['in', 'out'\].*Weir\.pin.*parallelism"):
+    with pytest.raises(PermanentError, match=r"'map'.*\['in', 'out'\].*weir graph.*Weir\.pin"):
         build_topology(job, {"map": on("a", "c")}, {"a": "in", "c": "out"})
 
 

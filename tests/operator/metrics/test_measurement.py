@@ -279,6 +279,35 @@ def test_without_the_helper_busy_time_and_markers_stand_in():
     assert measured.end_to_end.throughput == pytest.approx(100)
 
 
+def test_without_the_helper_the_agents_sample_tells_mean_and_variance():
+    loads = {name: Load(rate=100, helper=False, agent=True) for name in STEADY}
+    loads["match"] = Load(rate=100, service_scv=0.5, helper=False, agent=True, other=0.5)
+
+    app = measure(a_window(a_layout(), loads), a_layout())
+
+    match = app.operators["match"]
+    assert match.replicas[0].service_from is ServiceFrom.AGENT
+    # Half of the time belongs to no record, so 5 ms to each of the hundred a second.
+    assert match.service_mean == pytest.approx(0.025)
+    assert match.service_variance == pytest.approx(0.5 * 0.02**2)
+    assert match.replicas[0].served == pytest.approx(match.replicas[0].span * 100)
+
+
+def test_a_task_whose_records_the_agent_does_not_time_has_its_busy_time():
+    loads = {name: Load(rate=100, helper=False, agent=True) for name in STEADY}
+    window = a_window(a_layout(), loads)
+    silent = [
+        replace(each, values=(0.0,) * len(each.values))
+        if each.name in (names.TASK_SERVICE_N, names.TASK_SERVICE_US, names.TASK_SERVICE_US2)
+        else each
+        for each in window.series
+    ]
+
+    app = measure(replace(window, series=tuple(silent)), a_layout())
+
+    assert app.operators["match"].replicas[0].service_from is ServiceFrom.BUSY_TIME
+
+
 def test_a_branch_that_rests_does_not_hide_how_late_the_job_is_by_its_markers():
     chain = a_layout()
     operators = dict(chain.operators)

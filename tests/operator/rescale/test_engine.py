@@ -3,7 +3,7 @@
 import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import (
@@ -24,6 +24,33 @@ async def test_a_first_start_submits_the_job_at_the_target():
     assert bench.runs_with == (
         *("--x", "1", "--weir.parallelism.match", "1", "--weir.maxParallelism", "720"),
     )
+
+
+async def test_a_program_that_knows_nothing_of_weir_gets_no_arguments_of_weirs():
+    bench = Bench(arguments=("--x", "1"))
+    bench.world.by_agent = True
+
+    await bench.change(ONE, Kind.START)
+
+    [job] = bench.world.running()
+    assert bench.runs_with == ("--x", "1")
+    assert bench.world.jobs[job].configuration == {
+        "weir.pin": "true",
+        "weir.parallelism.match": "1",
+        "parallelism.default": "2",
+    }
+
+
+async def test_a_job_that_the_agent_cannot_pin_any_more_runs_on():
+    bench = await Bench().started()
+    bench.world.by_agent = PermanentError("the agent stepped back")
+    running = bench.world.running()
+
+    end = await bench.change(TWO)
+
+    assert end.step is not Step.DONE
+    assert "the agent stepped back" in (end.failure or "")
+    assert bench.world.running() == running
 
 
 async def test_who_is_to_go_is_announced_while_the_job_runs():

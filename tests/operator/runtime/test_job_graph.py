@@ -6,7 +6,13 @@ import pytest
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_example, build_jar
-from weir_operator.flink.job_graph import JobGraph, parse_graph
+from weir_operator.flink.job_graph import (
+    NO_LIMIT,
+    JobGraph,
+    is_pinned_by_agent,
+    parse_graph,
+    parse_plan,
+)
 from weir_operator.flink.programs import JAR, read_graph, read_lines
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.local.runtime import LocalRuntime
@@ -85,3 +91,56 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
     }
     assert jobs == ()
     assert jars == (jar,)
+
+
+PLANNED = (
+    "slot default false",
+    "agent-slot numbers false",
+    "agent-slot odd-window true",
+    "agent-stream numbers odd-window 1",
+    f"vertex numbers {'a' * 32} 1 32768 Source: numbers -> Map",
+    f"vertex odd-window {'b' * 32} 1 1 odd window -> Sink: Print",
+    "agent ready",
+)
+
+
+def test_a_program_that_names_no_operator_is_read_by_the_agents_operators():
+    plan = parse_plan(PLANNED)
+
+    assert plan.operators == ("numbers", "odd-window")
+    assert [(each.id[0], each.limit, each.name) for each in plan.vertices] == [
+        ("a", NO_LIMIT, "Source: numbers -> Map"),
+        ("b", 1, "odd window -> Sink: Print"),
+    ]
+    assert is_pinned_by_agent(plan, {"numbers": 4, "odd-window": 1})
+    assert parse_graph(PLANNED, operators=plan.operators, whole_job=None) == JobGraph(
+        managed={"numbers": False, "odd-window": True}, streams=(("numbers", "odd-window", 1),)
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("slot default false", "agent absent"), ("slot default false",), (*LINES, *PLANNED[1:])],
+    ids=["no agent", "an old program", "the program pins itself"],
+)
+def test_the_agent_does_not_pin_what_it_need_not_or_cannot(lines):
+    assert not is_pinned_by_agent(parse_plan(lines), {"source": 1, "sink": 1})
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        ({"numbers": 1}, r"operators \['numbers', 'odd-window'\], got \['numbers'\]; `weir graph`"),
+        ({"numbers": 1, "odd-window": 2}, r'operators\["odd-window"\].maxReplicas: .* at most 1'),
+    ],
+)
+def test_operators_that_the_agent_cannot_make_are_refused(most, said):
+    with pytest.raises(PermanentError, match=said):
+        is_pinned_by_agent(parse_plan(PLANNED), most)
+
+
+def test_an_agent_that_failed_is_named_with_a_remedy():
+    plan = parse_plan((*PLANNED[:-1], "agent failed the id of Map would change"))
+
+    with pytest.raises(PermanentError, match=r"the id of Map would change; leave out"):
+        is_pinned_by_agent(plan, {"numbers": 1, "odd-window": 1})

@@ -66,6 +66,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             nodes=nodes,
             changes=changes,
             controller_namespace=settings.own_namespace,
+            agent=settings.agent,
         )
 
     worlds = ClusterWorlds(runtime_for, settings.prometheus)

@@ -9,6 +9,7 @@ from typing import Any
 
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.process.health import Limits
+from weir_operator.runtime.kubernetes.pods import AgentImage
 from weir_operator.streamapp.models import CANARY
 from weir_operator.tuning.history import HistorySource
 
@@ -62,6 +63,8 @@ class ControllerSettings:
     """`None` tunes nothing."""
     history: HistorySource | None = None
     """Where the history of all jobs lies; `None` if none is configured."""
+    agent: AgentImage | None = None
+    """Where Flink's pods get Weir's agent from; `None` starts them without it."""
     lease: str = "weir-controller"
     limits: Limits = field(default_factory=Limits)
 

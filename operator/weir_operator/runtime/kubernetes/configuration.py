@@ -33,7 +33,7 @@ from weir_operator.flink.configuration import (
 )
 from weir_operator.flink.memory import split_job_manager, split_memory
 from weir_operator.kubernetes.api.client import Body
-from weir_operator.runtime.kubernetes.pod_spec import CONFIG_MOUNT
+from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, CONFIG_MOUNT
 from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
 
 FLINK = "/opt/flink"
@@ -108,6 +108,16 @@ def start_script(
 def use_archive() -> str:
     """Return the lines that set `$archive` to the JVM's option, where the image has one."""
     return f"archive=\n[ ! -s {ARCHIVE} ] || archive=-XX:SharedArchiveFile={ARCHIVE}\n"
+
+
+def use_agent(pods: FlinkPods) -> str:
+    """Return the lines that set `$agent` to the JVM's option, where the pod has Weir's agent."""
+    jar = f"{AGENT_MOUNT}/{AGENT_JAR}"
+    return "" if pods.agent is None else f"agent=\n[ ! -r {jar} ] || agent=-javaagent:{jar}\n"
+
+
+def _agent_option(pods: FlinkPods) -> str:
+    return "" if pods.agent is None else " $agent"
 
 
 def provide_jar(jar: str | None, *, class_path: str = "") -> str:
@@ -188,7 +198,9 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             config_dir=CONFIG_MOUNT,
             before=provide_jar(
                 pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", "")
-            ),
+            )
+            + use_agent(pods),
+            more_options=_agent_option(pods).strip(),
             options=(
                 *job_manager_options(memory.jvm),
                 *java_options(pods.make.config, "jobmanager"),
@@ -226,12 +238,12 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
             config_dir=CONFIG_MOUNT,
-            before=use_archive(),
+            before=use_archive() + use_agent(pods),
             options=(
                 *task_manager_options(memory.jvm, processors=pods.cores_of(pool)),
                 *java_options(pods.make.config, "taskmanager"),
             ),
-            more_options="$archive",
+            more_options=f"$archive{_agent_option(pods)}",
             main=f"{TASK_MANAGER_CLASS} --configDir {CONFIG_MOUNT}"
             ' -D "taskmanager.resource-id=$POD_NAME" -D "taskmanager.host=$POD_IP"',
         ),

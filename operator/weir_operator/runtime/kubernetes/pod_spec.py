@@ -17,6 +17,7 @@ from weir_operator.runtime.kubernetes.pods import (
     PLACE,
     REVISION,
     STATE_MOUNT,
+    AgentImage,
     FlinkPods,
 )
 from weir_operator.runtime.places import Place
@@ -26,6 +27,16 @@ CONTAINER = "flink-main-container"
 
 
 CONFIG_MOUNT = "/etc/weir/flink"
+
+
+AGENT_MOUNT = "/opt/weir-agent"
+
+
+AGENT_JAR = "weir-agent.jar"
+
+
+AGENT_IN_IMAGE = f"/opt/weir/share/weir/{AGENT_JAR}"
+"""Where Weir's image has it, as the Dockerfile says."""
 
 
 FLINK_USER = 9999
@@ -73,6 +84,7 @@ def pod_template(
         "metadata": {"labels": labels, "annotations": dict(annotations)},
         "spec": {
             **_placement(place),
+            **({} if pods.agent is None else {"initContainers": [_provide_agent(pods.agent)]}),
             "containers": [_container(pods, container)],
             "volumes": _volumes(pods, component, config_map),
             "restartPolicy": "Always",
@@ -211,9 +223,45 @@ def _container(pods: FlinkPods, container: Body) -> Body:
             {"name": "weir-config", "mountPath": CONFIG_MOUNT, "readOnly": True},
             {"name": "weir-tmp", "mountPath": "/tmp"},
             *([] if pods.make.uri else [{"name": "weir-state", "mountPath": STATE_MOUNT}]),
+            *([] if pods.agent is None else [_agent_mount(read_only=True)]),
         ],
     }
     return merge(own, container)
+
+
+def _provide_agent(agent: AgentImage) -> Body:
+    """Return the container that puts the agent where Flink's JVMs find it.
+
+    A jar that is not the one that the controller knows is left out: Flink then runs without.
+    """
+    copied = f"{AGENT_MOUNT}/{AGENT_JAR}"
+    script = (
+        f"cp {AGENT_IN_IMAGE} {copied}.part"
+        f" && echo '{agent.digest}  {copied}.part' | sha256sum -c"
+        f" && mv {copied}.part {copied}"
+        " || echo 'The agent is not the one of the controller: Flink starts without it' >&2"
+    )
+    return {
+        "name": "weir-agent",
+        "image": agent.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", script],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "32Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [_agent_mount(read_only=False)],
+    }
+
+
+def _agent_mount(*, read_only: bool) -> Body:
+    return {"name": "weir-agent", "mountPath": AGENT_MOUNT, "readOnly": read_only}
 
 
 _FLINK_VARIABLES: Mapping[str, str] = {
@@ -230,6 +278,7 @@ def _volumes(pods: FlinkPods, component: str, config_map: str) -> list[Body]:
         {"name": "weir-config", "configMap": {"name": config_map}},
         {"name": "weir-tmp", "emptyDir": {}},
         *([] if pods.make.uri else [{"name": "weir-state", **state}]),
+        *([] if pods.agent is None else [{"name": "weir-agent", "emptyDir": {}}]),
     ]
 
 

@@ -135,6 +135,16 @@ class Make:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AgentImage:
+    """Where Flink's pods get Weir's agent from, so that the job's image need not have it."""
+
+    image: str
+    """Weir's own, which holds the jar."""
+    digest: str
+    """SHA-256 of the jar, hexadecimal; another one is not used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FlinkPods:
     """Everything about one StreamApp's pods that is not their number."""
 
@@ -157,17 +167,27 @@ class FlinkPods:
     max_parallelism: int
     controller_namespace: str
     """Where the controller runs, which alone may reach Flink's REST interface."""
+    agent: AgentImage | None = None
+    """`None` starts Flink without Weir's agent."""
     results: str = ""
     """Folder of the results of ended jobs; empty for Flink's own. See `job_manager`."""
 
     @classmethod
-    def of(cls, app: StreamApp, *, uid: str, controller_namespace: str) -> Self:
+    def of(
+        cls,
+        app: StreamApp,
+        *,
+        uid: str,
+        controller_namespace: str,
+        agent: AgentImage | None = None,
+    ) -> Self:
         """Return what a StreamApp asks for.
 
         Args:
             app: The manifest.
             uid: Of the StreamApp, which owns everything.
             controller_namespace: Where the controller runs.
+            agent: Where its pods get Weir's agent from.
 
         Raises:
             PermanentError: It names no image.
@@ -186,6 +206,7 @@ class FlinkPods:
             graph=None,
             max_parallelism=app.spec.flink.max_parallelism,
             controller_namespace=controller_namespace,
+            agent=agent,
         )
 
     def made_of(self, revision: Revision) -> Self:

@@ -26,7 +26,13 @@ from weir_operator.runtime.kubernetes.configuration import JAR_ID
 from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pods import COMPONENT, OPERATOR, POOL, FlinkPods
+from weir_operator.runtime.kubernetes.pods import (
+    COMPONENT,
+    OPERATOR,
+    POOL,
+    AgentImage,
+    FlinkPods,
+)
 from weir_operator.runtime.kubernetes.resize import resize
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
@@ -107,6 +113,7 @@ class KubernetesRuntime:
         nodes: NodeNotices,
         changes: Changes,
         controller_namespace: str,
+        agent: AgentImage | None = None,
     ) -> Self:
         """Return the runtime of a StreamApp.
 
@@ -117,11 +124,12 @@ class KubernetesRuntime:
             nodes: What is known of nodes that go; one for all StreamApps.
             changes: When to look at objects again; one for all, too.
             controller_namespace: Where the controller runs.
+            agent: Where pods get Weir's agent from; `None` starts them without.
 
         Raises:
             PermanentError: The manifest names no image.
         """
-        pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace)
+        pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace, agent=agent)
         return cls(api, pods, nodes, changes)
 
     @property

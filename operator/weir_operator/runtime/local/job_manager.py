@@ -158,6 +158,7 @@ class LocalJobManager:
                 settings.installation,
                 configuration_dir=folder.configuration,
                 memory=split_job_manager(settings.config, process=settings.job_manager_memory).jvm,
+                agent=settings.agent,
                 user_options=java_options(settings.config, "jobmanager"),
             ),
             environment=flink_environment(settings.installation),

@@ -207,6 +207,7 @@ class LocalTaskManagers:
                 memory=memory,
                 processors=settings.pool_cores.get(spec.pool, 1),
                 archive_options=await self._archive.options(memory),
+                agent=settings.agent,
                 user_options=java_options(settings.config, "taskmanager"),
             ),
             environment={

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 from dataclasses import replace
 
 import pytest
 import yaml
 
 from weir_operator.errors import PermanentError
-from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes import manifests, pod_spec
 from weir_operator.runtime.kubernetes.configuration import (
     config_map,
     job_manager_files,
     task_manager_files,
 )
-from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, merge
-from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
+from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, CONTAINER, merge
+from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods, fitting
 from weir_operator.streamapp.loading import parse_manifest
 
 
@@ -375,3 +377,57 @@ def test_a_job_without_an_image_is_refused_with_the_remedy():
 def test_an_unknown_pool_is_named():
     with pytest.raises(PermanentError, match="'huge'"):
         replica_set(pods_of(), pool="huge")
+
+
+def with_agent(digest):
+    return replace(pods_of(), agent=AgentImage(image="example/weir:1", digest=digest))
+
+
+def run_script(script, tmp_path):
+    """Run an init container's script with folders of this machine; return what it has said."""
+    source = tmp_path / AGENT_JAR
+    source.write_text("the agent")
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    script = script.replace(pod_spec.AGENT_IN_IMAGE, str(source))
+    script = script.replace(pod_spec.AGENT_MOUNT, str(mount))
+    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stderr
+
+
+def test_pods_copy_the_agent_from_weirs_image_and_use_it_where_it_is():
+    pods = with_agent("0" * 64)
+
+    for workload in (replica_set(pods), manifests.job_manager(pods, "jm-config")):
+        spec = workload["spec"]["template"]["spec"]
+        [init] = spec["initContainers"]
+        assert init["image"] == "example/weir:1"
+        assert {"name": "weir-agent", "emptyDir": {}} in spec["volumes"]
+        assert "weir-agent" in [each["name"] for each in main_container(workload)["volumeMounts"]]
+    for files in (job_manager_files(pods), task_manager_files(pods, "match", "small")):
+        assert f"agent=-javaagent:{pod_spec.AGENT_MOUNT}/{AGENT_JAR}" in files["start.sh"]
+        assert " $agent " in files["start.sh"]
+
+
+def test_pods_without_the_agent_know_nothing_of_it():
+    spec = replica_set(pods_of())["spec"]["template"]["spec"]
+
+    assert "initContainers" not in spec
+    assert "agent" not in task_manager_files(pods_of(), "match", "small")["start.sh"]
+
+
+def test_the_agent_of_the_digest_is_provided(tmp_path):
+    digest = hashlib.sha256(b"the agent").hexdigest()
+    [init] = replica_set(with_agent(digest))["spec"]["template"]["spec"]["initContainers"]
+
+    run_script(init["command"][-1], tmp_path)
+
+    assert [each.name for each in (tmp_path / "mount").glob("*.jar")] == [AGENT_JAR]
+
+
+def test_another_agent_is_left_out_and_flink_starts_all_the_same(tmp_path):
+    [init] = replica_set(with_agent("0" * 64))["spec"]["template"]["spec"]["initContainers"]
+
+    said = run_script(init["command"][-1], tmp_path)
+
+    assert list((tmp_path / "mount").glob("*.jar")) == []
+    assert "Flink starts without it" in said

@@ -1,0 +1,179 @@
+package dev.weir.agent;
+
+import java.util.Locale;
+import org.apache.flink.metrics.Gauge;
+import org.apache.flink.metrics.MetricGroup;
+import org.apache.flink.streaming.api.graph.StreamConfig;
+import org.apache.flink.streaming.runtime.tasks.StreamTask;
+
+/**
+ * The service times of one task, without the time that it waits for empty buffers. Written by the
+ * task's thread alone, read by reporters.
+ *
+ * <p>A measurement takes some 80 ns. Tasks whose records take 8 us or more are timed at every record;
+ * quicker ones as rarely as keeps the cost near 1 %, after gaps of random length, so that a pattern
+ * in the stream is not met again and again. Gauges of the task, all of which rise from 0:
+ *
+ * <pre>
+ * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
+ * weir_other_us_sum                   work that belongs to no record: watermarks, timers
+ * weir_agent_stepped_back             what the agent could not do in this JVM
+ * </pre>
+ */
+public final class Meter {
+    private static final long COST_NANOS = 80;
+    private static final int SHARE = 100;
+    private static final int MOST_GAP = 64;
+    private static final ThreadLocal<Meter> CURRENT = ThreadLocal.withInitial(Meter::new);
+
+    private boolean attached;
+    private boolean measures;
+    private int left = 1;
+    private int gap = 1;
+    private double recentNanos;
+    private long seed = System.nanoTime() | 1;
+    private long blockedNanos;
+    private long pollStart;
+    private long count;
+    private double sumMicros;
+    private double sumSquaredMicros;
+    private long otherNanos;
+
+    Meter() {}
+
+    /** Returns the meter of the calling thread, which measures nothing before it is attached. */
+    public static Meter current() {
+        return CURRENT.get();
+    }
+
+    /** Begin to measure the task of the calling thread, where its job is submitted by Weir. */
+    public static void attach(Object started) {
+        Meter meter = CURRENT.get();
+        if (meter.attached) {
+            return;
+        }
+        meter.attached = true;
+        try {
+            meter.attachTo((StreamTask<?, ?>) started);
+        } catch (Throwable failure) {
+            StepBack.because("the metrics of a task", failure);
+        }
+    }
+
+    private void attachTo(StreamTask<?, ?> task) {
+        if (!"true".equals(task.getEnvironment().getJobConfiguration().toMap().get("weir.pin"))) {
+            return;
+        }
+        MetricGroup group = task.getEnvironment().getMetricGroup();
+        group.gauge("weir_agent_stepped_back", (Gauge<Integer>) () -> StepBack.reasons().size());
+        if (returnsEarly(task)) {
+            return;
+        }
+        group.gauge("weir_service_n", (Gauge<Long>) () -> count);
+        group.gauge("weir_service_us_sum", (Gauge<Double>) () -> sumMicros);
+        group.gauge("weir_service_us2_sum", (Gauge<Double>) () -> sumSquaredMicros);
+        group.gauge("weir_other_us_sum", (Gauge<Double>) () -> otherNanos / 1e3);
+        measures = true;
+    }
+
+    /** Returns whether a function of the chain has not finished a record when it returns. */
+    private static boolean returnsEarly(StreamTask<?, ?> task) {
+        ClassLoader loader = task.getEnvironment().getUserCodeClassLoader().asClassLoader();
+        StreamConfig configuration = new StreamConfig(task.getEnvironment().getTaskConfiguration());
+        for (StreamConfig each :
+                configuration.getTransitiveChainedTaskConfigsWithSelf(loader).values()) {
+            Class<?> factory = each.getStreamOperatorFactoryClass(loader);
+            String name = factory == null ? "" : factory.getName().toLowerCase(Locale.ROOT);
+            if (name.contains("async") || name.contains("python")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns when a record comes in, 0 where it is not timed. */
+    public long begin() {
+        if (!measures || --left > 0) {
+            return 0;
+        }
+        blockedNanos = 0;
+        return System.nanoTime();
+    }
+
+    /** Take a record that was timed and has passed. */
+    public void end(long start) {
+        add(System.nanoTime() - start - blockedNanos);
+        left = nextGap();
+    }
+
+    /** Begin the time of a source's next record. */
+    public void beginPoll() {
+        if (measures && left == 1) {
+            blockedNanos = 0;
+            pollStart = System.nanoTime();
+        }
+    }
+
+    /** Take a source's record that has passed. */
+    public void endPolled() {
+        if (!measures) {
+            return;
+        }
+        if (--left <= 0) {
+            add(System.nanoTime() - pollStart - blockedNanos);
+            left = nextGap();
+        }
+        beginPoll();
+    }
+
+    /** Returns when work that belongs to no record begins. */
+    public static long beginOther() {
+        CURRENT.get().blockedNanos = 0;
+        return System.nanoTime();
+    }
+
+    /** Take work that belongs to no record. */
+    public static void endOther(long start) {
+        Meter meter = CURRENT.get();
+        meter.otherNanos += System.nanoTime() - start - meter.blockedNanos;
+        meter.blockedNanos = 0;
+    }
+
+    /** Take time for which the task waited for an empty buffer. */
+    public static void blocked(long start) {
+        CURRENT.get().blockedNanos += System.nanoTime() - start;
+    }
+
+    void measure() {
+        measures = true;
+    }
+
+    long count() {
+        return count;
+    }
+
+    private void add(long nanos) {
+        double micros = nanos * 1e-3;
+        count++;
+        sumMicros += micros;
+        sumSquaredMicros += micros * micros;
+        recentNanos += (nanos - recentNanos) / Math.min(count, 64);
+    }
+
+    /** Returns after how many records the next is timed: 1 to 2 gap - 1, gap on average. */
+    private int nextGap() {
+        if ((count & 63) == 0) {
+            double own = Math.max(1, recentNanos);
+            gap = (int) Math.max(1, Math.min(MOST_GAP, COST_NANOS * SHARE / own));
+        }
+        if (gap == 1) {
+            return 1;
+        }
+        long x = seed;
+        x ^= x << 13;
+        x ^= x >>> 7;
+        x ^= x << 17;
+        seed = x;
+        return 1 + (int) ((x >>> 33) % (2 * gap - 1));
+    }
+}

@@ -1,0 +1,368 @@
+"""Jobs that know nothing of Weir, pinned and measured by its agent on real Flink.
+
+`make versions` runs these on other versions than Weir's own, named by WEIR_FLINK_HOME.
+"""
+
+import os
+import subprocess
+import uuid
+import zipfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
+
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.errors import TemporaryError
+from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.answers import JobState
+from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flink_home
+from weir_operator.flink.programs import JAR, read_plan
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.topology import Topology, discover
+from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.protocol import ReplicaSpec
+from weir_operator.runtime.registration import registered
+
+pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
+
+HERE = Path(__file__).parent
+LIMIT = 180.0
+RECORDS = 6000
+
+
+@pytest.fixture(scope="module")
+def agent():
+    if "WEIR_FLINK_HOME" not in os.environ:  # one jar for all versions, made for Weir's own
+        build_jar(PROGRAMS, JARS / JAR)
+    return build_agent()
+
+
+@pytest.fixture(scope="module")
+def readings_jar(tmp_path_factory):
+    jar = tmp_path_factory.mktemp("jars") / "readings.jar"
+    return build_jar([HERE / "Readings.java"], jar, entry_class="Readings")
+
+
+@pytest.fixture(scope="module")
+def sql_jar(tmp_path_factory):
+    jar = tmp_path_factory.mktemp("jars") / "sql.jar"
+    return build_jar([HERE / "SqlScript.java"], jar, entry_class="SqlScript")
+
+
+@pytest.fixture(scope="module")
+def example_jar():
+    """Flink's own example, as its authors published it."""
+    [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
+    # Not every release has its examples in Maven Central.
+    version = "1.20.0" if dist.name.startswith("flink-dist-1.") else "2.3.0"
+    folder = REPOSITORY / "build/downloads"
+    jar = folder / f"flink-examples-streaming-{version}-TopSpeedWindowing.jar"
+    if not jar.exists():
+        artifact = f"org.apache.flink:flink-examples-streaming:{version}:jar:TopSpeedWindowing"
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"]
+        subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True, timeout=300)
+    return jar
+
+
+@dataclass
+class Cluster:
+    """A session cluster, and one job in it that is started again and again."""
+
+    runtime: LocalRuntime
+    rest: FlinkRest
+    jar: str
+    arguments: tuple[str, ...]
+    job: str = ""
+    restored_from: str | None = None
+
+    def configuration(self, sizes):
+        return {
+            "weir.pin": "true",
+            "parallelism.default": str(DEFAULT_PARALLELISM),
+            **{f"weir.parallelism.{name}": str(n) for name, n in sizes.items()},
+            **{f"weir.managed-memory.{name}": "32m" for name in sizes},
+        }
+
+    async def plan(self):
+        return await read_plan(
+            self.rest,
+            self.jar,
+            entry_class=None,
+            arguments=self.arguments,
+            configuration=self.configuration({}),
+        )
+
+    async def provide(self, most):
+        specs = [
+            ReplicaSpec(operator=name, pool="large", size="1")
+            for name, n in most.items()
+            for _ in range(n)
+        ]
+        await self.runtime.start(specs)
+        operators = await self.operators()
+
+        async def joined():
+            try:
+                return len(await registered(self.rest, operators)) == len(specs)
+            except TemporaryError:
+                return False
+
+        await until(joined)
+
+    async def operators(self):
+        return {each.id: each.operator for each in await self.runtime.replicas()}
+
+    async def submit(self, sizes):
+        self.job = uuid.uuid4().hex
+        await self.rest.run_jar(
+            self.jar,
+            job_id=self.job,
+            arguments=self.arguments,
+            savepoint_path=self.restored_from,
+            configuration=self.configuration(sizes),
+        )
+
+    async def run(self, sizes) -> Topology:
+        """Submit the job, from the last savepoint if there is one, and wait until it runs."""
+        await self.submit(sizes)
+
+        async def runs():
+            job = await self.rest.job(self.job)
+            if job is not None and job.state is JobState.FAILED:
+                pytest.fail(str(await self.rest.root_exception(self.job)))
+            return job is not None and job.runs
+
+        await until(runs)
+        return await discover(self.rest, self.job, await self.operators())
+
+    async def stop(self):
+        trigger = uuid.uuid4().hex
+        await self.rest.stop_with_savepoint(self.job, trigger_id=trigger)
+
+        async def stopped():
+            found = await self.rest.savepoint_status(self.job, trigger)
+            assert found is None or found.failure is None, found
+            return found is not None and found.path
+
+        self.restored_from = await until(stopped)
+        await self.ended()
+
+    async def ended(self, state=JobState.FINISHED):
+        async def over():
+            job = await self.rest.job(self.job)
+            return job is not None and job.state is state
+
+        await until(over)
+
+    async def gauges(self, operator):
+        """Return the newest values of the agent's gauges, summed over an operator's tasks."""
+        found: dict[str, float] = {}
+        async with aiohttp.ClientSession() as session:
+            for replica in await self.runtime.replicas():
+                if replica.operator != operator:
+                    continue
+                async with session.get(f"{replica.metrics_url}/metrics") as answer:
+                    page = await answer.text()
+                for family in text_string_to_metric_families(page):
+                    for sample in family.samples:
+                        _, mark, name = sample.name.partition("job_task_weir_")
+                        if mark:
+                            found[name] = found.get(name, 0.0) + sample.value
+        return found
+
+
+async def until(probe):
+    async def ask():
+        return await probe() or None
+
+    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT)
+    assert found, "the condition did not come true in time"
+    return found
+
+
+@pytest_asyncio.fixture
+async def open_cluster(settings_of):
+    """Open a session cluster whose processes load an agent, with a job's jar."""
+    async with AsyncExitStack() as stack:
+
+        async def open_cluster(jar, *arguments, agent):
+            name = f"unmodified-{uuid.uuid4().hex[:6]}"
+            runtime = await LocalRuntime.open(replace(settings_of(name), agent=agent, job_jar=jar))
+            stack.push_async_callback(runtime.close)
+            await runtime.ensure_job_manager()
+            rest = await stack.enter_async_context(FlinkRest(runtime.rest_url))
+            arguments = tuple(map(str, arguments))
+            return Cluster(runtime, rest, await runtime.provide_jar(), arguments)
+
+        yield open_cluster
+
+
+def committed(folder):
+    """Return the lines of files that are committed: others have hidden names."""
+    return [line for file in folder.rglob("part-*") for line in file.read_text().splitlines()]
+
+
+def pins(topology):
+    """Return the parallelism of each vertex, by operator."""
+    return {
+        name: [each.parallelism for each in vertices]
+        for name, vertices in topology.vertices.items()
+    }
+
+
+def ids(topology):
+    return {name: [each.id for each in all_] for name, all_ in topology.vertices.items()}
+
+
+async def test_flinks_own_example_is_pinned_and_rescaled_from_savepoints(
+    open_cluster, agent, example_jar
+):
+    cluster = await open_cluster(example_jar, agent=agent)
+    plan = await cluster.plan()
+    source, window = plan.operators
+    await cluster.provide({source: 2, window: 3})
+
+    first = await cluster.run({source: 1, window: 2})
+    await cluster.stop()
+    second = await cluster.run({source: 2, window: 3})
+    await cluster.stop()
+    third = await cluster.run({source: 1, window: 1})
+
+    assert (plan.agent, plan.groups) == ("ready", frozenset())
+    assert [pins(each) for each in (first, second, third)] == [
+        {source: [1], window: [2]},
+        {source: [2], window: [3]},
+        {source: [1], window: [1]},
+    ]
+    assert ids(first) == ids(second) == ids(third)
+    assert ids(first) == {vertex.operator: [vertex.id] for vertex in plan.vertices}
+    found = await cluster.rest.checkpoints(cluster.job)
+    assert found is not None
+    assert found.restored == cluster.restored_from
+
+
+async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales(
+    open_cluster, agent, readings_jar, tmp_path
+):
+    out = tmp_path / "out"
+    cluster = await open_cluster(readings_jar, RECORDS, 150, 2, out, agent=agent)
+    plan = await cluster.plan()
+    window = next(vertex for vertex in plan.vertices if "odd window" in vertex.name)
+    most = {name: 2 for name in plan.operators} | {plan.operators[0]: 1, window.operator: 1}
+    await cluster.provide(most)
+    count, again = (next(v for v in plan.vertices if v.name == n) for n in ("count", "again"))
+    work = next(vertex for vertex in plan.vertices if vertex.name.startswith("work"))
+
+    topologies = []
+    for sizes in ({}, {"count": 2}, {work.operator: 2}):
+        topologies.append(await cluster.run({**dict.fromkeys(most, 1), **sizes}))
+        measured = await until_measured(cluster, work.operator)
+        await cluster.stop()
+    last = await cluster.run(most)
+    await cluster.ended()
+
+    # Records pass one to one from one keyed state into the other: they share slots.
+    assert count.operator == again.operator
+    assert window.limit == 1
+    assert all(ids(each) == ids(last) for each in topologies)
+    assert sorted(map(int, committed(out))) == list(range(RECORDS))
+    mean = measured["service_us_sum"] / measured["service_n"]
+    variance = measured["service_us2_sum"] / measured["service_n"] - mean**2
+    assert 2000 <= mean < 6000
+    assert variance >= 0
+    assert measured["agent_stepped_back"] == 0
+
+
+async def until_measured(cluster, operator, *, least=200):
+    """Wait for so many service times of the job that runs; return its gauges."""
+
+    async def measured():
+        found = await cluster.gauges(operator)
+        return found if found.get("service_n", 0) >= least else None
+
+    return await until(measured)
+
+
+async def test_an_unmodified_query_counts_every_row_once_over_rescales(
+    open_cluster, agent, sql_jar, tmp_path
+):
+    out = tmp_path / "out"
+    cluster = await open_cluster(
+        sql_jar,
+        "CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH ('connector' = 'datagen',"
+        " 'rows-per-second' = '150', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
+        f" 'fields.id.end' = '{RECORDS}')",
+        "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
+        f"'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')",
+        "INSERT INTO counts SELECT id % 10, COUNT(*), SUM(id) FROM TABLE(TUMBLE(TABLE numbers,"
+        " DESCRIPTOR(due), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, id % 10",
+        agent=agent,
+    )
+    first, second = await cluster.plan(), await cluster.plan()
+    source, *others = first.operators
+    most = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
+    await cluster.provide(most)
+
+    small = await cluster.run(dict.fromkeys(most, 1))
+    await until_measured(cluster, others[0], least=20)
+    await cluster.stop()
+    large = await cluster.run(most)
+    await cluster.ended()
+
+    # Although SQL counts the names of functions up with each planning.
+    assert first.operators == second.operators
+    assert [each.id for each in first.vertices] == [each.id for each in second.vertices]
+    assert ids(small) == ids(large)
+    rows = [tuple(map(int, line.split(","))) for line in committed(out)]
+    assert sum(n for _, n, _ in rows) == RECORDS
+    assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
+
+
+async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
+    open_cluster, agent, readings_jar, tmp_path
+):
+    broken = tmp_path / "broken.jar"
+    with zipfile.ZipFile(agent) as whole, zipfile.ZipFile(broken, "w") as rest:
+        for name in whole.namelist():
+            if name != "dev/weir/agent/Operators.class":
+                rest.writestr(name, whole.read(name))
+    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=broken)
+    plan = await cluster.plan()
+    await cluster.provide({"any": 2})
+
+    await cluster.submit({})
+
+    async def runs():
+        job = await cluster.rest.job(cluster.job)
+        return job is not None and job.runs
+
+    await until(runs)
+    assert "Operators" in plan.agent
+    assert plan.vertices == ()
+    [output] = (cluster.runtime.folder / "jm").rglob("output.txt")
+    assert "[weir-agent] stepped back at the graph of the job" in output.read_text()
+
+
+async def test_what_cannot_be_is_refused_before_a_job_runs(
+    open_cluster, agent, readings_jar, tmp_path
+):
+    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=agent)
+
+    async def refused(sizes):
+        plan = await read_plan(
+            cluster.rest,
+            cluster.jar,
+            entry_class=None,
+            arguments=cluster.arguments,
+            configuration=cluster.configuration(sizes),
+        )
+        return plan.agent
+
+    assert "Expected at most 1 replicas of odd-window" in await refused({"odd-window": 2})
+    assert "got [nobody]" in await refused({"nobody": 1})
+    assert await cluster.rest.jobs() == ()
