@@ -99,12 +99,12 @@ QUOTES = (
     ),
     Quote(
         page="README.md",
-        pattern=r"`planner` cost (\S+) and",
+        pattern=r"was (\S+) times the optimum on taxi",
         say=_figure("planner", f"taxi: {OVER_LIMIT}", "{:.2f}"),
     ),
     Quote(
         page="README.md",
-        pattern=r"`planner` cost \S+ and (\S+) times",
+        pattern=r"on taxi traffic and (\S+) times on tweets",
         say=_figure("planner", f"tweets: {OVER_LIMIT}", "{:.2f}"),
     ),
     Quote(

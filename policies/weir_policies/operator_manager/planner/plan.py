@@ -3,11 +3,11 @@
 Backward in time, for every state of the rate and every point,
 
     Q(point) = price of a block + price of an excess * P(rate exceeds the point) + E[V'(point)]
-    V(point) = min(Q(point), min over other front of their Q + price of getting there)
+    V(point) = min(Q(point), min over other points of their Q + price of getting there)
 
 where P and the expectation are of the learned dynamics (`rate`), the season taken into
 account (`rate`). What lies beyond the horizon is valued as it was a day ago. A decision
-compares Q of all front in the present state; the probability of an excess is then exact for the
+compares Q of all points in the present state; the probability of an excess is then exact for the
 present peak, not that of a level.
 
 Which node type to climb on where a decision moves one replica at most.
@@ -72,7 +72,7 @@ def price_of_block(o: int, view: View, own: PlannerMemory, price: float) -> floa
 
 @compiled_apart
 def _allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
-    """Turn Q of all front into V, in place."""
+    """Turn Q of all points into V, in place."""
     restart = price_of_restart(o, view, own)
     used = own.front_used
     front = own.points
