@@ -107,7 +107,7 @@ MANY = [{"name": name, "maxReplicas": 20} for name in ("parse", "match", "count"
             {"levels": 30, "max_rate": 500},
             "give centralised = 0, fewer operators, a smaller",
         ),
-        ("mdp", {"levels": 2, "node_type": 9}, "the type that it adds, counted from 0"),
+        ("mdp", {"levels": 2, "node_type": 9}, "the index of the type that it adds, from 0"),
         ("mdp-rl", {"levels": 2}, "give the records/s that the levels are to cover"),
     ],
 )
