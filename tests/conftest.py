@@ -46,6 +46,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest-xdist that ignores the groups: fixtures of a module would start in turn."""
+    if getattr(session.config.option, "loadgroup", False):
+        apart = [each.nodeid for each in session.items if "@" not in each.nodeid]
+        if apart:
+            message = f"expected pytest-xdist to group all tests, got {apart[0]} without a group"
+            raise pytest.UsageError(f"{message}; install the versions of constraints.txt")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--fail-on-skip`."""
     parser.addoption(

@@ -254,8 +254,8 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
             "{name: mdp-rl, parameters: {centralised: 1, node_type: 7}}",
             "10: policy.parameters: expected parameters with which mdp-rl can decide for all "
             'operators together, got {"centralised": 1, "node_type": 7}; expected node_type of '
-            "mdp-rl below 2, the number of node types, got 7; give the place of the type that it "
-            "adds, counted from 0",
+            "mdp-rl below 2, the number of node types, got 7; give the index of the type that it "
+            "adds, from 0",
         ),
         ("", "step: any\nstep: 1\n",
             "12: step: expected each field once, got a duplicate; remove it or the one in line 11"),
