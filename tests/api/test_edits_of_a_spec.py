@@ -90,6 +90,10 @@ class Controller:
             await self.reconciler.close()
 
 
+COMPILED = 150.0
+"""Seconds in which a job starts whose policy has to be compiled first."""
+
+
 def with_window(length):
     """Return the manifest as somebody applies it, its job with this argument."""
     job = {"jar": "/opt/flink/usrlib/trips.jar", "args": ["--window", length]}
@@ -108,7 +112,7 @@ async def test_two_applies_in_a_row_are_one_upgrade(api, kube, tmp_path, monkeyp
     async with controller.at_work():
         answer = await kube.apply(path, with_window("1m"))
         assert answer.status == 201, answer.message
-        await until(lambda: controller.arguments() == [("--window", "1m")])
+        await until(lambda: controller.arguments() == [("--window", "1m")], patience=COMPILED)
 
         await kube.apply(path, with_window("2m"))
         await until(lambda: controller.clock.waits == 1)

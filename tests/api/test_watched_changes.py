@@ -27,8 +27,8 @@ def a_pod(app, number=0):
     }
 
 
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
+async def until(condition, patience=PATIENCE):
+    async with asyncio.timeout(patience):
         while not condition():
             await asyncio.sleep(0.02)
 
